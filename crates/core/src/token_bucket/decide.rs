@@ -1,0 +1,181 @@
+//! Deciding on a token bucket: add, compare, and nothing else.
+
+use super::{Tat, TokenBucket};
+use crate::outcome::{Outcome, Receipt, Status, Transition};
+use crate::time::{Nanos, Timestamp};
+
+impl TokenBucket {
+    /// Decides on spending `cost` units at `now`. A cost of zero is a peek and is always allowed.
+    pub fn decide(&self, tat: Tat, now: Timestamp, cost: u64) -> Transition<Tat> {
+        let blocks = self.blocks(cost);
+        if blocks > self.burst {
+            return self.unspent(tat, now, Outcome::Never);
+        }
+        let debt = self.debt(tat, now).saturating_add(self.price(blocks));
+        if debt > self.capacity {
+            let retry_after = Nanos::from_nanos(debt.saturating_sub(self.capacity));
+            return self.unspent(tat, now, Outcome::Deny { retry_after });
+        }
+        if blocks == 0 {
+            return self.unspent(tat, now, Outcome::Allow);
+        }
+        self.spent(now, debt, cost)
+    }
+
+    /// Spends as much of `most` units as there is, down to one block; denies only where there is not even that.
+    pub fn decide_up_to(&self, tat: Tat, now: Timestamp, most: u64) -> Transition<Tat> {
+        let there = self.status(tat, now).remaining;
+        self.decide(tat, now, most.min(there.max(self.block.get())))
+    }
+
+    /// Spends `cost` units whether or not they are there: the work has already been done. Debt grows to the
+    /// overdraft and no further; what lies beyond is not charged, and the receipt says how much was.
+    pub fn charge_always(&self, tat: Tat, now: Timestamp, cost: u64) -> Transition<Tat> {
+        let before = self.debt(tat, now);
+        let room = self.saturation.saturating_sub(before) / self.interval;
+        let blocks = self.blocks(cost).min(room);
+        if blocks == 0 {
+            return self.unspent(tat, now, Outcome::Allow);
+        }
+        let charged = cost.min(blocks.saturating_mul(self.block.get()));
+        self.spent(now, before.saturating_add(self.price(blocks)), charged)
+    }
+
+    /// Corrects an earlier charge to what the work turned out to cost. More is charged as by
+    /// [`charge_always`](Self::charge_always). Less is given back, but never what refill has already replaced:
+    /// at most the difference less the time that has passed since.
+    pub fn settle(
+        &self,
+        tat: Tat,
+        now: Timestamp,
+        receipt: &Receipt,
+        actual: u64,
+    ) -> Transition<Tat> {
+        let (charged, owed) = (self.blocks(receipt.cost), self.blocks(actual));
+        if owed > charged {
+            let more = owed
+                .saturating_sub(charged)
+                .saturating_mul(self.block.get());
+            return self.charge_always(tat, now, more);
+        }
+        let surplus = self.price(charged.saturating_sub(owed));
+        self.lowered(
+            tat,
+            now,
+            surplus.saturating_sub(now.since(receipt.at).as_nanos()),
+        )
+    }
+
+    /// Gives a charge back: settles it at nothing.
+    pub fn refund(&self, tat: Tat, now: Timestamp, receipt: &Receipt) -> Transition<Tat> {
+        self.settle(tat, now, receipt, 0)
+    }
+
+    /// Gives back `amount` units that nobody can show a receipt for, up to a full bucket. Each unit adds to what
+    /// may be admitted, so the caller answers for the bound.
+    pub fn credit(&self, tat: Tat, now: Timestamp, amount: u64) -> Transition<Tat> {
+        self.lowered(tat, now, self.price(amount / self.block))
+    }
+
+    /// What a client may be told about this state.
+    #[must_use]
+    pub fn status(&self, tat: Tat, now: Timestamp) -> Status {
+        let debt = self.debt(tat, now);
+        let blocks = self.capacity.saturating_sub(debt) / self.interval;
+        Status {
+            limit: self.limit(),
+            remaining: blocks.saturating_mul(self.block.get()),
+            reset_after: Nanos::from_nanos(debt),
+        }
+    }
+
+    /// The same debt in tokens under this quota as `tat` was under `old`, for a change of rate that must not
+    /// forgive what clients owe. Without it the debt keeps its length in time.
+    #[must_use]
+    pub fn rescale(&self, old: &Self, tat: Tat, now: Timestamp) -> Tat {
+        let debt = u128::from(old.debt(tat, now));
+        let scaled = debt
+            .saturating_mul(u128::from(self.interval.get()))
+            .saturating_mul(u128::from(old.block.get()))
+            .div_ceil(
+                u128::from(old.interval.get())
+                    .saturating_mul(u128::from(self.block.get()))
+                    .max(1),
+            );
+        let scaled = u64::try_from(scaled).unwrap_or(u64::MAX).min(self.ceiling);
+        now.as_nanos().saturating_add(scaled)
+    }
+
+    /// Time by which the state lies ahead of now, brought back to the ceiling.
+    #[inline]
+    pub(crate) fn debt(&self, tat: Tat, now: Timestamp) -> u64 {
+        tat.saturating_sub(now.as_nanos()).min(self.ceiling)
+    }
+
+    /// Blocks that a cost is charged as, rounded up.
+    #[inline]
+    pub(crate) fn blocks(&self, cost: u64) -> u64 {
+        // Almost every quota has blocks of one, and a 64-bit division costs more than the rest of the decision.
+        if self.block.get() == 1 {
+            cost
+        } else {
+            cost.div_ceil(self.block.get())
+        }
+    }
+
+    /// The debt of so many blocks. Saturates far above any capacity.
+    #[inline]
+    pub(crate) fn price(&self, blocks: u64) -> u64 {
+        blocks.saturating_mul(self.interval.get())
+    }
+
+    #[inline]
+    fn spent(&self, now: Timestamp, debt: u64, cost: u64) -> Transition<Tat> {
+        let next = now.as_nanos().saturating_add(debt);
+        let receipt = Receipt {
+            cost,
+            at: now,
+            mark: next,
+        };
+        Transition {
+            outcome: Outcome::Allow,
+            next: Some(next),
+            receipt,
+        }
+    }
+
+    /// Nothing is charged; the state is stored only if it had to be brought back to the ceiling.
+    #[inline]
+    fn unspent(&self, tat: Tat, now: Timestamp, outcome: Outcome) -> Transition<Tat> {
+        let furthest = now.as_nanos().saturating_add(self.ceiling);
+        let next = (tat > furthest).then_some(furthest);
+        Transition {
+            outcome,
+            next,
+            receipt: Receipt {
+                cost: 0,
+                at: now,
+                mark: 0,
+            },
+        }
+    }
+
+    /// The debt lowered by `surplus`, never below none.
+    pub(crate) fn lowered(&self, tat: Tat, now: Timestamp, surplus: u64) -> Transition<Tat> {
+        let debt = self.debt(tat, now);
+        if debt == 0 || surplus == 0 {
+            return self.unspent(tat, now, Outcome::Allow);
+        }
+        let next = now.as_nanos().saturating_add(debt.saturating_sub(surplus));
+        let receipt = Receipt {
+            cost: 0,
+            at: now,
+            mark: 0,
+        };
+        Transition {
+            outcome: Outcome::Allow,
+            next: Some(next),
+            receipt,
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! Building a token bucket: a rate as people say it becomes whole nanoseconds, once, with every error named.
+
+use core::num::NonZeroU64;
+
+use crate::error::{InvalidQuota, Reason};
+use crate::rate::Rate;
+use crate::time::{MAX_CAPACITY, Nanos};
+
+/// A compiled token bucket quota.
+///
+/// One token is one emission interval of time, `ceil(period / limit)`; the capacity is `burst` of them. Rounding
+/// happens once and upwards, so a burst of B is exactly B and the rate is never above what was asked. The rate in
+/// force is [`interval`](Self::interval); it is below the asked one by at most 0.1 %, or the quota cannot be built.
+///
+/// ```
+/// use tollgate_core::{Nanos, Outcome, Rate, Timestamp, TokenBucket};
+///
+/// let bucket = TokenBucket::at(Rate::per_second(10)).burst(2).build()?;
+/// let now = Timestamp::from_secs(1_700_000_000);
+///
+/// let first = bucket.decide(0, now, 2);
+/// assert_eq!(first.outcome, Outcome::Allow);
+/// let tat = first.next.unwrap();
+///
+/// let second = bucket.decide(tat, now, 1);
+/// assert_eq!(second.outcome, Outcome::Deny { retry_after: Nanos::from_millis(100) });
+/// assert_eq!(second.next, None, "a denial changes nothing");
+/// # Ok::<(), tollgate_core::InvalidQuota>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenBucket {
+    /// Debt of one block, in nanoseconds.
+    pub(super) interval: NonZeroU64,
+    /// Units that are charged together; one unless the rate is too fine for whole nanoseconds.
+    pub(super) block: NonZeroU64,
+    /// Blocks admitted at once from a full bucket.
+    pub(super) burst: u64,
+    /// `burst` intervals: the debt above which requests are denied, in nanoseconds.
+    pub(super) capacity: u64,
+    /// The debt above which charges no longer count: the capacity and the overdraft.
+    pub(super) saturation: u64,
+    /// The largest debt that state may hold, over every quota that shares it.
+    pub(super) ceiling: u64,
+}
+
+impl TokenBucket {
+    /// Starts a quota that refills at `rate`. The burst is the rate's units unless said otherwise.
+    pub const fn at(rate: Rate) -> TokenBucketBuilder {
+        TokenBucketBuilder {
+            rate,
+            burst: None,
+            overdraft: 0,
+            block: 1,
+        }
+    }
+
+    /// The most units admitted at once.
+    #[must_use]
+    pub const fn limit(&self) -> u64 {
+        self.burst.saturating_mul(self.block.get())
+    }
+
+    /// Time in which one [`block`](Self::block) is refilled: the rate in force.
+    #[must_use]
+    pub const fn interval(&self) -> Nanos {
+        Nanos::from_nanos(self.interval.get())
+    }
+
+    /// Units that are charged together. A cost is rounded up to whole blocks.
+    #[must_use]
+    pub const fn block(&self) -> u64 {
+        self.block.get()
+    }
+
+    /// Time in which an empty bucket becomes full.
+    #[must_use]
+    pub const fn refill(&self) -> Nanos {
+        Nanos::from_nanos(self.capacity)
+    }
+
+    /// The furthest that state may reach ahead of now. Anything beyond is brought back to it.
+    #[must_use]
+    pub const fn ceiling(&self) -> Nanos {
+        Nanos::from_nanos(self.ceiling)
+    }
+
+    /// The same quota, accepting as much debt in the state as `other` does.
+    ///
+    /// Quotas that decide on the same state (the tiers of one limit, or a quota and the one it replaces) must share
+    /// the largest ceiling. Otherwise the smaller one forgives debt that the larger one has lent, and a client that
+    /// alternates between them mints tokens.
+    #[must_use]
+    pub const fn sharing_state_with(mut self, other: &Self) -> Self {
+        if other.ceiling > self.ceiling {
+            self.ceiling = other.ceiling;
+        }
+        self
+    }
+}
+
+/// The fields of a token bucket before they are checked.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct TokenBucketBuilder {
+    rate: Rate,
+    burst: Option<u64>,
+    overdraft: u64,
+    block: u64,
+}
+
+impl TokenBucketBuilder {
+    /// The most units admitted at once from a full bucket.
+    pub const fn burst(mut self, units: u64) -> Self {
+        self.burst = Some(units);
+        self
+    }
+
+    /// How far `charge: always` may go into debt beyond an empty bucket, in units.
+    pub const fn overdraft(mut self, units: u64) -> Self {
+        self.overdraft = units;
+        self
+    }
+
+    /// Charge in blocks of this many units, rounded up. For rates so high (bytes) that one unit is less than a
+    /// nanosecond's worth.
+    pub const fn block(mut self, units: u64) -> Self {
+        self.block = units;
+        self
+    }
+
+    /// Checks the fields and compiles the quota.
+    ///
+    /// # Errors
+    /// Names the first field that cannot be honoured exactly, and its nearest valid value.
+    pub fn build(self) -> Result<TokenBucket, InvalidQuota> {
+        self.build_with_extra(0)
+    }
+
+    /// Like [`build`](Self::build) with `extra` more blocks of capacity; the leaky bucket's first request is free.
+    pub(crate) fn build_with_extra(self, extra: u64) -> Result<TokenBucket, InvalidQuota> {
+        let invalid = |field, value, reason, nearest| InvalidQuota {
+            field,
+            value,
+            reason,
+            nearest,
+        };
+        let block = NonZeroU64::new(self.block)
+            .ok_or_else(|| invalid("block", 0, Reason::Zero, Some(1)))?;
+        if self.rate.period.is_zero() {
+            return Err(invalid("period", 0, Reason::Zero, Some(1)));
+        }
+        if self.rate.units == 0 {
+            return self.deny_all(block);
+        }
+        let interval = self.interval(block)?;
+        let burst_units = self.burst.unwrap_or(self.rate.units);
+        let max_blocks = MAX_CAPACITY.as_nanos() / interval;
+        let burst = (burst_units / block).saturating_add(extra);
+        if burst == 0 {
+            return Err(if burst_units == 0 {
+                invalid("burst", 0, Reason::Zero, Some(block.get()))
+            } else {
+                invalid(
+                    "burst",
+                    burst_units,
+                    Reason::BelowOneBlock,
+                    Some(block.get()),
+                )
+            });
+        }
+        if burst > max_blocks {
+            let most = max_blocks.saturating_sub(extra).saturating_mul(block.get());
+            return Err(invalid(
+                "burst",
+                burst_units,
+                Reason::RefillTooLong,
+                Some(most),
+            ));
+        }
+        let overdraft = self.overdraft.div_ceil(block.get());
+        let room = max_blocks.saturating_sub(burst);
+        if overdraft > room {
+            let most = room.saturating_mul(block.get());
+            return Err(invalid(
+                "overdraft",
+                self.overdraft,
+                Reason::RefillTooLong,
+                Some(most),
+            ));
+        }
+        let capacity = burst.saturating_mul(interval.get());
+        let saturation = burst
+            .saturating_add(overdraft)
+            .saturating_mul(interval.get());
+        Ok(TokenBucket {
+            interval,
+            block,
+            burst,
+            capacity,
+            saturation,
+            ceiling: saturation,
+        })
+    }
+
+    /// Nothing per period: every cost is above the capacity of zero.
+    fn deny_all(self, block: NonZeroU64) -> Result<TokenBucket, InvalidQuota> {
+        let unused = |field, value| InvalidQuota {
+            field,
+            value,
+            reason: Reason::LimitIsZero,
+            nearest: Some(0),
+        };
+        match (self.burst, self.overdraft) {
+            (None | Some(0), 0) => Ok(TokenBucket {
+                interval: NonZeroU64::MIN,
+                block,
+                burst: 0,
+                capacity: 0,
+                saturation: 0,
+                ceiling: 0,
+            }),
+            (None | Some(0), overdraft) => Err(unused("overdraft", overdraft)),
+            (Some(burst), _) => Err(unused("burst", burst)),
+        }
+    }
+
+    /// The emission interval of one block: rounded up once, within 0.1 % of what was asked.
+    fn interval(self, block: NonZeroU64) -> Result<NonZeroU64, InvalidQuota> {
+        let Some(exact) = emission_interval(self.rate.units, self.rate.period, block) else {
+            return Err(InvalidQuota {
+                field: "limit",
+                value: self.rate.units,
+                reason: Reason::RefillTooLong,
+                nearest: slowest(self.rate.period, block),
+            });
+        };
+        if within_a_thousandth(exact, self.rate.units, self.rate.period, block) {
+            return Ok(exact);
+        }
+        Err(InvalidQuota {
+            field: "limit",
+            value: self.rate.units,
+            reason: Reason::RateTooFine,
+            nearest: nearest_rate(self.rate.units, self.rate.period, block, exact),
+        })
+    }
+}
+
+/// `ceil(period · block / units)`, or `None` where that is longer than state can express.
+fn emission_interval(units: u64, period: Nanos, block: NonZeroU64) -> Option<NonZeroU64> {
+    let span = u128::from(period.as_nanos()).saturating_mul(u128::from(block.get()));
+    let interval = span.div_ceil(u128::from(units.max(1)));
+    let interval = u64::try_from(interval)
+        .ok()
+        .filter(|n| *n <= MAX_CAPACITY.as_nanos())?;
+    NonZeroU64::new(interval)
+}
+
+/// Whether the rate in force is within 0.1 % of the asked one: `1 − (period · block) / (interval · units) ≤ 1/1000`.
+fn within_a_thousandth(interval: NonZeroU64, units: u64, period: Nanos, block: NonZeroU64) -> bool {
+    let asked = u128::from(period.as_nanos()).saturating_mul(u128::from(block.get()));
+    let in_force = u128::from(interval.get()).saturating_mul(u128::from(units));
+    in_force.saturating_sub(asked) <= in_force / 1_000
+}
+
+/// The rate nearest to `units` that whole nanoseconds can express.
+fn nearest_rate(units: u64, period: Nanos, block: NonZeroU64, interval: NonZeroU64) -> Option<u64> {
+    let span = u128::from(period.as_nanos()).saturating_mul(u128::from(block.get()));
+    let at = |interval: u64| -> Option<u64> {
+        let interval = NonZeroU64::new(interval)?;
+        let units = u64::try_from(span.div_ceil(u128::from(interval.get()))).ok()?;
+        let rounded = emission_interval(units, period, block)?;
+        within_a_thousandth(rounded, units, period, block).then_some(units)
+    };
+    let below = at(interval.get());
+    let above = at(interval.get().saturating_sub(1));
+    match (below, above) {
+        (Some(below), Some(above)) if above.abs_diff(units) < below.abs_diff(units) => Some(above),
+        (Some(below), _) => Some(below),
+        (None, above) => above,
+    }
+}
+
+/// The slowest rate whose interval still fits, for a period so long that the asked one does not.
+fn slowest(period: Nanos, block: NonZeroU64) -> Option<u64> {
+    let span = u128::from(period.as_nanos()).saturating_mul(u128::from(block.get()));
+    u64::try_from(span.div_ceil(u128::from(MAX_CAPACITY.as_nanos()))).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_is_rounded_up_once_and_the_burst_is_kept() {
+        let third = TokenBucket::at(Rate::per_second(3))
+            .burst(1)
+            .build()
+            .unwrap();
+        assert_eq!(third.interval(), Nanos::from_nanos(333_333_334));
+        assert_eq!(
+            third.refill(),
+            third.interval(),
+            "a burst of one is one interval, not less"
+        );
+        let minute = TokenBucket::at(Rate::per_minute(900))
+            .burst(900)
+            .build()
+            .unwrap();
+        assert_eq!(
+            minute.refill().as_nanos(),
+            900 * minute.interval().as_nanos()
+        );
+        assert_eq!(minute.limit(), 900);
+    }
+
+    #[test]
+    fn the_burst_defaults_to_the_limit() {
+        assert_eq!(
+            TokenBucket::at(Rate::per_minute(30))
+                .build()
+                .unwrap()
+                .limit(),
+            30
+        );
+    }
+
+    #[test]
+    fn a_rate_that_nanoseconds_cannot_express_names_the_nearest_one() {
+        let error = TokenBucket::at(Rate::per_second(700_000_000))
+            .build()
+            .unwrap_err();
+        assert_eq!((error.field, error.reason), ("limit", Reason::RateTooFine));
+        assert_eq!(error.nearest, Some(500_000_000));
+        assert!(
+            TokenBucket::at(Rate::per_second(500_000_000))
+                .build()
+                .is_ok()
+        );
+        assert!(
+            TokenBucket::at(Rate::per_second(1_000_000_000))
+                .build()
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn blocks_make_byte_rates_expressible() {
+        // 10 Gbit/s is 1.25 bytes a nanosecond: no whole interval for one byte, an exact one for 1,250.
+        let rate = Rate::per_second(1_250_000_000);
+        assert!(TokenBucket::at(rate).build().is_err());
+        let bucket = TokenBucket::at(rate)
+            .block(1_250)
+            .burst(12_500)
+            .build()
+            .unwrap();
+        assert_eq!(bucket.interval(), Nanos::from_nanos(1_000));
+        assert_eq!(bucket.limit(), 12_500);
+    }
+
+    #[test]
+    fn every_rate_up_to_a_million_a_second_can_be_built() {
+        for units in [1, 2, 3, 7, 999, 65_537, 777_777, 999_999, 1_000_000] {
+            assert!(
+                TokenBucket::at(Rate::per_second(units)).build().is_ok(),
+                "{units}/s"
+            );
+        }
+        assert!(TokenBucket::at(Rate::per_year(1)).build().is_ok());
+    }
+
+    #[test]
+    fn errors_name_the_field_and_a_value_that_works() {
+        let cases = [
+            (
+                TokenBucket::at(Rate::per_second(5)).burst(0),
+                "burst",
+                Some(1),
+            ),
+            (
+                TokenBucket::at(Rate::per_second(5)).block(0),
+                "block",
+                Some(1),
+            ),
+            (
+                TokenBucket::at(Rate::new(5, Nanos::ZERO)),
+                "period",
+                Some(1),
+            ),
+            (
+                TokenBucket::at(Rate::per_second(0)).burst(3),
+                "burst",
+                Some(0),
+            ),
+            (
+                TokenBucket::at(Rate::per_second(0)).overdraft(3),
+                "overdraft",
+                Some(0),
+            ),
+            (
+                TokenBucket::at(Rate::per_second(5)).block(10).burst(9),
+                "burst",
+                Some(10),
+            ),
+            (
+                TokenBucket::at(Rate::per_year(1)).burst(u64::MAX),
+                "burst",
+                Some(146),
+            ),
+            (
+                TokenBucket::at(Rate::per_year(1)).burst(1).overdraft(200),
+                "overdraft",
+                Some(145),
+            ),
+            (TokenBucket::at(Rate::new(1, Nanos::MAX)), "limit", Some(4)),
+        ];
+        for (builder, field, nearest) in cases {
+            let error = builder.build().unwrap_err();
+            assert_eq!((error.field, error.nearest), (field, nearest), "{error}");
+        }
+        assert!(
+            TokenBucket::at(Rate::new(4, Nanos::MAX))
+                .burst(1)
+                .build()
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_rate_of_zero_is_a_quota_that_admits_nothing() {
+        assert_eq!(
+            TokenBucket::at(Rate::per_second(0))
+                .build()
+                .unwrap()
+                .limit(),
+            0
+        );
+    }
+}
