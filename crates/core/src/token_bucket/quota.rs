@@ -72,6 +72,23 @@ impl TokenBucket {
         self.block.get()
     }
 
+    /// Blocks admitted at once from a full bucket.
+    pub(crate) const fn burst_blocks(&self) -> u64 {
+        self.burst
+    }
+
+    /// The size of a block as a divisor.
+    pub(crate) const fn block_size(&self) -> NonZeroU64 {
+        self.block
+    }
+
+    /// This quota with so many blocks of its capacity held elsewhere. State may still hold what it held.
+    pub(crate) const fn less(mut self, blocks: u64) -> Self {
+        self.burst = self.burst.saturating_sub(blocks);
+        self.capacity = self.burst.saturating_mul(self.interval.get());
+        self
+    }
+
     /// Time in which an empty bucket becomes full.
     #[must_use]
     pub const fn refill(&self) -> Nanos {

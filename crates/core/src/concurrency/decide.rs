@@ -1,0 +1,265 @@
+//! Deciding on leases: forget what has expired, then count what is held.
+
+use super::leases::{Change, Lease, LeaseEdit, LeaseId, Leases};
+use super::quota::Concurrency;
+use crate::outcome::{Outcome, Receipt, Status, Transition};
+use crate::time::{Nanos, Timestamp};
+
+/// The leases as one decision sees them.
+struct View {
+    /// How many have expired.
+    expired: usize,
+    /// Places held by the rest.
+    used: u64,
+    /// When a lease taken now would end.
+    latest: u64,
+    /// Whether a lease ends later than that: the clock went back.
+    ahead: bool,
+}
+
+impl Concurrency {
+    /// Decides on holding `weight` places under `id`. A weight of zero is a peek and is always allowed; an id that
+    /// is already held keeps what it has.
+    ///
+    /// A denial says when enough leases will have expired if nobody releases one before.
+    pub fn acquire(
+        &self,
+        leases: &Leases,
+        now: Timestamp,
+        id: LeaseId,
+        weight: u64,
+    ) -> Transition<LeaseEdit> {
+        let view = self.view(leases, now);
+        if weight > self.limit {
+            return unchanged(&view, now, Outcome::Never);
+        }
+        if weight == 0 {
+            return unchanged(&view, now, Outcome::Allow);
+        }
+        if let Some(held) = leases
+            .iter()
+            .skip(view.expired)
+            .find(|lease| lease.id == id)
+        {
+            let receipt = Receipt {
+                cost: 0,
+                at: now,
+                mark: held.expires.min(view.latest),
+            };
+            return Transition {
+                receipt,
+                ..unchanged(&view, now, Outcome::Allow)
+            };
+        }
+        let excess = view.used.saturating_add(weight).saturating_sub(self.limit);
+        if excess > 0 {
+            let retry_after = time_until_free(leases, &view, now, excess);
+            return unchanged(&view, now, Outcome::Deny { retry_after });
+        }
+        let lease = Lease {
+            id,
+            weight,
+            expires: view.latest,
+        };
+        let receipt = Receipt {
+            cost: weight,
+            at: now,
+            mark: lease.expires,
+        };
+        Transition {
+            receipt,
+            ..changed(&view, now, Change::Hold(lease))
+        }
+    }
+
+    /// Extends the lease to its full length from now. `None` if it is not held: released, or expired.
+    pub fn renew(
+        &self,
+        leases: &Leases,
+        now: Timestamp,
+        id: LeaseId,
+    ) -> Option<Transition<LeaseEdit>> {
+        let view = self.view(leases, now);
+        leases
+            .iter()
+            .skip(view.expired)
+            .find(|lease| lease.id == id)?;
+        Some(changed(&view, now, Change::Renew(id, view.latest)))
+    }
+
+    /// Ends the lease. Ending one that is not held changes nothing.
+    pub fn release(&self, leases: &Leases, now: Timestamp, id: LeaseId) -> Transition<LeaseEdit> {
+        let view = self.view(leases, now);
+        if leases.iter().any(|lease| lease.id == id) {
+            return changed(&view, now, Change::Release(id));
+        }
+        unchanged(&view, now, Outcome::Allow)
+    }
+
+    /// What a client may be told about these leases.
+    #[must_use]
+    pub fn status(&self, leases: &Leases, now: Timestamp) -> Status {
+        let view = self.view(leases, now);
+        let last = match leases.iter().next_back() {
+            Some(lease) if view.used > 0 => lease.expires.min(view.latest),
+            _ => 0,
+        };
+        Status {
+            limit: self.limit,
+            remaining: self.limit.saturating_sub(view.used),
+            reset_after: Nanos::from_nanos(last.saturating_sub(now.as_nanos())),
+        }
+    }
+
+    fn view(&self, leases: &Leases, now: Timestamp) -> View {
+        let latest = now.as_nanos().saturating_add(self.lease);
+        let ahead = leases
+            .iter()
+            .next_back()
+            .is_some_and(|lease| lease.expires > latest);
+        let mut view = View {
+            expired: 0,
+            used: leases.total(),
+            latest,
+            ahead,
+        };
+        for lease in leases
+            .iter()
+            .take_while(|lease| lease.expires <= now.as_nanos())
+        {
+            view.expired = view.expired.saturating_add(1);
+            view.used = view.used.saturating_sub(lease.weight);
+        }
+        view
+    }
+}
+
+/// Time until leases of at least `excess` places have expired.
+fn time_until_free(leases: &Leases, view: &View, now: Timestamp, excess: u64) -> Nanos {
+    let mut freed = 0_u64;
+    let mut at = now.as_nanos();
+    for lease in leases.iter().skip(view.expired) {
+        freed = freed.saturating_add(lease.weight);
+        at = lease.expires.min(view.latest);
+        if freed >= excess {
+            break;
+        }
+    }
+    Nanos::from_nanos(at.saturating_sub(now.as_nanos()))
+}
+
+fn changed(view: &View, now: Timestamp, change: Change) -> Transition<LeaseEdit> {
+    let edit = LeaseEdit {
+        expired: view.expired,
+        latest: view.latest,
+        change,
+    };
+    let receipt = Receipt {
+        cost: 0,
+        at: now,
+        mark: 0,
+    };
+    Transition {
+        outcome: Outcome::Allow,
+        next: Some(edit),
+        receipt,
+    }
+}
+
+/// Nothing is held or released; the leases are edited only if the clock went back.
+fn unchanged(view: &View, now: Timestamp, outcome: Outcome) -> Transition<LeaseEdit> {
+    let edit = LeaseEdit {
+        expired: view.expired,
+        latest: view.latest,
+        change: Change::Nothing,
+    };
+    let receipt = Receipt {
+        cost: 0,
+        at: now,
+        mark: 0,
+    };
+    Transition {
+        outcome,
+        next: view.ahead.then_some(edit),
+        receipt,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Nanos = Nanos::from_secs(10);
+
+    fn quota() -> Concurrency {
+        Concurrency::new(2, LEASE).unwrap()
+    }
+
+    fn acquire(leases: &mut Leases, second: u64, id: u128) -> Outcome {
+        let transition = quota().acquire(leases, Timestamp::from_secs(second), LeaseId(id), 1);
+        if let Some(edit) = transition.next {
+            leases.apply(edit);
+        }
+        transition.outcome
+    }
+
+    #[test]
+    fn a_lost_holder_gives_its_place_back_when_its_lease_ends() {
+        let mut leases = Leases::default();
+        assert_eq!(acquire(&mut leases, 0, 1), Outcome::Allow);
+        assert_eq!(acquire(&mut leases, 4, 2), Outcome::Allow);
+        let denied = Outcome::Deny {
+            retry_after: Nanos::from_secs(5),
+        };
+        assert_eq!(acquire(&mut leases, 5, 3), denied);
+        assert_eq!(acquire(&mut leases, 10, 3), Outcome::Allow);
+        assert_eq!(leases.len(), 2);
+    }
+
+    #[test]
+    fn a_renewed_lease_lasts_and_an_expired_one_cannot_be_renewed() {
+        let mut leases = Leases::default();
+        acquire(&mut leases, 0, 1);
+        let renewed = quota()
+            .renew(&leases, Timestamp::from_secs(9), LeaseId(1))
+            .unwrap();
+        leases.apply(renewed.next.unwrap());
+        assert_eq!(
+            quota().status(&leases, Timestamp::from_secs(18)).remaining,
+            1
+        );
+        assert_eq!(
+            quota().renew(&leases, Timestamp::from_secs(19), LeaseId(1)),
+            None
+        );
+        assert_eq!(
+            quota().renew(&leases, Timestamp::from_secs(9), LeaseId(7)),
+            None
+        );
+    }
+
+    #[test]
+    fn acquiring_again_under_the_same_id_takes_no_second_place() {
+        let mut leases = Leases::default();
+        acquire(&mut leases, 0, 1);
+        acquire(&mut leases, 1, 1);
+        assert_eq!(
+            quota().status(&leases, Timestamp::from_secs(1)).remaining,
+            1
+        );
+        let status = quota().status(&leases, Timestamp::from_secs(1));
+        assert_eq!(status.reset_after, Nanos::from_secs(9), "nor does it renew");
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_cannot_keep_a_place_longer_than_a_lease() {
+        let mut leases = Leases::default();
+        acquire(&mut leases, 1_000, 1);
+        acquire(&mut leases, 1_000, 2);
+        assert_eq!(
+            acquire(&mut leases, 5, 3),
+            Outcome::Deny { retry_after: LEASE }
+        );
+        assert_eq!(acquire(&mut leases, 15, 3), Outcome::Allow);
+    }
+}

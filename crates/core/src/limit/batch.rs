@@ -1,0 +1,95 @@
+//! Several limits decided together: all are charged or none is.
+
+use alloc::vec::Vec;
+
+use super::op::{Op, Refused};
+use super::quota::Limit;
+use super::state::State;
+use crate::compose::Verdict;
+use crate::outcome::{Outcome, Receipt, Status};
+use crate::time::Timestamp;
+
+/// One limit's part in a request.
+#[derive(Debug)]
+pub struct Check<'a> {
+    /// The limit.
+    pub limit: &'a Limit,
+    /// The state of the request's key under it.
+    pub state: &'a mut State,
+    /// What is asked of it.
+    pub op: Op,
+}
+
+/// What one limit answers as part of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What this limit says by itself.
+    pub outcome: Outcome,
+    /// Where it stands after the request, charged or not.
+    pub status: Status,
+    /// What it was charged: nothing, unless all admitted.
+    pub receipt: Receipt,
+}
+
+/// Decides on all checks and charges every one of them if all admit, otherwise none.
+///
+/// ```
+/// use tollgate_core::limit::{Check, Limit, Op, State, decide_all};
+/// use tollgate_core::{Outcome, Rate, Timestamp, TokenBucket};
+///
+/// let limit = |n| Ok::<_, tollgate_core::InvalidQuota>(Limit::new(TokenBucket::at(Rate::per_second(n)).build()?));
+/// let (user, everyone) = (limit(1)?, limit(100)?);
+/// let (mut of_user, mut of_all) = (State::default(), State::default());
+/// let now = Timestamp::from_secs(1);
+/// let mut request = || {
+///     let mut checks = [
+///         Check { limit: &everyone, state: &mut of_all, op: Op::Spend(1) },
+///         Check { limit: &user, state: &mut of_user, op: Op::Spend(1) },
+///     ];
+///     decide_all(&mut checks, now).unwrap()
+/// };
+/// assert_eq!(request().0.outcome(), Outcome::Allow);
+/// let (verdict, answers) = request();
+/// assert_eq!(verdict.binding(), Some(1));
+/// assert_eq!(answers[0].status.remaining, 99, "what one refuses, the other is not charged for");
+/// # Ok::<(), tollgate_core::InvalidQuota>(())
+/// ```
+///
+/// # Errors
+/// The first check that cannot be carried out at all, by its position; then nothing has changed.
+pub fn decide_all(
+    checks: &mut [Check<'_>],
+    now: Timestamp,
+) -> Result<(Verdict, Vec<Answer>), (usize, Refused)> {
+    let mut verdict = Verdict::default();
+    let mut transitions = Vec::with_capacity(checks.len());
+    for (position, check) in checks.iter().enumerate() {
+        let transition = check
+            .limit
+            .decide(check.state, now, check.op)
+            .map_err(|refused| (position, refused))?;
+        verdict.add(transition.outcome);
+        transitions.push(transition);
+    }
+    let answers = checks
+        .iter_mut()
+        .zip(transitions)
+        .map(|(check, transition)| {
+            // An edit without an admission is a correction, which is due whatever the others say.
+            let is_stored = verdict.is_admitted() || !transition.outcome.is_admitted();
+            if let Some(edit) = transition.next.filter(|_| is_stored) {
+                check.state.apply(edit);
+            }
+            Answer {
+                outcome: transition.outcome,
+                status: check.limit.status(check.state, now),
+                receipt: if is_stored {
+                    transition.receipt
+                } else {
+                    Receipt::default()
+                },
+            }
+        })
+        .collect();
+    Ok((verdict, answers))
+}

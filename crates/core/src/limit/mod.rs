@@ -1,0 +1,16 @@
+//! Any algorithm behind one face: a limit, its state, an operation, an answer.
+//!
+//! Stores keep [`State`] and carry out [`Edit`]s; transports and policies speak of [`Limit`]s and [`Op`]s. Nothing
+//! here decides: each call goes to the algorithm that does.
+//!
+//! Must not know: clocks, keys, stores.
+
+mod batch;
+mod op;
+mod quota;
+mod state;
+
+pub use batch::{Answer, Check, decide_all};
+pub use op::{Op, Refused};
+pub use quota::{Limit, Quota};
+pub use state::{Edit, State};

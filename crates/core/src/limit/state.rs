@@ -1,0 +1,115 @@
+//! The state of any algorithm, and how a decision changes it.
+
+use crate::concurrency::{LeaseEdit, Leases};
+use crate::fixed_window::WindowState;
+use crate::sliding_counter::CounterState;
+use crate::sliding_log::{Log, LogEdit};
+use crate::token_bucket::Tat;
+
+/// What one key of one limit has used. It comes in three sizes: a word, two words, or a collection.
+///
+/// State of another algorithm than the limit's counts as none: changing the algorithm starts afresh.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum State {
+    /// Nothing is known: as if never used.
+    #[default]
+    Empty,
+    /// A token bucket or a leaky bucket: one word.
+    Bucket(Tat),
+    /// A fixed window: two words.
+    Window(WindowState),
+    /// A sliding window counter: two words.
+    Counter(CounterState),
+    /// A sliding window log.
+    Log(Log),
+    /// The leases of a concurrency limit.
+    Leases(Leases),
+}
+
+/// How a decision changes a state: replaces it, or edits a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Edit {
+    /// Store this bucket state.
+    Bucket(Tat),
+    /// Store this window state.
+    Window(WindowState),
+    /// Store these counters.
+    Counter(CounterState),
+    /// Edit the log.
+    Log(LogEdit),
+    /// Edit the leases.
+    Leases(LeaseEdit),
+}
+
+impl State {
+    /// Carries an edit out.
+    pub fn apply(&mut self, edit: Edit) {
+        match edit {
+            Edit::Bucket(tat) => *self = Self::Bucket(tat),
+            Edit::Window(window) => *self = Self::Window(window),
+            Edit::Counter(counter) => *self = Self::Counter(counter),
+            Edit::Log(edit) => {
+                if let Self::Log(log) = self {
+                    log.apply(edit);
+                } else {
+                    let mut log = Log::default();
+                    log.apply(edit);
+                    *self = Self::Log(log);
+                }
+            }
+            Edit::Leases(edit) => {
+                if let Self::Leases(leases) = self {
+                    leases.apply(edit);
+                } else {
+                    let mut leases = Leases::default();
+                    leases.apply(edit);
+                    *self = Self::Leases(leases);
+                }
+            }
+        }
+    }
+
+    pub(super) fn tat(&self) -> Tat {
+        if let Self::Bucket(tat) = self {
+            *tat
+        } else {
+            0
+        }
+    }
+
+    pub(super) fn window(&self) -> WindowState {
+        if let Self::Window(window) = self {
+            *window
+        } else {
+            WindowState::default()
+        }
+    }
+
+    pub(super) fn counter(&self) -> CounterState {
+        if let Self::Counter(counter) = self {
+            *counter
+        } else {
+            CounterState::default()
+        }
+    }
+
+    pub(super) fn log(&self) -> &Log {
+        static EMPTY: Log = Log::new();
+        if let Self::Log(log) = self {
+            log
+        } else {
+            &EMPTY
+        }
+    }
+
+    pub(super) fn leases(&self) -> &Leases {
+        static EMPTY: Leases = Leases::new();
+        if let Self::Leases(leases) = self {
+            leases
+        } else {
+            &EMPTY
+        }
+    }
+}

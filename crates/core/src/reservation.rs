@@ -1,0 +1,286 @@
+//! Reservations: charge an estimate now, settle it at what it turned out to cost, once, whatever is repeated.
+//!
+//! The ledger remembers by id what was reserved, so that settling or cancelling twice changes nothing the second
+//! time. It does not know the algorithm: it answers with the correction to make, and the limit makes it with its
+//! `settle`. A reservation that nobody settles stays charged when it expires. It is remembered for a while after, so
+//! that a late settle can still charge what was really used; later still its id is unknown and changes nothing.
+//!
+//! Must not know: algorithms, clocks, keys, stores.
+
+use alloc::collections::VecDeque;
+
+use crate::outcome::Receipt;
+use crate::time::{Nanos, Timestamp};
+
+/// The name of one reservation, chosen by whoever makes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReservationId(pub u128);
+
+/// How long reservations stay open, how long they are remembered after that, and how many there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Time in which a reservation can be settled downwards or cancelled.
+    pub hold: Nanos,
+    /// Time for which an expired one is still known.
+    pub memory: Nanos,
+    /// The most that one ledger remembers, open or not.
+    pub most: usize,
+}
+
+/// What a ledger knows of an id before a reservation is made under it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing: decide, and if admitted call [`Reservations::open`].
+    Fresh,
+    /// It was reserved before: answer as then, and charge nothing.
+    Known(Receipt),
+    /// The ledger is full: nothing more can be reserved until something is forgotten.
+    Full,
+}
+
+/// What is to be done when a reservation is settled or cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Correction {
+    /// Settle the charge on the limit: `limit.settle(state, now, &receipt, actual)`.
+    Settle {
+        /// The charge that was reserved.
+        receipt: Receipt,
+        /// What it is to become.
+        actual: u64,
+    },
+    /// Nothing: it was settled or cancelled before.
+    AlreadyClosed,
+    /// Nothing: it has expired and stays charged.
+    Expired,
+    /// Nothing: no such reservation is known.
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Record {
+    id: ReservationId,
+    receipt: Receipt,
+    expires: Timestamp,
+    is_open: bool,
+}
+
+/// The reservations made on one key of one limit, oldest first. The default is none.
+///
+/// ```
+/// use tollgate_core::reservation::{Correction, ReservationId, Reservations, Standing, Terms};
+/// use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
+///
+/// let bucket = TokenBucket::at(Rate::per_minute(1_000)).build()?;
+/// let terms = Terms { hold: Nanos::MINUTE, memory: Nanos::MINUTE, most: 100 };
+/// let (mut ledger, id, now) = (Reservations::default(), ReservationId(7), Timestamp::from_secs(60));
+///
+/// // Reserve 800 tokens for an answer that turns out to need 300.
+/// assert_eq!(ledger.standing(now, &terms, id), Standing::Fresh);
+/// let reserved = bucket.decide(0, now, 800);
+/// ledger.open(now, &terms, id, reserved.receipt);
+/// let Correction::Settle { receipt, actual } = ledger.settle(now, &terms, id, 300) else { panic!() };
+/// let settled = bucket.settle(reserved.next.unwrap(), now, &receipt, actual);
+/// assert_eq!(bucket.status(settled.next.unwrap(), now).remaining, 700);
+///
+/// // The client's retry of the same call changes nothing.
+/// assert_eq!(ledger.settle(now, &terms, id, 300), Correction::AlreadyClosed);
+/// # Ok::<(), tollgate_core::InvalidQuota>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Reservations {
+    records: VecDeque<Record>,
+}
+
+impl Reservations {
+    /// How many reservations are remembered, open or not.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether none is remembered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// What is known of `id`. Ask before deciding on the charge.
+    #[must_use]
+    pub fn standing(&self, now: Timestamp, terms: &Terms, id: ReservationId) -> Standing {
+        let mut remembered = self
+            .records
+            .iter()
+            .filter(|record| record.is_remembered(now, terms));
+        if let Some(record) = remembered.clone().find(|record| record.id == id) {
+            return Standing::Known(record.receipt);
+        }
+        if terms.most == 0 || remembered.nth(terms.most.saturating_sub(1)).is_some() {
+            return Standing::Full;
+        }
+        Standing::Fresh
+    }
+
+    /// Remembers a charge as reserved, and forgets what is no longer remembered. Only after
+    /// [`standing`](Self::standing) said [`Standing::Fresh`]; otherwise it changes nothing.
+    pub fn open(&mut self, now: Timestamp, terms: &Terms, id: ReservationId, receipt: Receipt) {
+        self.records
+            .retain(|record| record.is_remembered(now, terms));
+        if self.standing(now, terms, id) == Standing::Fresh {
+            let expires = now.after(terms.hold);
+            self.records.push_back(Record {
+                id,
+                receipt,
+                expires,
+                is_open: true,
+            });
+        }
+    }
+
+    /// Closes a reservation at what was really used. After its expiry nothing comes back, but more is charged.
+    pub fn settle(
+        &mut self,
+        now: Timestamp,
+        terms: &Terms,
+        id: ReservationId,
+        actual: u64,
+    ) -> Correction {
+        self.close(now, terms, id, |receipt, is_late| {
+            let actual = if is_late {
+                actual.max(receipt.cost)
+            } else {
+                actual
+            };
+            Correction::Settle { receipt, actual }
+        })
+    }
+
+    /// Closes a reservation whose work did not happen. After its expiry nothing comes back.
+    pub fn cancel(&mut self, now: Timestamp, terms: &Terms, id: ReservationId) -> Correction {
+        self.close(now, terms, id, |receipt, is_late| {
+            if is_late {
+                Correction::Expired
+            } else {
+                Correction::Settle { receipt, actual: 0 }
+            }
+        })
+    }
+
+    fn close(
+        &mut self,
+        now: Timestamp,
+        terms: &Terms,
+        id: ReservationId,
+        correct: impl FnOnce(Receipt, bool) -> Correction,
+    ) -> Correction {
+        let Some(record) = self
+            .records
+            .iter_mut()
+            .find(|record| record.id == id && record.is_remembered(now, terms))
+        else {
+            return Correction::Unknown;
+        };
+        if !record.is_open {
+            return Correction::AlreadyClosed;
+        }
+        record.is_open = false;
+        correct(record.receipt, now >= record.expires)
+    }
+}
+
+impl Record {
+    /// Whether it is still known at `now`. A clock that went back cannot keep it longer than its terms.
+    fn is_remembered(&self, now: Timestamp, terms: &Terms) -> bool {
+        now < self.expires.after(terms.memory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERMS: Terms = Terms {
+        hold: Nanos::from_secs(10),
+        memory: Nanos::from_secs(5),
+        most: 2,
+    };
+    const RECEIPT: Receipt = Receipt {
+        cost: 100,
+        at: Timestamp::EPOCH,
+        mark: 0,
+    };
+    const ID: ReservationId = ReservationId(1);
+
+    fn at(second: u64) -> Timestamp {
+        Timestamp::from_secs(second)
+    }
+
+    fn reserved() -> Reservations {
+        let mut ledger = Reservations::default();
+        ledger.open(at(0), &TERMS, ID, RECEIPT);
+        ledger
+    }
+
+    #[test]
+    fn reserving_again_under_the_same_id_is_known() {
+        let mut ledger = reserved();
+        assert_eq!(ledger.standing(at(1), &TERMS, ID), Standing::Known(RECEIPT));
+        ledger.open(
+            at(1),
+            &TERMS,
+            ID,
+            Receipt {
+                cost: 999,
+                ..RECEIPT
+            },
+        );
+        assert_eq!(ledger.len(), 1);
+        assert_eq!(ledger.standing(at(1), &TERMS, ID), Standing::Known(RECEIPT));
+    }
+
+    #[test]
+    fn a_cancel_after_settling_changes_nothing() {
+        let mut ledger = reserved();
+        let settle = Correction::Settle {
+            receipt: RECEIPT,
+            actual: 40,
+        };
+        assert_eq!(ledger.settle(at(1), &TERMS, ID, 40), settle);
+        assert_eq!(ledger.cancel(at(1), &TERMS, ID), Correction::AlreadyClosed);
+        assert_eq!(ledger.standing(at(1), &TERMS, ID), Standing::Known(RECEIPT));
+    }
+
+    #[test]
+    fn an_expired_reservation_stays_charged_but_a_late_settle_charges_more() {
+        assert_eq!(reserved().cancel(at(10), &TERMS, ID), Correction::Expired);
+        let unchanged = Correction::Settle {
+            receipt: RECEIPT,
+            actual: 100,
+        };
+        assert_eq!(reserved().settle(at(10), &TERMS, ID, 40), unchanged);
+        let more = Correction::Settle {
+            receipt: RECEIPT,
+            actual: 140,
+        };
+        assert_eq!(reserved().settle(at(14), &TERMS, ID, 140), more);
+        assert_eq!(
+            reserved().settle(at(15), &TERMS, ID, 140),
+            Correction::Unknown
+        );
+    }
+
+    #[test]
+    fn a_full_ledger_says_so_until_something_is_forgotten() {
+        let mut ledger = reserved();
+        ledger.open(at(3), &TERMS, ReservationId(2), RECEIPT);
+        assert_eq!(
+            ledger.standing(at(3), &TERMS, ReservationId(3)),
+            Standing::Full
+        );
+        assert_eq!(
+            ledger.standing(at(15), &TERMS, ReservationId(3)),
+            Standing::Fresh
+        );
+        ledger.open(at(15), &TERMS, ReservationId(3), RECEIPT);
+        assert_eq!(ledger.len(), 2);
+    }
+}

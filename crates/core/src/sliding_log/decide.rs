@@ -1,0 +1,332 @@
+//! Deciding on a log: count what is still in the window; if too much, find the entry whose leaving makes room.
+
+use super::SlidingLog;
+use super::log::{Change, Log, LogEdit};
+use crate::outcome::{Outcome, Receipt, Status, Transition};
+use crate::time::{Nanos, Timestamp};
+
+/// A log as one decision sees it.
+struct View {
+    /// Now, in microseconds.
+    now: u64,
+    /// How many of the oldest entries no window needs any more.
+    forget: usize,
+    /// How many of the oldest entries have left this window.
+    gone: usize,
+    /// Blocks in this window.
+    used: u64,
+    /// Whether entries lie ahead of now.
+    ahead: bool,
+}
+
+impl SlidingLog {
+    /// Decides on spending `cost` units at `now`. A cost of zero is a peek and is always allowed.
+    pub fn decide(&self, log: &Log, now: Timestamp, cost: u64) -> Transition<LogEdit> {
+        let blocks = self.blocks(cost);
+        let view = self.view(log, now);
+        if blocks > self.limit {
+            return unspent(&view, now, Outcome::Never);
+        }
+        if blocks == 0 {
+            return unspent(&view, now, Outcome::Allow);
+        }
+        let excess = view.used.saturating_add(blocks).saturating_sub(self.limit);
+        if excess > 0 {
+            let retry_after = self.time_until_gone(log, &view, now, excess);
+            return unspent(&view, now, Outcome::Deny { retry_after });
+        }
+        spent(&view, now, blocks, cost)
+    }
+
+    /// Spends as much of `most` units as there is, down to one block; denies only where there is not even that.
+    pub fn decide_up_to(&self, log: &Log, now: Timestamp, most: u64) -> Transition<LogEdit> {
+        let there = self.status(log, now).remaining;
+        self.decide(log, now, most.min(there.max(self.block.get())))
+    }
+
+    /// Spends `cost` units whether or not they are there, up to the overdraft.
+    pub fn charge_always(&self, log: &Log, now: Timestamp, cost: u64) -> Transition<LogEdit> {
+        let view = self.view(log, now);
+        let blocks = self
+            .blocks(cost)
+            .min(self.saturation.saturating_sub(view.used));
+        if blocks == 0 {
+            return unspent(&view, now, Outcome::Allow);
+        }
+        spent(
+            &view,
+            now,
+            blocks,
+            cost.min(blocks.saturating_mul(self.block.get())),
+        )
+    }
+
+    /// Corrects an earlier charge to what the work turned out to cost. More is charged now; less comes back from
+    /// the entry that was charged, if it is still there.
+    pub fn settle(
+        &self,
+        log: &Log,
+        now: Timestamp,
+        receipt: &Receipt,
+        actual: u64,
+    ) -> Transition<LogEdit> {
+        let (charged, owed) = (self.blocks(receipt.cost), self.blocks(actual));
+        if owed > charged {
+            let more = owed
+                .saturating_sub(charged)
+                .saturating_mul(self.block.get());
+            return self.charge_always(log, now, more);
+        }
+        let blocks = charged.saturating_sub(owed);
+        self.taken_back(
+            log,
+            now,
+            blocks,
+            Change::TakeBackAt {
+                at: receipt.mark,
+                blocks,
+            },
+        )
+    }
+
+    /// Gives a charge back: settles it at nothing.
+    pub fn refund(&self, log: &Log, now: Timestamp, receipt: &Receipt) -> Transition<LogEdit> {
+        self.settle(log, now, receipt, 0)
+    }
+
+    /// Gives back `amount` units that nobody can show a receipt for, from the newest entries.
+    pub fn credit(&self, log: &Log, now: Timestamp, amount: u64) -> Transition<LogEdit> {
+        let blocks = amount / self.block;
+        self.taken_back(log, now, blocks, Change::TakeNewest(blocks))
+    }
+
+    /// What a client may be told about this log.
+    #[must_use]
+    pub fn status(&self, log: &Log, now: Timestamp) -> Status {
+        let view = self.view(log, now);
+        let remaining = self
+            .limit
+            .saturating_sub(view.used)
+            .saturating_mul(self.block.get());
+        let reset_after = match log.entries().next_back() {
+            Some(newest) if view.used > 0 => self.leaves_after(newest.at, &view, now),
+            _ => Nanos::ZERO,
+        };
+        Status {
+            limit: self.limit(),
+            remaining,
+            reset_after,
+        }
+    }
+
+    fn blocks(&self, cost: u64) -> u64 {
+        if self.block.get() == 1 {
+            cost
+        } else {
+            cost.div_ceil(self.block.get())
+        }
+    }
+
+    fn view(&self, log: &Log, now: Timestamp) -> View {
+        let now = now.as_nanos() / 1_000;
+        let mut view = View {
+            now,
+            forget: 0,
+            gone: 0,
+            used: log.total(),
+            ahead: log.is_ahead_of(now),
+        };
+        for entry in log.entries() {
+            if entry.at.saturating_add(self.window) > now {
+                break;
+            }
+            view.used = view.used.saturating_sub(entry.blocks);
+            view.gone = view.gone.saturating_add(1);
+            if entry.at.saturating_add(self.retention) <= now {
+                view.forget = view.forget.saturating_add(1);
+            }
+        }
+        view
+    }
+
+    /// Time until entries of at least `excess` blocks have left the window.
+    fn time_until_gone(&self, log: &Log, view: &View, now: Timestamp, excess: u64) -> Nanos {
+        let mut left = 0_u64;
+        let mut leaves = Nanos::ZERO;
+        for entry in log.entries().skip(view.gone) {
+            left = left.saturating_add(entry.blocks);
+            leaves = self.leaves_after(entry.at, view, now);
+            if left >= excess {
+                break;
+            }
+        }
+        leaves
+    }
+
+    /// Time until an entry charged at this microsecond leaves. One that lies ahead of now counts as charged now.
+    fn leaves_after(&self, at: u64, view: &View, now: Timestamp) -> Nanos {
+        let leaves = Nanos::from_micros(at.min(view.now).saturating_add(self.window));
+        leaves.saturating_sub(Nanos::from_nanos(now.as_nanos()))
+    }
+
+    fn taken_back(
+        &self,
+        log: &Log,
+        now: Timestamp,
+        blocks: u64,
+        change: Change,
+    ) -> Transition<LogEdit> {
+        let view = self.view(log, now);
+        if blocks == 0 || view.used == 0 {
+            return unspent(&view, now, Outcome::Allow);
+        }
+        let edit = LogEdit {
+            forget: view.forget,
+            now: view.now,
+            change,
+        };
+        let receipt = Receipt {
+            cost: 0,
+            at: now,
+            mark: 0,
+        };
+        Transition {
+            outcome: Outcome::Allow,
+            next: Some(edit),
+            receipt,
+        }
+    }
+}
+
+fn spent(view: &View, now: Timestamp, blocks: u64, cost: u64) -> Transition<LogEdit> {
+    let edit = LogEdit {
+        forget: view.forget,
+        now: view.now,
+        change: Change::Charge(blocks),
+    };
+    let receipt = Receipt {
+        cost,
+        at: now,
+        mark: view.now,
+    };
+    Transition {
+        outcome: Outcome::Allow,
+        next: Some(edit),
+        receipt,
+    }
+}
+
+/// Nothing is charged; the log is edited only if entries lie ahead of now.
+fn unspent(view: &View, now: Timestamp, outcome: Outcome) -> Transition<LogEdit> {
+    let edit = LogEdit {
+        forget: view.forget,
+        now: view.now,
+        change: Change::Nothing,
+    };
+    let receipt = Receipt {
+        cost: 0,
+        at: now,
+        mark: 0,
+    };
+    Transition {
+        outcome,
+        next: view.ahead.then_some(edit),
+        receipt,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn charge(quota: &SlidingLog, log: &mut Log, now: Timestamp, cost: u64) -> Receipt {
+        let transition = quota.decide(log, now, cost);
+        assert_eq!(transition.outcome, Outcome::Allow);
+        log.apply(transition.next.unwrap());
+        transition.receipt
+    }
+
+    #[test]
+    fn entries_leave_at_exactly_their_instant_plus_the_window() {
+        let quota = SlidingLog::of(1, Nanos::SECOND).build().unwrap();
+        let mut log = Log::default();
+        charge(&quota, &mut log, Timestamp::from_nanos(5_000), 1);
+        let just_before = quota.decide(&log, Timestamp::from_nanos(1_000_004_999), 1);
+        assert_eq!(
+            just_before.outcome,
+            Outcome::Deny {
+                retry_after: Nanos::from_nanos(1)
+            }
+        );
+        assert_eq!(just_before.next, None);
+        assert_eq!(
+            quota
+                .decide(&log, Timestamp::from_nanos(1_000_005_000), 1)
+                .outcome,
+            Outcome::Allow
+        );
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_keeps_the_count_and_locks_nobody_out() {
+        let quota = SlidingLog::of(1, Nanos::SECOND).build().unwrap();
+        let mut log = Log::default();
+        charge(&quota, &mut log, Timestamp::from_secs(1_000), 1);
+        let back = Timestamp::from_secs(10);
+        let denied = quota.decide(&log, back, 1);
+        assert_eq!(
+            denied.outcome,
+            Outcome::Deny {
+                retry_after: Nanos::SECOND
+            }
+        );
+        log.apply(denied.next.unwrap());
+        assert_eq!(
+            quota.decide(&log, Timestamp::from_secs(11), 1).outcome,
+            Outcome::Allow
+        );
+    }
+
+    #[test]
+    fn a_refund_finds_the_entry_that_was_charged() {
+        let quota = SlidingLog::of(5, Nanos::SECOND).build().unwrap();
+        let mut log = Log::default();
+        let first = charge(&quota, &mut log, Timestamp::from_nanos(1_000), 3);
+        charge(&quota, &mut log, Timestamp::from_nanos(2_000), 1);
+        let now = Timestamp::from_nanos(3_000);
+        log.apply(quota.settle(&log, now, &first, 1).next.unwrap());
+        assert_eq!(quota.status(&log, now).remaining, 3);
+        log.apply(quota.credit(&log, now, 1).next.unwrap());
+        assert_eq!(log.len(), 1, "the newest entry was taken back");
+    }
+
+    #[test]
+    fn a_shared_log_is_kept_for_the_longest_window() {
+        let long = SlidingLog::of(10, Nanos::MINUTE).build().unwrap();
+        let short = SlidingLog::of(10, Nanos::SECOND)
+            .build()
+            .unwrap()
+            .sharing_state_with(&long);
+        let mut log = Log::default();
+        charge(&long, &mut log, Timestamp::from_secs(10), 10);
+        charge(&short, &mut log, Timestamp::from_secs(20), 1);
+        assert_eq!(
+            long.status(&log, Timestamp::from_secs(20)).remaining,
+            0,
+            "nothing was forgotten"
+        );
+    }
+
+    #[test]
+    fn one_microsecond_is_one_entry_whatever_it_costs() {
+        let quota = SlidingLog::of(10_000, Nanos::SECOND).build().unwrap();
+        let mut log = Log::default();
+        charge(&quota, &mut log, Timestamp::from_nanos(1_001), 4_000);
+        charge(&quota, &mut log, Timestamp::from_nanos(1_999), 6_000);
+        assert_eq!(log.len(), 1);
+        assert_eq!(
+            quota.status(&log, Timestamp::from_nanos(2_000)).remaining,
+            0
+        );
+    }
+}

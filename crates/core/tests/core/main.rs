@@ -1,0 +1,6 @@
+//! The proofs of `tollgate-core`: published behaviours, test vectors, properties against oracles, and for each checker
+//! a wrong variant that it must catch. One binary, so that it links once.
+
+mod boundaries;
+mod properties;
+mod vectors;

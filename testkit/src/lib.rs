@@ -1,0 +1,7 @@
+//! What tests share: oracles that decide by other means than the code under test, and vectors that every store
+//! must pass.
+//!
+//! Must not know: how any store or algorithm works inside. It sees what a user sees.
+
+pub mod oracle;
+pub mod vectors;

@@ -1,0 +1,1 @@
+//! Deciding by other means: explicit logs and brute force, slow and obvious.

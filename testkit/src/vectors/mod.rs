@@ -1,0 +1,1 @@
+//! Test vectors: quotas, traces and expected answers as data files.
