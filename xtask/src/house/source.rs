@@ -69,7 +69,7 @@ fn check_header(file: &File, first: &str) -> Option<String> {
     let in_src = file.path.split('/').any(|part| part == "src");
     let is_program = name == "main.rs" || name == "build.rs";
     let has_header = first.starts_with("//!") || (is_program && first.starts_with("//"));
-    ((in_src || is_program) && !has_header).then(|| {
+    ((in_src || name == "build.rs") && !has_header).then(|| {
         format!(
             "{}: must begin with `//!` and say what it is for",
             file.path
@@ -161,6 +161,8 @@ mod tests {
             0
         );
         assert_eq!(complaints("crates/a/tests/b.rs", "use c;\n"), 0);
+        assert_eq!(complaints("crates/a/tests/b/main.rs", "use c;\n"), 0);
+        assert_eq!(complaints("crates/a/src/main.rs", "use c;\n"), 1);
         assert_eq!(complaints("README.md", "no header\n"), 0);
     }
 
