@@ -1,0 +1,102 @@
+//! `cargo xtask bench`: measurements that mean the same on every machine.
+//!
+//! Builds and starts the programs of the `bench` folder. Nothing here asserts a time: instruction counts are compared,
+//! and the accuracy study judges itself.
+
+use std::process::Command;
+
+use crate::callgrind;
+use crate::kept::{Kept, Toolchain};
+use crate::process::{self, cargo};
+use crate::table;
+use crate::workspace::Workspace;
+
+pub(crate) const PACKAGE: &str = "tollgate-bench";
+
+/// How often a case is repeated. Enough to make what surrounds the loop vanish, few enough to take a second.
+const TIMES: u64 = 10_000;
+
+/// What to do with the counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Show,
+    Check,
+    Save,
+}
+
+/// The command `bench`.
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let (what, rest) = match args.split_first() {
+        None => ("all", args),
+        Some((what, rest)) => (what.as_str(), rest),
+    };
+    match (what, rest) {
+        ("instructions", []) => instructions(Mode::Show),
+        ("instructions", [flag]) if flag == "--check" => instructions(Mode::Check),
+        ("instructions", [flag]) if flag == "--save" => instructions(Mode::Save),
+        ("instructions", _) => {
+            Err("`bench instructions` knows one of --check and --save".to_owned())
+        }
+        ("accuracy", rest) => accuracy(rest),
+        ("all", []) => {
+            instructions(Mode::Show)?;
+            accuracy(&[])
+        }
+        (word, _) => Err(format!(
+            "`bench` knows instructions, accuracy and all, not `{word}`"
+        )),
+    }
+}
+
+/// The accuracy study, with whatever it is to be told.
+pub(crate) fn accuracy(args: &[String]) -> Result<(), String> {
+    process::run(
+        cargo()
+            .args(["run", "--release", "-p", PACKAGE, "--bin", "accuracy", "--"])
+            .args(args),
+    )
+}
+
+/// Counts the instructions of every case and compares them with the kept ones.
+pub(crate) fn instructions(mode: Mode) -> Result<(), String> {
+    let workspace = Workspace::load()?;
+    process::run(cargo().args(["build", "--release", "-p", PACKAGE, "--bin", "probe"]))?;
+    let probe = workspace.target.join("release").join("probe");
+    let path = workspace.root.join("bench").join("instructions.txt");
+
+    let mut now = Kept::empty(Toolchain::running()?);
+    let (names, _) = process::capture(Command::new(&probe).arg("--list"))?;
+    for name in names.lines() {
+        now.insert(name, callgrind::instructions_per_call(&probe, name, TIMES)?);
+    }
+    if mode == Mode::Save {
+        std::fs::write(&path, now.to_string())
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        println!("{now}\nkept in bench/instructions.txt");
+        return Ok(());
+    }
+    let kept = match std::fs::read_to_string(&path) {
+        Ok(text) => Kept::parse(&text)?,
+        Err(error) => {
+            return Err(format!(
+                "cannot read bench/instructions.txt ({error}); `cargo xtask bench instructions --save` writes it"
+            ));
+        }
+    };
+    let comparison = now.compare(&kept);
+    println!("\n{}", table::render(&comparison.rows));
+    if now.toolchain != kept.toolchain {
+        println!(
+            "Not enforced: the kept counts are of {}, and this is {}.",
+            kept.toolchain, now.toolchain
+        );
+        return Ok(());
+    }
+    if mode == Mode::Check && !comparison.complaints.is_empty() {
+        return Err(format!(
+            "{}\nIf that is meant, `cargo xtask bench instructions --save` records it; say why in the commit.",
+            comparison.complaints.join("\n")
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! `cargo xtask`: the commands of people who work on this repository.
+//!
+//! This file reads the first word and hands the rest on. It knows no product code: xtask drives cargo and reads files.
+
+mod bench;
+mod callgrind;
+mod extra;
+mod house;
+mod kept;
+mod layers;
+mod needs;
+mod process;
+mod steps;
+mod table;
+mod test;
+mod workspace;
+
+use std::process::ExitCode;
+
+/// One command: its name, what `help` says of it, and the function that runs it with the words after its name.
+struct Command {
+    usage: &'static str,
+    about: &'static str,
+    run: fn(&[String]) -> Result<(), String>,
+}
+
+const COMMANDS: &[Command] = &[
+    Command {
+        usage: "test [--fast]",
+        about: "everything CI runs; --fast leaves out documents, doc tests and measurements",
+        run: test::run,
+    },
+    Command {
+        usage: "check-layers",
+        about: "dependencies between crates point the way the table in xtask/src/layers.rs says",
+        run: layers::run,
+    },
+    Command {
+        usage: "check-house",
+        about: "file sizes, module headers, banned words, and documents that name what exists",
+        run: house::run,
+    },
+    Command {
+        usage: "bench [instructions [--check|--save] | accuracy [args…] | all]",
+        about: "instruction counts per decision, and the accuracy study",
+        run: bench::run,
+    },
+    Command {
+        usage: "extra [miri|mutants|deny|fuzz] [--seconds N] [args…]",
+        about: "slow checks that need tools of their own; says how to install what is missing",
+        run: extra::run,
+    },
+    Command {
+        usage: "help",
+        about: "this list",
+        run: help,
+    },
+];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(args: &[String]) -> Result<(), String> {
+    let Some((name, rest)) = args.split_first() else {
+        help(&[])?;
+        return Err("say which command to run".to_owned());
+    };
+    let name = if name == "--help" || name == "-h" {
+        "help"
+    } else {
+        name
+    };
+    let command = COMMANDS
+        .iter()
+        .find(|command| command.usage.split(' ').next() == Some(name))
+        .ok_or_else(|| format!("there is no command `{name}`; `cargo xtask help` lists them"))?;
+    (command.run)(rest)
+}
+
+fn help(args: &[String]) -> Result<(), String> {
+    process::no_arguments("help", args)?;
+    for command in COMMANDS {
+        println!("cargo xtask {}\n    {}", command.usage, command.about);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn help_is_found_by_its_three_names() {
+        for name in ["help", "--help", "-h"] {
+            assert_eq!(dispatch(&words(name)), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_word_is_an_error_that_names_it() {
+        assert!(dispatch(&words("tset")).unwrap_err().contains("`tset`"));
+        assert!(dispatch(&[]).is_err());
+    }
+
+    #[test]
+    fn words_that_a_command_does_not_know_are_errors() {
+        for line in [
+            "help now",
+            "test --quick",
+            "check-layers --fix",
+            "check-house all",
+            "bench everything",
+            "bench instructions --chekc",
+            "bench instructions --check --save",
+            "extra valgrind",
+            "extra fuzz --seconds soon",
+            "extra --seconds 5",
+        ] {
+            assert!(dispatch(&words(line)).is_err(), "{line}");
+        }
+    }
+}
