@@ -1,0 +1,81 @@
+//! The decisions whose instructions are counted, by name.
+//!
+//! A case prepares its inputs, then decides `times` times inside [`measured_section`]. Inputs pass through `black_box`
+//! on every call, so that nothing is computed ahead of the loop. To add an algorithm: write its functions, name them in
+//! [`CASES`], and run `cargo xtask bench instructions --save`.
+
+mod buckets;
+mod collections;
+mod together;
+mod windows;
+
+use std::hint::black_box;
+
+use tollgate_core::{InvalidQuota, Timestamp};
+
+use crate::measure::measured_section;
+
+/// A case runs so many decisions, or says why its quota cannot be built.
+pub type Case = fn(u64) -> Result<(), InvalidQuota>;
+
+/// Every case, by the name under which its count is kept.
+pub const CASES: &[(&str, Case)] = &[
+    ("harness", harness),
+    ("token_bucket/allow", |n| buckets::token(n, 0, 1)),
+    ("token_bucket/deny", |n| buckets::token(n, 100, 1)),
+    ("token_bucket/never", |n| buckets::token(n, 0, 101)),
+    ("token_bucket/peek", |n| buckets::token(n, 50, 0)),
+    ("token_bucket/status", buckets::token_status),
+    ("token_bucket/allow_blocks", buckets::token_blocks),
+    ("token_bucket/refund", buckets::token_refund),
+    ("leaky_meter/allow", |n| buckets::leaky_meter(n, 0)),
+    ("leaky_queue/wait", |n| buckets::leaky_queue(n, 10)),
+    ("leaky_queue/deny", |n| buckets::leaky_queue(n, 21)),
+    ("fixed_window/allow", |n| windows::fixed(n, 1)),
+    ("fixed_window/deny", |n| windows::fixed(n, 100)),
+    ("fixed_window/calendar_month", windows::calendar),
+    ("sliding_counter/allow", |n| windows::counter(n, 20)),
+    ("sliding_counter/deny", |n| windows::counter(n, 80)),
+    ("sliding_counter/status", windows::counter_status),
+    ("sliding_log/allow_of_100", |n| collections::log(n, 99)),
+    ("sliding_log/deny_of_100", |n| collections::log(n, 100)),
+    ("concurrency/acquire_of_100", |n| {
+        collections::acquire(n, 99)
+    }),
+    ("concurrency/deny_of_100", |n| collections::acquire(n, 100)),
+    ("sketch/allow", collections::sketch),
+    ("limit/token_bucket", together::one_face),
+    ("limit/all_of_three", together::three_limits),
+    ("lending/decide_10_loans", together::lending),
+    ("share/allocate_10", together::shares),
+];
+
+const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+/// What the loop itself costs: three inputs in, one word out, no decision.
+fn harness(times: u64) -> Result<(), InvalidQuota> {
+    measured_section(times, || {
+        let (state, now, cost) = black_box((0_u64, NOW, 1_u64));
+        state ^ now.as_nanos() ^ cost
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_case_runs_and_has_a_name_of_its_own() {
+        let names: BTreeSet<&str> = CASES.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names.len(), CASES.len());
+        for (name, case) in CASES {
+            assert_eq!(case(2), Ok(()), "{name}");
+            assert!(
+                !name.contains(char::is_whitespace),
+                "{name} is a word in bench/instructions.txt"
+            );
+        }
+    }
+}
