@@ -70,7 +70,8 @@ impl Served {
 
 /// The lines that a program writes, as it writes them, so that waiting for one can have a deadline.
 fn lines(output: impl Read + Send + 'static) -> Receiver<String> {
-    let (sender, receiver) = mpsc::channel();
+    // More lines than any test's program writes; a full channel only makes the program wait.
+    let (sender, receiver) = mpsc::sync_channel(1_024);
     thread::spawn(move || {
         let written = BufReader::new(output).lines().map_while(Result::ok);
         written

@@ -43,6 +43,10 @@ pub(crate) async fn start<C: Clock + 'static>(clock: C, limits: Limits) -> Serve
         // A test that is over without stopping its server drops the sender: that stops it too.
         drop(stopped.await);
     };
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the harness keeps the handle and every test awaits it"
+    )]
     let run = tokio::spawn(run_with(limits, listener, Arc::clone(&app), shutdown));
     Server {
         address,
