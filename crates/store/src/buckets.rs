@@ -11,13 +11,10 @@ use tollgate_core::token_bucket::Tat;
 use tollgate_core::{Nanos, Outcome, Status, Timestamp, TokenBucket};
 
 use crate::clock::Clock;
-use crate::error::{InvalidSize, KeyTooLong};
+use crate::error::InvalidSize;
 use crate::fingerprint::Secret;
 use crate::group::{Group, SLOTS_PER_GROUP, Slot};
-
-/// The longest key, in bytes. Longer ones are an error: cutting them would let two callers share a bucket, and
-/// skipping the limit would let anybody out of it.
-pub const MAX_KEY_LEN: usize = 1_024;
+use crate::key::{Key, KeyTooLong};
 
 /// The most keys that a table can be made for.
 pub const MAX_KEYS: usize = 1 << 30;
@@ -91,11 +88,9 @@ impl<C: Clock> Buckets<C> {
     /// Spends `cost` units of `key`'s bucket, or none. A cost of zero looks without spending.
     ///
     /// # Errors
-    /// The key is longer than [`MAX_KEY_LEN`].
+    /// The key is too long.
     pub fn decide(&self, key: &[u8], cost: u64) -> Result<Decision, KeyTooLong> {
-        if key.len() > MAX_KEY_LEN {
-            return Err(KeyTooLong { len: key.len() });
-        }
+        Key::of(key)?;
         let fingerprint = self.secret.fingerprint(key);
         let Some(group) = self.groups.get(fingerprint.group(self.groups.len())) else {
             // A group's number is always in bounds. Were it not, a denial is safe where a panic is not.
@@ -159,6 +154,7 @@ impl<C> fmt::Debug for Buckets<C> {
 mod tests {
     use super::*;
     use crate::clock::ManualClock;
+    use crate::key::MAX_KEY_LEN;
     use std::sync::Arc;
     use tollgate_core::Rate;
 

@@ -1,15 +1,21 @@
 //! State and time: what decisions are made on.
 //!
-//! [`Clock`] says when it is; [`Buckets`] holds a first, bounded state in memory. Must not know: names of limits,
-//! HTTP, what a key means.
+//! [`contract`] says what every store can be asked and answers; [`Clock`] says when it is; [`Key`] whose quota it is.
+//! [`Buckets`] holds a first, bounded state in memory. Must not know: names of limits, HTTP, what a key means.
 #![forbid(unsafe_code)]
 
 mod buckets;
 mod clock;
+pub mod contract;
 mod error;
+mod failure;
 mod fingerprint;
 mod group;
+mod key;
 
-pub use buckets::{Buckets, Decision, MAX_KEY_LEN, MAX_KEYS};
+pub use buckets::{Buckets, Decision, MAX_KEYS};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use error::{InvalidSize, KeyTooLong};
+pub use contract::{Answer, Check, LimitId, Note, Op, Ruled, Store};
+pub use error::InvalidSize;
+pub use failure::{ErrorKind, StoreError};
+pub use key::{Key, KeyTooLong, MAX_KEY_LEN};

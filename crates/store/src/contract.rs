@@ -1,0 +1,147 @@
+//! What every store can be asked, and what it answers: a batch of checks, decided together, all or nothing.
+//!
+//! The memory store answers at once ([`Store`]); a remote one is awaited, with the same requests and answers. Must not
+//! know: where state is kept, what keys or limits mean.
+
+use std::num::NonZeroU16;
+
+use tollgate_core::compose::Verdict;
+use tollgate_core::concurrency::LeaseId;
+use tollgate_core::limit::Limit;
+use tollgate_core::reservation::ReservationId;
+use tollgate_core::{Nanos, Outcome, Receipt, Status};
+
+use crate::failure::StoreError;
+use crate::key::Key;
+
+/// The most checks in one batch.
+pub const MAX_CHECKS: usize = 32;
+
+/// Which limit a state belongs to. Stable for as long as the state lives: two limits never share a number, and the
+/// number of a limit that is gone is not given to another while its state may still be around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LimitId(pub NonZeroU16);
+
+/// A limit and its identity, ready to be decided on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ruled {
+    /// Which limit it is. Tiers of one limit have the same id and share state.
+    pub id: LimitId,
+    /// The compiled quota.
+    pub limit: Limit,
+}
+
+/// One limit's part in a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Check<'a> {
+    /// Whose quota it is.
+    pub key: Key<'a>,
+    /// Which limit.
+    pub ruled: &'a Ruled,
+    /// What is asked of it.
+    pub op: Op,
+}
+
+/// One operation on one key of one limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Op {
+    /// Spend this much, or nothing.
+    Spend(u64),
+    /// Spend as much of this as there is.
+    SpendUpTo(u64),
+    /// Say whether this much would be admitted; spend nothing.
+    Peek(u64),
+    /// Spend this much whether or not it is there, down to the overdraft. Never denies.
+    ChargeAlways(u64),
+    /// Spend this much and remember it under an id until it is settled, cancelled or expires after `hold`.
+    /// Repeating it under the same id answers as before and spends nothing.
+    Reserve {
+        /// The reservation.
+        id: ReservationId,
+        /// The estimate.
+        cost: u64,
+        /// How long it may be settled downwards or cancelled.
+        hold: Nanos,
+    },
+    /// Correct a reservation to what it turned out to cost, once.
+    SettleReserved {
+        /// The reservation.
+        id: ReservationId,
+        /// The real cost.
+        actual: u64,
+    },
+    /// Give a reservation back, once.
+    CancelReserved(ReservationId),
+    /// Correct a charge that the caller has the receipt of; zero gives it back.
+    Settle {
+        /// The charge.
+        receipt: Receipt,
+        /// What it is to become.
+        actual: u64,
+    },
+    /// Give back units that nobody can show a receipt for.
+    Credit(u64),
+    /// Hold places of a concurrency limit.
+    Acquire {
+        /// Who holds them.
+        id: LeaseId,
+        /// How many.
+        weight: u64,
+    },
+    /// Extend a lease.
+    Renew(LeaseId),
+    /// End a lease.
+    Release(LeaseId),
+}
+
+/// What one limit answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What this limit says by itself.
+    pub outcome: Outcome,
+    /// Where it stands afterwards.
+    pub status: Status,
+    /// What it was charged: nothing, unless all admitted.
+    pub receipt: Receipt,
+    /// What else there is to know.
+    pub note: Note,
+}
+
+/// What an outcome alone does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Note {
+    /// Nothing.
+    #[default]
+    Plain,
+    /// The table was full of keys that are being denied, so a newcomer was decided by the overflow sketch, which may
+    /// deny too much but never too little. What it charged cannot be given back.
+    Overflow,
+    /// The reservation was made before; nothing was charged again.
+    AlreadyReserved,
+    /// The reservation was settled or cancelled before; nothing changed.
+    AlreadyClosed,
+    /// The reservation has expired and stays charged; nothing changed.
+    ReservationExpired,
+    /// No such reservation is known; nothing changed.
+    ReservationUnknown,
+    /// Too many reservations are open under this key; nothing was charged.
+    ReservationsFull,
+    /// The lease is not held: it was released, or has expired; nothing changed.
+    LeaseNotHeld,
+}
+
+/// A store that answers at once.
+///
+/// All checks of a batch are decided at one instant. If every one of them admits, all are charged, otherwise none is.
+/// `answers` receives one answer per check, in order; it must be as long as `checks`. The same key under the same
+/// limit may occur only once in a batch.
+pub trait Store: Send + Sync {
+    /// Decides on a batch.
+    ///
+    /// # Errors
+    /// The batch makes no sense, or the store cannot answer. The error says whose fault it is, whether repeating the
+    /// call is safe, and whether something may have been charged.
+    fn decide(&self, checks: &[Check<'_>], answers: &mut [Answer]) -> Result<Verdict, StoreError>;
+}

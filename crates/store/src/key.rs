@@ -1,0 +1,186 @@
+//! Whose quota it is: one or several parts, told apart by their lengths, so that no two different keys are ever taken
+//! for one.
+//!
+//! Joining parts with a separator lets a caller who controls one part imitate another key (`a_b` + `c` and `a` + `b_c`).
+//! Here every part counts with its length. Must not know: what the parts mean, how keys are hashed or stored.
+
+use std::fmt;
+
+/// The longest key, in bytes: its parts, and two more for each part after the first. Longer ones are an error: cutting them
+/// would let two callers share a quota, and skipping the limit would let anybody out of it.
+pub const MAX_KEY_LEN: usize = 1_024;
+
+/// A key as a store sees it: parts that were checked to be short enough. It borrows; making one allocates nothing.
+///
+/// ```
+/// use tollgate_store::Key;
+///
+/// let parts: [&[u8]; 2] = [b"tenant-7", b"POST /orders"];
+/// let composite = Key::of_parts(&parts)?;
+/// assert_eq!(composite.len(), 8 + 2 + 12);
+/// assert!(Key::of(&[0; 2_000]).is_err());
+/// # Ok::<(), tollgate_store::KeyTooLong>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Key<'a> {
+    parts: Parts<'a>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parts<'a> {
+    One(&'a [u8]),
+    Many(&'a [&'a [u8]]),
+}
+
+impl<'a> Key<'a> {
+    /// The key of one part.
+    ///
+    /// # Errors
+    /// It is longer than [`MAX_KEY_LEN`].
+    pub const fn of(part: &'a [u8]) -> Result<Self, KeyTooLong> {
+        if part.len() > MAX_KEY_LEN {
+            return Err(KeyTooLong { len: part.len() });
+        }
+        Ok(Self {
+            parts: Parts::One(part),
+        })
+    }
+
+    /// The key of several parts. One part makes the same key as [`Key::of`] it.
+    ///
+    /// # Errors
+    /// They are longer than [`MAX_KEY_LEN`].
+    pub fn of_parts(parts: &'a [&'a [u8]]) -> Result<Self, KeyTooLong> {
+        let key = Self {
+            parts: Parts::Many(parts),
+        };
+        match key.len() {
+            len if len > MAX_KEY_LEN => Err(KeyTooLong { len }),
+            _ => Ok(key),
+        }
+    }
+
+    /// The parts, in order.
+    pub fn parts(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (one, many): (Option<&'a [u8]>, &'a [&'a [u8]]) = match self.parts {
+            Parts::One(part) => (Some(part), &[]),
+            Parts::Many(parts) => (None, parts),
+        };
+        one.into_iter().chain(many.iter().copied())
+    }
+
+    /// The length that is bounded, in bytes: the parts, and two for each part after the first.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let total = self.parts().fold(0_usize, |len, part| {
+            len.saturating_add(part.len()).saturating_add(2)
+        });
+        total.saturating_sub(2)
+    }
+
+    /// Whether the key has no parts at all: one key for everyone.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.parts().next().is_none()
+    }
+
+    /// Hands the encoding over piece by piece: two bytes of length, then the part, for every part. Two keys have
+    /// the same encoding only if they have the same parts.
+    pub fn encode(&self, mut write: impl FnMut(&[u8])) {
+        for part in self.parts() {
+            // A checked key's parts are far below 65,536 bytes.
+            let len = u16::try_from(part.len()).unwrap_or(u16::MAX);
+            write(&len.to_be_bytes());
+            write(part);
+        }
+    }
+}
+
+impl fmt::Debug for Key<'_> {
+    /// Keys name people and secrets: only the size is shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Key({} parts, {} bytes)",
+            self.parts().count(),
+            self.len()
+        )
+    }
+}
+
+/// A key longer than [`MAX_KEY_LEN`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyTooLong {
+    /// Its length in bytes, with two for each part after the first.
+    pub len: usize,
+}
+
+impl fmt::Display for KeyTooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { len } = self;
+        write!(
+            f,
+            "key: {len} bytes are too long: the longest key has {MAX_KEY_LEN}"
+        )
+    }
+}
+
+impl std::error::Error for KeyTooLong {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(parts: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Key::of_parts(parts)
+            .unwrap()
+            .encode(|piece| bytes.extend_from_slice(piece));
+        bytes
+    }
+
+    #[test]
+    fn parts_that_read_the_same_when_joined_are_different_keys() {
+        let pairs: [(&[&[u8]], &[&[u8]]); 5] = [
+            (&[b"a_b", b"c"], &[b"a", b"b_c"]),
+            (&[b"ab"], &[b"a", b"b"]),
+            (&[b""], &[]),
+            (&[b"", b"x"], &[b"x", b""]),
+            (&[b"\0\x01a"], &[b"a"]),
+        ];
+        for (left, right) in pairs {
+            assert_ne!(encoded(left), encoded(right), "{left:?} {right:?}");
+        }
+    }
+
+    #[test]
+    fn one_part_is_one_key_however_it_is_said() {
+        let mut bytes = Vec::new();
+        Key::of(b"alice")
+            .unwrap()
+            .encode(|piece| bytes.extend_from_slice(piece));
+        assert_eq!(bytes, encoded(&[b"alice"]));
+    }
+
+    #[test]
+    fn the_length_is_bounded_over_all_parts() {
+        assert!(Key::of(&[b'x'; MAX_KEY_LEN - 2]).is_ok());
+        assert_eq!(
+            Key::of(&[b'x'; MAX_KEY_LEN - 1]),
+            Err(KeyTooLong {
+                len: MAX_KEY_LEN + 1
+            })
+        );
+        let part: &[u8] = &[b'x'; 340];
+        assert!(Key::of_parts(&[part, part, part]).is_err());
+        assert!(Key::of_parts(&[part, part]).is_ok());
+    }
+
+    #[test]
+    fn debugging_a_key_shows_nothing_of_it() {
+        assert_eq!(
+            format!("{:?}", Key::of(b"secret").unwrap()),
+            "Key(1 parts, 6 bytes)"
+        );
+    }
+}
