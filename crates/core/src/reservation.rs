@@ -120,6 +120,16 @@ impl Reservations {
         Standing::Fresh
     }
 
+    /// Time until the ledger forgets its oldest record, and so has room again if it is full.
+    #[must_use]
+    pub fn room_after(&self, now: Timestamp, terms: &Terms) -> Nanos {
+        let forgotten = self
+            .records
+            .iter()
+            .map(|record| record.expires.after(terms.memory));
+        forgotten.min().map_or(Nanos::ZERO, |at| at.since(now))
+    }
+
     /// Remembers a charge as reserved, and forgets what is no longer remembered. Only after
     /// [`standing`](Self::standing) said [`Standing::Fresh`]; otherwise it changes nothing.
     pub fn open(&mut self, now: Timestamp, terms: &Terms, id: ReservationId, receipt: Receipt) {
@@ -144,46 +154,54 @@ impl Reservations {
         id: ReservationId,
         actual: u64,
     ) -> Correction {
-        self.close(now, terms, id, |receipt, is_late| {
-            let actual = if is_late {
-                actual.max(receipt.cost)
-            } else {
-                actual
-            };
-            Correction::Settle { receipt, actual }
-        })
+        let correction = self.correction(now, terms, id, Some(actual));
+        self.close(id);
+        correction
     }
 
     /// Closes a reservation whose work did not happen. After its expiry nothing comes back.
     pub fn cancel(&mut self, now: Timestamp, terms: &Terms, id: ReservationId) -> Correction {
-        self.close(now, terms, id, |receipt, is_late| {
-            if is_late {
-                Correction::Expired
-            } else {
-                Correction::Settle { receipt, actual: 0 }
-            }
-        })
+        let correction = self.correction(now, terms, id, None);
+        self.close(id);
+        correction
     }
 
-    fn close(
-        &mut self,
+    /// What settling at `actual`, or cancelling where there is none, would come to. Nothing is closed by asking, so
+    /// that several limits can be decided together; then [`close`](Self::close) it.
+    #[must_use]
+    pub fn correction(
+        &self,
         now: Timestamp,
         terms: &Terms,
         id: ReservationId,
-        correct: impl FnOnce(Receipt, bool) -> Correction,
+        actual: Option<u64>,
     ) -> Correction {
-        let Some(record) = self
+        let mut remembered = self
             .records
-            .iter_mut()
-            .find(|record| record.id == id && record.is_remembered(now, terms))
-        else {
+            .iter()
+            .filter(|record| record.is_remembered(now, terms));
+        let Some(record) = remembered.find(|record| record.id == id) else {
             return Correction::Unknown;
         };
-        if !record.is_open {
-            return Correction::AlreadyClosed;
+        let receipt = record.receipt;
+        let is_late = now >= record.expires;
+        match actual {
+            _ if !record.is_open => Correction::AlreadyClosed,
+            None if is_late => Correction::Expired,
+            None => Correction::Settle { receipt, actual: 0 },
+            Some(actual) if is_late => Correction::Settle {
+                receipt,
+                actual: actual.max(receipt.cost),
+            },
+            Some(actual) => Correction::Settle { receipt, actual },
         }
-        record.is_open = false;
-        correct(record.receipt, now >= record.expires)
+    }
+
+    /// Closes a reservation: from now on it is [`Correction::AlreadyClosed`].
+    pub fn close(&mut self, id: ReservationId) {
+        if let Some(record) = self.records.iter_mut().find(|record| record.id == id) {
+            record.is_open = false;
+        }
     }
 }
 

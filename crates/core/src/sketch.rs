@@ -71,21 +71,21 @@ impl Sketch {
     /// Decides on `cost` units for the identity with this hash. The hash must be keyed with a secret, or an
     /// attacker can aim at the cells of a victim.
     pub fn decide(&mut self, hash: u64, now: Timestamp, cost: u64) -> (Outcome, Status) {
-        let estimate = self.estimate(hash);
-        let transition = self.quota.decide(estimate, now, cost);
+        let owed = self.owed(hash);
+        let transition = self.quota.decide(owed, now, cost);
         if let Some(next) = transition.next {
-            self.raise(hash, estimate, next);
+            self.owe(hash, next);
         }
         (
             transition.outcome,
-            self.quota.status(transition.next.unwrap_or(estimate), now),
+            self.quota.status(transition.next.unwrap_or(owed), now),
         )
     }
 
     /// What the identity with this hash may be told.
     #[must_use]
     pub fn status(&self, hash: u64, now: Timestamp) -> Status {
-        self.quota.status(self.estimate(hash), now)
+        self.quota.status(self.owed(hash), now)
     }
 
     /// Memory taken by the cells, in bytes.
@@ -94,23 +94,24 @@ impl Sketch {
         core::mem::size_of_val(&*self.cells)
     }
 
-    /// The smallest of the identity's cells: at least its own debt.
-    fn estimate(&self, hash: u64) -> Tat {
+    /// The bucket state that stands for the identity with this hash: the smallest of its cells, at least its own.
+    /// With [`owe`](Self::owe) it lets a caller decide by another quota than the sketch's, or on several limits
+    /// before any is charged. Identities of different limits may share a sketch if their hashes differ: states are
+    /// instants, so what they share still only over-counts.
+    #[must_use]
+    pub fn owed(&self, hash: u64) -> Tat {
         let cells = (0..self.rows).filter_map(|row| self.cells.get(self.index(hash, row)));
         cells.copied().min().unwrap_or(0)
     }
 
-    /// Raises the identity's cells to what it owes now. Where the estimate was corrected downwards (a clock that
-    /// went back), the cells that held it follow.
-    fn raise(&mut self, hash: u64, estimate: Tat, next: Tat) {
+    /// Stores what [`owed`](Self::owed) became. Cells below it are raised. Where it was corrected downwards (a clock
+    /// that went back), the cells that held it follow.
+    pub fn owe(&mut self, hash: u64, next: Tat) {
+        let owed = self.owed(hash);
         for row in 0..self.rows {
             let index = self.index(hash, row);
             if let Some(cell) = self.cells.get_mut(index) {
-                *cell = if *cell == estimate {
-                    next
-                } else {
-                    next.max(*cell)
-                };
+                *cell = if *cell == owed { next } else { next.max(*cell) };
             }
         }
     }

@@ -9,7 +9,7 @@ use tollgate_core::compose::Verdict;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::Limit;
 use tollgate_core::reservation::ReservationId;
-use tollgate_core::{Nanos, Outcome, Receipt, Status};
+use tollgate_core::{Nanos, Outcome, Receipt, Status, Timestamp};
 
 use crate::failure::StoreError;
 use crate::key::Key;
@@ -106,6 +106,24 @@ pub struct Answer {
     pub receipt: Receipt,
     /// What else there is to know.
     pub note: Note,
+}
+
+impl Answer {
+    /// An answer to be overwritten.
+    pub const EMPTY: Self = Self {
+        outcome: Outcome::Never,
+        status: Status {
+            limit: 0,
+            remaining: 0,
+            reset_after: Nanos::ZERO,
+        },
+        receipt: Receipt {
+            cost: 0,
+            at: Timestamp::EPOCH,
+            mark: 0,
+        },
+        note: Note::Plain,
+    };
 }
 
 /// What an outcome alone does not say.

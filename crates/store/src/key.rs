@@ -60,6 +60,17 @@ impl<'a> Key<'a> {
         }
     }
 
+    /// The only part, if there is just one.
+    #[must_use]
+    #[inline]
+    pub const fn single(&self) -> Option<&'a [u8]> {
+        match self.parts {
+            Parts::One(part) => Some(part),
+            Parts::Many([part]) => Some(*part),
+            Parts::Many(_) => None,
+        }
+    }
+
     /// The parts, in order.
     pub fn parts(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let (one, many): (Option<&'a [u8]>, &'a [&'a [u8]]) = match self.parts {
@@ -87,11 +98,20 @@ impl<'a> Key<'a> {
     /// Hands the encoding over piece by piece: two bytes of length, then the part, for every part. Two keys have
     /// the same encoding only if they have the same parts.
     pub fn encode(&self, mut write: impl FnMut(&[u8])) {
-        for part in self.parts() {
-            // A checked key's parts are far below 65,536 bytes.
-            let len = u16::try_from(part.len()).unwrap_or(u16::MAX);
+        self.encode_parts(|len, part| {
             write(&len.to_be_bytes());
             write(part);
+        });
+    }
+
+    /// Hands every part over with its length, which is what tells parts apart.
+    #[inline]
+    pub fn encode_parts(&self, mut write: impl FnMut(u16, &[u8])) {
+        // A checked key's parts are far below 65,536 bytes.
+        let len = |part: &[u8]| u16::try_from(part.len()).unwrap_or(u16::MAX);
+        match self.parts {
+            Parts::One(part) => write(len(part), part),
+            Parts::Many(parts) => parts.iter().for_each(|part| write(len(part), part)),
         }
     }
 }

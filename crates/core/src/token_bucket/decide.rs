@@ -6,6 +6,7 @@ use crate::time::{Nanos, Timestamp};
 
 impl TokenBucket {
     /// Decides on spending `cost` units at `now`. A cost of zero is a peek and is always allowed.
+    #[inline]
     pub fn decide(&self, tat: Tat, now: Timestamp, cost: u64) -> Transition<Tat> {
         let blocks = self.blocks(cost);
         if blocks == 0 {

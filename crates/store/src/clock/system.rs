@@ -1,0 +1,282 @@
+//! The machine's clock: wall time that never goes back, read in a few nanoseconds.
+//!
+//! Between two looks at the operating system's clock, time is counted by the processor's own counter where it has a
+//! steady one (elsewhere `quanta` falls back to the system's monotonic clock). About every half second one reader, whoever
+//! comes by, compares the two and sets the pace so that the difference is gone by the next comparison: time is slewed and
+//! never set back. If it is far behind, because the machine slept, it jumps ahead.
+//!
+//! The only file that reads the machine's time. Must not know: what the time is used for.
+#![allow(
+    clippy::disallowed_types,
+    reason = "this is the clock that everything else is handed"
+)]
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::{Instant, SystemTime};
+
+use tollgate_core::Timestamp;
+
+use super::Clock;
+
+/// The pace is a number of nanoseconds per tick in units of 2^-32.
+const PACE_BITS: u32 = 32;
+/// How long the first measurement of the pace takes.
+const FIRST_LOOK_NS: u64 = 2_000_000;
+/// How long the counter is trusted between comparisons.
+const TRUSTED_NS: u64 = 500_000_000;
+/// Further behind than this is made up at once, not by running faster.
+const FAR_BEHIND_NS: u64 = 100_000_000;
+/// The pace is changed by at most one part in this many, so that time stays close to even.
+const GENTLEST: u64 = 1_024;
+
+/// Wall time that never goes back. The wall clock is read once, when the clock is made; from then on elapsed time is
+/// added to it, so a correction of the wall clock while the process runs is not followed.
+pub struct SystemClock {
+    counter: quanta::Clock,
+    /// The operating system's time when the clock was made, and what the wall showed then.
+    began: Instant,
+    wall: u64,
+    anchor: Anchor,
+}
+
+/// From which reading of the counter, at which time and pace, to count on. Written by one reader at a time while
+/// `version` is odd; whoever reads in the meantime tries again.
+#[derive(Debug, Default)]
+struct Anchor {
+    version: AtomicU64,
+    ticks: AtomicU64,
+    time: AtomicU64,
+    pace: AtomicU64,
+    /// The pace over the clock's whole life, around which it is slewed.
+    even_pace: AtomicU64,
+    /// The first reading of the counter.
+    first_ticks: AtomicU64,
+}
+
+/// What an anchor said at one moment.
+#[derive(Clone, Copy)]
+struct Bearing {
+    ticks: u64,
+    time: u64,
+    pace: u64,
+}
+
+impl Bearing {
+    #[inline]
+    fn time_at(self, ticks: u64) -> u64 {
+        let gone = u128::from(ticks.saturating_sub(self.ticks)).wrapping_mul(u128::from(self.pace));
+        self.time
+            .saturating_add(u64::try_from(gone >> PACE_BITS).unwrap_or(u64::MAX))
+    }
+}
+
+impl SystemClock {
+    /// Anchors the clock at the machine's present wall time and measures its counter, which takes two milliseconds. A
+    /// machine that believes it is before 1970 starts there.
+    #[must_use]
+    pub fn new() -> Self {
+        let counter = quanta::Clock::new();
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let wall = u64::try_from(since_1970.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX);
+        let (began, first) = (Instant::now(), counter.raw());
+        let (ticks, elapsed) = loop {
+            let elapsed = elapsed_ns(began);
+            if elapsed >= FIRST_LOOK_NS {
+                break (counter.raw(), elapsed);
+            }
+            std::hint::spin_loop();
+        };
+        let pace = pace(elapsed, ticks.saturating_sub(first));
+        let anchor = Anchor::default();
+        anchor.first_ticks.store(first, Ordering::Relaxed);
+        anchor.even_pace.store(pace, Ordering::Relaxed);
+        anchor.put(Bearing {
+            ticks,
+            time: wall.saturating_add(elapsed),
+            pace,
+        });
+        Self {
+            counter,
+            began,
+            wall,
+            anchor,
+        }
+    }
+
+    /// Compares the counter with the operating system's clock, unless somebody else is at it.
+    #[cold]
+    fn look_up(&self) {
+        let version = self.anchor.version.load(Ordering::Relaxed);
+        let is_mine = version & 1 == 0
+            && self
+                .anchor
+                .version
+                .compare_exchange(version, version | 1, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        if !is_mine {
+            return;
+        }
+        fence(Ordering::Release);
+        let old = self.anchor.peek();
+        let ticks = self.counter.raw();
+        let elapsed = elapsed_ns(self.began);
+        let total = ticks.saturating_sub(self.anchor.first_ticks.load(Ordering::Relaxed));
+        let even = pace(elapsed, total);
+        self.anchor.even_pace.store(even, Ordering::Relaxed);
+        let next = corrected(old.time_at(ticks), self.wall.saturating_add(elapsed), even);
+        self.anchor.put(Bearing { ticks, ..next });
+        self.anchor
+            .version
+            .store(version.wrapping_add(2), Ordering::Release);
+    }
+}
+
+/// Where to count on from when the counter says `shown` and the operating system says `real`.
+fn corrected(shown: u64, real: u64, even: u64) -> Bearing {
+    let behind = real.saturating_sub(shown);
+    let ahead = shown.saturating_sub(real);
+    if behind > FAR_BEHIND_NS {
+        return Bearing {
+            ticks: 0,
+            time: real,
+            pace: even,
+        };
+    }
+    // The difference spread over the time until the next comparison, as a change of pace.
+    let change =
+        u128::from(behind.max(ahead)).wrapping_mul(u128::from(even)) / u128::from(TRUSTED_NS);
+    let change = u64::try_from(change)
+        .unwrap_or(u64::MAX)
+        .min(even / GENTLEST);
+    let pace = if behind > 0 {
+        even.saturating_add(change)
+    } else {
+        even.saturating_sub(change)
+    };
+    Bearing {
+        ticks: 0,
+        time: shown,
+        pace,
+    }
+}
+
+/// Nanoseconds per tick in units of 2^-32.
+fn pace(nanos: u64, ticks: u64) -> u64 {
+    let pace = (u128::from(nanos) << PACE_BITS) / u128::from(ticks.max(1));
+    u64::try_from(pace).unwrap_or(u64::MAX)
+}
+
+fn elapsed_ns(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Anchor {
+    #[inline]
+    fn peek(&self) -> Bearing {
+        Bearing {
+            ticks: self.ticks.load(Ordering::Relaxed),
+            time: self.time.load(Ordering::Relaxed),
+            pace: self.pace.load(Ordering::Relaxed),
+        }
+    }
+
+    fn put(&self, bearing: Bearing) {
+        self.ticks.store(bearing.ticks, Ordering::Relaxed);
+        self.time.store(bearing.time, Ordering::Relaxed);
+        self.pace.store(bearing.pace, Ordering::Relaxed);
+    }
+
+    /// A bearing whose three parts belong together.
+    #[inline]
+    fn read(&self) -> Bearing {
+        loop {
+            let before = self.version.load(Ordering::Acquire);
+            let bearing = self.peek();
+            fence(Ordering::Acquire);
+            if before & 1 == 0 && self.version.load(Ordering::Relaxed) == before {
+                return bearing;
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+impl Clock for SystemClock {
+    #[inline]
+    fn now(&self) -> Timestamp {
+        // The counter first: a bearing newer than the reading shows its own time, never less.
+        let ticks = self.counter.raw();
+        let bearing = self.anchor.read();
+        let time = bearing.time_at(ticks);
+        if time.saturating_sub(bearing.time) > TRUSTED_NS {
+            self.look_up();
+        }
+        Timestamp::from_nanos(time)
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for SystemClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SystemClock")
+            .field("now", &self.now())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVEN: u64 = 1 << PACE_BITS;
+
+    #[test]
+    fn the_system_clock_tells_wall_time_and_never_goes_back() {
+        let clock = SystemClock::new();
+        let year_2020 = Timestamp::from_secs(1_577_836_800);
+        let mut last = clock.now();
+        assert!(last > year_2020, "{last:?}");
+        for round in 0..100_000 {
+            if round % 1_000 == 0 {
+                clock.look_up();
+            }
+            let now = clock.now();
+            assert!(now >= last);
+            last = now;
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_runs_slower_and_is_not_set_back() {
+        let bearing = corrected(1_000_000_500, 1_000_000_000, EVEN);
+        assert_eq!(bearing.time, 1_000_000_500);
+        assert!(bearing.pace < EVEN);
+        let after = bearing.time_at(TRUSTED_NS);
+        assert!(
+            after.abs_diff(1_000_000_000 + TRUSTED_NS) <= 1,
+            "made up by the next comparison"
+        );
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_runs_faster_and_after_a_sleep_jumps() {
+        let bearing = corrected(1_000_000_000, 1_000_000_500, EVEN);
+        assert_eq!(bearing.time, 1_000_000_000);
+        let after = bearing.time_at(TRUSTED_NS);
+        assert!(after.abs_diff(1_000_000_500 + TRUSTED_NS) <= 1);
+        let slept = corrected(1_000_000_000, 9_000_000_000, EVEN);
+        assert_eq!((slept.time, slept.pace), (9_000_000_000, EVEN));
+    }
+
+    #[test]
+    fn the_pace_is_never_changed_by_much() {
+        let far_ahead = corrected(9_000_000_000, 1_000_000_000, EVEN);
+        assert_eq!(far_ahead.pace, EVEN - EVEN / GENTLEST);
+    }
+}

@@ -1,0 +1,352 @@
+//! One request on any number of limits: take what is needed in one order, decide at one instant, charge all or none.
+//!
+//! The order is: doors of keys that are new, by address; slots, by address; shelves, by index. Nobody who holds a later
+//! kind waits for an earlier one, so nobody waits in a circle. Must not know: how tables and shelves are built.
+
+use std::sync::MutexGuard;
+
+use tollgate_core::Timestamp;
+use tollgate_core::compose::Verdict;
+use tollgate_core::sketch::Sketch;
+
+use super::Memory;
+use super::bit::Held;
+use super::group::{Owned, Slot};
+use super::hash::Place;
+use super::shelf::Shelf;
+use super::states::{Size, size_of};
+use super::step::{Step, Stepped};
+use super::table::{Room, Table};
+use crate::clock::Clock;
+use crate::contract::{Answer, Check, Op};
+use crate::failure::{ErrorKind, StoreError};
+
+/// What a check holds while it is decided.
+#[derive(Debug, Default)]
+pub(super) enum Holding<'a> {
+    /// Nothing yet, or nothing but a shelf.
+    #[default]
+    Nothing,
+    Word(Owned<'a, 1>),
+    Pair(Owned<'a, 2>),
+    NewWord(Room<'a, 1>),
+    NewPair(Room<'a, 2>),
+    /// There is no room for the key: the overflow decides.
+    Full,
+}
+
+/// The parts of a batch of at most N checks, in the order of the checks.
+pub(super) struct Batch<'a, const N: usize> {
+    places: [Option<Place>; N],
+    holdings: [Holding<'a>; N],
+    doors: [Option<Held<'a>>; N],
+    /// Locked shelves with their indices, in ascending order.
+    shelves: [Option<(usize, MutexGuard<'a, Shelf>)>; N],
+    /// The overflow sketch, locked last and only if it is needed.
+    overflow: Option<MutexGuard<'a, Sketch>>,
+}
+
+impl<'a, const N: usize> Batch<'a, N> {
+    /// Decides on at most N checks.
+    pub(super) fn decide<C: Clock>(
+        memory: &'a Memory<C>,
+        checks: &[Check<'_>],
+        answers: &mut [Answer],
+    ) -> Result<Verdict, StoreError> {
+        let mut batch = Self {
+            places: [None; N],
+            holdings: std::array::from_fn(|_| Holding::Nothing),
+            doors: std::array::from_fn(|_| None),
+            shelves: std::array::from_fn(|_| None),
+            overflow: None,
+        };
+        batch.locate(memory, checks)?;
+        while !(batch.take_known(memory, checks) || batch.take_all(memory, checks)) {
+            batch.release();
+        }
+        batch.lock_shelves(memory, checks);
+        let now = memory.clock().now();
+        batch.settle(memory, checks, answers, now)
+    }
+
+    fn locate<C: Clock>(
+        &mut self,
+        memory: &Memory<C>,
+        checks: &[Check<'_>],
+    ) -> Result<(), StoreError> {
+        for (index, check) in checks.iter().enumerate() {
+            let place = memory.place(&check.key, check.ruled.id);
+            let known = self.places.iter().take(index).flatten();
+            if known.into_iter().any(|other| *other == place) {
+                let detail = "the same key occurs twice under the same limit";
+                return Err(StoreError::new(ErrorKind::BadRequest, detail));
+            }
+            if let Some(slot) = self.places.get_mut(index) {
+                *slot = Some(place);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the slots of all keys if all of them have one: the usual case, without doors.
+    fn take_known<C: Clock>(&mut self, memory: &'a Memory<C>, checks: &[Check<'_>]) -> bool {
+        self.take_slots(memory, checks, false)
+    }
+
+    /// Takes doors, then slots, then looks for room for keys that have none.
+    fn take_all<C: Clock>(&mut self, memory: &'a Memory<C>, checks: &[Check<'_>]) -> bool {
+        self.release();
+        self.take_doors(memory, checks);
+        if !self.take_slots(memory, checks, true) {
+            return false;
+        }
+        let now = memory.clock().now();
+        for (index, check) in checks.iter().enumerate() {
+            let (Some(place), Some(Holding::Nothing)) =
+                (self.place(index), self.holdings.get(index))
+            else {
+                continue;
+            };
+            let found = match size_of(&check.ruled.limit) {
+                Size::Word => self
+                    .room(memory.words(), memory, place, now)
+                    .map(Holding::NewWord),
+                Size::Pair => self
+                    .room(memory.pairs(), memory, place, now)
+                    .map(Holding::NewPair),
+                Size::Shelf => continue,
+            };
+            if let Some(holding) = self.holdings.get_mut(index) {
+                *holding = found.unwrap_or(Holding::Full);
+            }
+        }
+        true
+    }
+
+    fn room<C: Clock, const W: usize>(
+        &mut self,
+        table: &'a Table<W>,
+        memory: &'a Memory<C>,
+        place: Place,
+        now: Timestamp,
+    ) -> Option<Room<'a, W>> {
+        let address = table.door_address(place);
+        let door = self
+            .doors
+            .iter_mut()
+            .flatten()
+            .find(|door| door.address() == address)?;
+        table.room(place, door, now, memory.worths())
+    }
+
+    fn take_doors<C: Clock>(&mut self, memory: &'a Memory<C>, checks: &[Check<'_>]) {
+        let mut wanted: [Option<(usize, usize)>; N] = [None; N];
+        for (index, check) in checks.iter().enumerate() {
+            let Some(place) = self.place(index) else {
+                continue;
+            };
+            let address = match size_of(&check.ruled.limit) {
+                Size::Word => memory.words().door_address(place),
+                Size::Pair => memory.pairs().door_address(place),
+                Size::Shelf => continue,
+            };
+            if let Some(slot) = wanted.get_mut(index) {
+                *slot = Some((address, index));
+            }
+        }
+        wanted.sort_unstable();
+        let places = self.places;
+        let mut last = None;
+        for ((address, index), door) in wanted.iter().flatten().zip(&mut self.doors) {
+            let Some(place) = places.get(*index).copied().flatten() else {
+                continue;
+            };
+            if last == Some(*address) {
+                continue;
+            }
+            last = Some(*address);
+            *door = match checks.get(*index).map(|check| size_of(&check.ruled.limit)) {
+                Some(Size::Word) => memory.words().door(place),
+                Some(Size::Pair) => memory.pairs().door(place),
+                _ => None,
+            };
+        }
+    }
+
+    /// Takes the slots of the keys that have one, by address. Answers false if somebody moved meanwhile, or if a key
+    /// has none and `may_miss` does not allow that.
+    fn take_slots<C: Clock>(
+        &mut self,
+        memory: &'a Memory<C>,
+        checks: &[Check<'_>],
+        may_miss: bool,
+    ) -> bool {
+        let mut found: [Option<Found<'a>>; N] = std::array::from_fn(|_| None);
+        let mut order: [Option<(usize, usize)>; N] = [None; N];
+        for (index, check) in checks.iter().enumerate() {
+            let Some(place) = self.place(index) else {
+                continue;
+            };
+            let slot = match size_of(&check.ruled.limit) {
+                Size::Word => memory.words().find(place).map(Found::Word),
+                Size::Pair => memory.pairs().find(place).map(Found::Pair),
+                Size::Shelf => continue,
+            };
+            if slot.is_none() && !may_miss {
+                return false;
+            }
+            if let (Some(place), Some(order)) = (found.get_mut(index), order.get_mut(index)) {
+                *order = slot.as_ref().map(|slot| (slot.address(), index));
+                *place = slot;
+            }
+        }
+        order.sort_unstable();
+        for (_, index) in order.iter().flatten() {
+            let (Some(slot), Some(place)) = (
+                found.get_mut(*index).and_then(Option::take),
+                self.place(*index),
+            ) else {
+                continue;
+            };
+            let (holding, tag) = slot.take();
+            if tag != place.tag() {
+                return false;
+            }
+            if let Some(slot) = self.holdings.get_mut(*index) {
+                *slot = holding;
+            }
+        }
+        true
+    }
+
+    fn lock_shelves<C: Clock>(&mut self, memory: &'a Memory<C>, checks: &[Check<'_>]) {
+        let mut wanted: [Option<usize>; N] = [None; N];
+        for (index, check) in checks.iter().enumerate() {
+            let needs_shelf = size_of(&check.ruled.limit) == Size::Shelf || is_reserved(check.op);
+            if let (true, Some(place), Some(slot)) =
+                (needs_shelf, self.place(index), wanted.get_mut(index))
+            {
+                *slot = Some(memory.shelves().index(place));
+            }
+        }
+        wanted.sort_unstable();
+        let mut last = None;
+        for (index, shelf) in wanted.iter().flatten().zip(&mut self.shelves) {
+            if last != Some(*index) {
+                *shelf = memory.shelves().lock(*index).map(|guard| (*index, guard));
+            }
+            last = Some(*index);
+        }
+    }
+
+    /// Decides on every check, then stores all of it or none.
+    fn settle<C: Clock>(
+        &mut self,
+        memory: &'a Memory<C>,
+        checks: &[Check<'_>],
+        answers: &mut [Answer],
+        now: Timestamp,
+    ) -> Result<Verdict, StoreError> {
+        let mut verdict = Verdict::default();
+        let mut steps: [Option<Stepped>; N] = std::array::from_fn(|_| None);
+        for (index, check) in checks.iter().enumerate() {
+            let Some(mut step) = self.step(memory, check, index, now) else {
+                continue;
+            };
+            let stepped = step.decide()?;
+            verdict.add(stepped.outcome());
+            if let Some(slot) = steps.get_mut(index) {
+                *slot = Some(stepped);
+            }
+        }
+        for (index, check) in checks.iter().enumerate() {
+            let Some(stepped) = steps.get_mut(index).and_then(Option::take) else {
+                continue;
+            };
+            let Some(mut step) = self.step(memory, check, index, now) else {
+                continue;
+            };
+            let answer = step.conclude(stepped, verdict.is_admitted());
+            if let Some(slot) = answers.get_mut(index) {
+                *slot = answer;
+            }
+        }
+        Ok(verdict)
+    }
+
+    /// Everything that the check needs, in hand. `None` only for an index that no check has.
+    fn step<'b, C: Clock>(
+        &'b mut self,
+        memory: &'a Memory<C>,
+        check: &'b Check<'b>,
+        index: usize,
+        now: Timestamp,
+    ) -> Option<Step<'b, 'a, C>> {
+        let place = self.place(index)?;
+        let shelf_index = memory.shelves().index(place);
+        let shelf = self
+            .shelves
+            .iter_mut()
+            .flatten()
+            .find(|(locked, _)| *locked == shelf_index)
+            .map(|(_, shelf)| &mut **shelf);
+        let holding = self.holdings.get_mut(index)?;
+        let overflow = &mut self.overflow;
+        Some(Step {
+            memory,
+            check,
+            place,
+            now,
+            holding,
+            shelf,
+            overflow,
+        })
+    }
+
+    fn place(&self, index: usize) -> Option<Place> {
+        self.places.get(index).copied().flatten()
+    }
+
+    fn release(&mut self) {
+        self.holdings = std::array::from_fn(|_| Holding::Nothing);
+        self.doors = std::array::from_fn(|_| None);
+    }
+}
+
+/// A slot that was found and is not held yet.
+enum Found<'a> {
+    Word(Slot<'a, 1>),
+    Pair(Slot<'a, 2>),
+}
+
+impl<'a> Found<'a> {
+    fn address(&self) -> usize {
+        match self {
+            Self::Word(slot) => slot.address(),
+            Self::Pair(slot) => slot.address(),
+        }
+    }
+
+    /// Takes the slot's bit; answers who lives there.
+    fn take(self) -> (Holding<'a>, u64) {
+        match self {
+            Self::Word(slot) => {
+                let owned = slot.take();
+                let tag = owned.tag();
+                (Holding::Word(owned), tag)
+            }
+            Self::Pair(slot) => {
+                let owned = slot.take();
+                let tag = owned.tag();
+                (Holding::Pair(owned), tag)
+            }
+        }
+    }
+}
+
+pub(super) const fn is_reserved(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Reserve { .. } | Op::SettleReserved { .. } | Op::CancelReserved(_)
+    )
+}

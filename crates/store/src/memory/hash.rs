@@ -1,0 +1,131 @@
+//! Where a key lives in the table and what stands for it there, under a secret that no caller knows.
+//!
+//! The hash is fast rather than cryptographic: without the secret, which never leaves the process except into a snapshot
+//! that only its owner can read, nobody can aim keys at one group or at another key. Must not know: what is stored.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use foldhash::SharedSeed;
+use foldhash::quality::FoldHasher;
+
+use crate::contract::LimitId;
+use crate::key::Key;
+
+/// The process's secret.
+pub(super) struct Secret {
+    words: [u64; 2],
+    shared: SharedSeed,
+}
+
+/// Sixty-four bits that stand for one key under one limit. Two of a million keys share them by chance about once in
+/// forty million tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    hash: u64,
+    limit: LimitId,
+}
+
+impl Secret {
+    /// A new secret from the system's randomness.
+    pub(super) fn random() -> Self {
+        let word = || RandomState::new().build_hasher().finish();
+        Self::from_words([word(), word()])
+    }
+
+    /// The secret that these words were taken from.
+    pub(super) fn from_words(words: [u64; 2]) -> Self {
+        Self {
+            words,
+            shared: SharedSeed::from_u64(words[1]),
+        }
+    }
+
+    pub(super) const fn words(&self) -> [u64; 2] {
+        self.words
+    }
+
+    #[inline]
+    pub(super) fn place(&self, key: &Key<'_>, limit: LimitId) -> Place {
+        // The limit goes into the seed: the same key under another limit is another key.
+        let seed = self.words[0] ^ (u64::from(limit.0.get()) << 48);
+        let hash = match key.single() {
+            Some(part) => {
+                let mut hasher = FoldHasher::with_seed(seed, &self.shared);
+                hasher.write(part);
+                hasher.finish()
+            }
+            None => self.of_many(seed, key),
+        };
+        Place { hash, limit }
+    }
+
+    /// Several parts, each with its length; under a seed that no single part has.
+    fn of_many(&self, seed: u64, key: &Key<'_>) -> u64 {
+        let mut hasher = FoldHasher::with_seed(!seed, &self.shared);
+        key.encode_parts(|len, part| {
+            hasher.write_u16(len);
+            hasher.write(part);
+        });
+        hasher.finish()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+impl Place {
+    /// Which of `count` groups the key belongs to.
+    #[inline]
+    pub(super) fn home(self, count: usize) -> usize {
+        spread(self.hash, count)
+    }
+
+    /// Where it goes when there is no room at home.
+    #[inline]
+    pub(super) fn refuge(self, count: usize) -> usize {
+        spread(
+            self.hash
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(29),
+            count,
+        )
+    }
+
+    /// What stands for the key in a slot: its limit, and the bits of the hash that its group does not tell. Never
+    /// zero, because no limit is number zero.
+    #[inline]
+    pub(super) fn tag(self) -> u64 {
+        (u64::from(self.limit.0.get()) << 48) | (self.hash & ((1 << 48) - 1))
+    }
+
+    /// Where in a group of `slots` to look first.
+    #[inline]
+    pub(super) fn favourite(self, slots: usize) -> usize {
+        // Three bits that neither choose the group, below 2^32 of them, nor are the lowest of the tag.
+        let bits = usize::try_from((self.hash >> 24) & 7).unwrap_or(0);
+        if bits < slots { bits } else { bits - slots }
+    }
+
+    /// Bits for other structures that are keyed the same way.
+    pub(super) const fn bits(self) -> u64 {
+        self.hash
+    }
+}
+
+/// A uniform word as a uniform number below `count`: the high half of their product.
+#[inline]
+fn spread(word: u64, count: usize) -> usize {
+    let product = u128::from(word).wrapping_mul(count as u128);
+    usize::try_from(product >> 64).unwrap_or(0)
+}
+
+/// The limit that a tag belongs to.
+#[inline]
+pub(super) const fn limit_of(tag: u64) -> u16 {
+    let [high, low, ..] = tag.to_be_bytes();
+    u16::from_be_bytes([high, low])
+}

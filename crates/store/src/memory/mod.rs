@@ -1,0 +1,300 @@
+//! State in this process's memory: bounded, exact, and answered at once.
+//!
+//! Buckets live in a table of one-word states, windows in one of two-word states, logs, leases and reservations on shelves.
+//! Everything is sized when the store is made and never grows. A state that has expired is the same as none, so nothing
+//! sweeps and nothing pauses. When there is no room, the state whose loss forgives the least goes; keys that are being
+//! denied stay, and a newcomer that finds only those is decided by an overflow sketch that errs towards denying.
+//!
+//! Must not know: what keys mean, policies, transports.
+
+mod batch;
+mod bit;
+mod group;
+mod hash;
+mod overflow;
+mod pages;
+mod shelf;
+mod states;
+mod step;
+mod sync;
+mod table;
+mod worth;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_core::compose::Verdict;
+use tollgate_core::limit::State;
+use tollgate_core::{Outcome, TokenBucket};
+
+use self::batch::Batch;
+use self::hash::{Place, Secret};
+use self::overflow::Overflow;
+use self::shelf::Shelves;
+use self::states::{InWords as _, Size, Words};
+use self::table::Table;
+use self::worth::Worths;
+use crate::clock::{Clock, SystemClock};
+use crate::contract::{Answer, Check, LimitId, MAX_CHECKS, Ruled, Store};
+use crate::error::InvalidSize;
+use crate::failure::{ErrorKind, StoreError};
+use crate::key::Key;
+
+/// The most keys that a store can be made for.
+pub const MAX_KEYS: usize = 1 << 30;
+
+/// Bytes of collections (log entries, leases, reservations) for each key that a store is made for.
+const COLLECTION_BYTES_PER_KEY: usize = 64;
+
+/// A store in memory.
+///
+/// ```
+/// use std::num::NonZeroU16;
+/// use tollgate_core::{Outcome, Rate, TokenBucket};
+/// use tollgate_store::{Check, Key, LimitId, Memory, Op, Ruled, Store};
+///
+/// let store = Memory::for_keys(10_000)?;
+/// let quota = TokenBucket::at(Rate::per_second(10)).burst(1).build()?;
+/// let ruled = Ruled { id: LimitId(NonZeroU16::MIN), limit: quota.into() };
+/// store.learn(&ruled);
+///
+/// let check = Check { key: Key::of(b"alice")?, ruled: &ruled, op: Op::Spend(1) };
+/// assert_eq!(store.ask([check])?.0.outcome(), Outcome::Allow);
+/// let (verdict, [answer]) = store.ask([check])?;
+/// assert!(!verdict.is_admitted());
+/// assert_eq!(answer.status.remaining, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Memory<C = SystemClock> {
+    clock: C,
+    secret: Secret,
+    worths: Worths,
+    words: Table<1>,
+    pairs: Table<2>,
+    shelves: Shelves,
+    overflow: Overflow,
+    forgiven: AtomicU64,
+}
+
+/// What a store has had to do for want of room, and what it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Live states that were given up for others. Each forgave a key what it owed.
+    pub forgiven: u64,
+    /// Decisions that the overflow sketch made.
+    pub overflowed: u64,
+    /// Bytes reserved for words and pairs. Pages that nobody has touched are not resident.
+    pub table_bytes: usize,
+    /// Bytes that collections take.
+    pub collection_bytes: usize,
+}
+
+impl Memory {
+    /// A store with room for about so many keys of each kind in use at the same time, on the machine's clock.
+    ///
+    /// # Errors
+    /// The number must be 1 to [`MAX_KEYS`], and there must be memory for it.
+    pub fn for_keys(keys: usize) -> Result<Self, InvalidSize> {
+        Self::with_clock(keys, SystemClock::new())
+    }
+}
+
+impl<C: Clock> Memory<C> {
+    /// Like [`for_keys`](Memory::for_keys), on another clock.
+    ///
+    /// # Errors
+    /// The number must be 1 to [`MAX_KEYS`], and there must be memory for it.
+    pub fn with_clock(keys: usize, clock: C) -> Result<Self, InvalidSize> {
+        let invalid = |reason| InvalidSize { keys, reason };
+        if keys == 0 {
+            return Err(invalid("it must be at least 1"));
+        }
+        if keys > MAX_KEYS {
+            return Err(invalid("it must be at most 1073741824"));
+        }
+        let no_memory = |_| invalid("there is not enough memory for it");
+        Ok(Self {
+            clock,
+            secret: Secret::random(),
+            worths: Worths::new(),
+            words: Table::for_keys(keys).map_err(no_memory)?,
+            pairs: Table::for_keys(keys).map_err(no_memory)?,
+            shelves: Shelves::new(keys, keys.saturating_mul(COLLECTION_BYTES_PER_KEY)),
+            overflow: Overflow::new()
+                .map_err(|_fixed| invalid("its overflow sketch is too large"))?,
+            forgiven: AtomicU64::new(0),
+        })
+    }
+
+    /// Makes a limit known, so that its states are worth keeping. Call it once for every limit, and again when its
+    /// quota changes.
+    pub fn learn(&self, ruled: &Ruled) {
+        self.worths.learn(ruled.id, &ruled.limit);
+    }
+
+    /// Forgets a limit that is gone: the room its states take is free. Its id must not be used again.
+    pub fn forget(&self, id: LimitId) {
+        self.worths.forget(id);
+    }
+
+    /// Decides on a batch of known size and answers by value.
+    ///
+    /// # Errors
+    /// As [`Store::decide`].
+    pub fn ask<const N: usize>(
+        &self,
+        checks: [Check<'_>; N],
+    ) -> Result<(Verdict, [Answer; N]), StoreError> {
+        let mut answers = [Answer::EMPTY; N];
+        let verdict = self.decide(&checks, &mut answers)?;
+        Ok((verdict, answers))
+    }
+
+    /// Spends from one token bucket: the shortest way through the store, for those who have just one limit.
+    #[inline]
+    pub fn spend(&self, key: &Key<'_>, id: LimitId, quota: &TokenBucket, cost: u64) -> Outcome {
+        // Read before the slot is taken, so that it is held no longer than it must be. The decision counts as made
+        // at this instant, which lies within the call; that is what the promised bound speaks of.
+        let now = self.clock.now();
+        let place = self.secret.place(key, id);
+        let Some(mut slot) = self.words.occupy(place) else {
+            return self.spend_first(key, id, quota, cost);
+        };
+        let [tat] = slot.state();
+        let transition = quota.decide(tat, now, cost);
+        if let Some(next) = transition.next {
+            slot.set([next]);
+        }
+        transition.outcome
+    }
+
+    /// The first request of a key, or the first after its state was given up.
+    #[inline(never)]
+    fn spend_first(&self, key: &Key<'_>, id: LimitId, quota: &TokenBucket, cost: u64) -> Outcome {
+        let ruled = Ruled {
+            id,
+            limit: (*quota).into(),
+        };
+        let check = Check {
+            key: *key,
+            ruled: &ruled,
+            op: crate::contract::Op::Spend(cost),
+        };
+        self.ask([check])
+            .map_or(Outcome::Never, |(verdict, _)| verdict.outcome())
+    }
+
+    /// The state of one key under one limit, if there is one.
+    #[must_use]
+    pub fn inspect(&self, key: &Key<'_>, ruled: &Ruled) -> Option<State> {
+        let place = self.place(key, ruled.id);
+        match states::size_of(&ruled.limit) {
+            Size::Word => self
+                .words
+                .occupy(place)
+                .map(|slot| Words::read(&ruled.limit, slot.state())),
+            Size::Pair => self
+                .pairs
+                .occupy(place)
+                .map(|slot| Words::read(&ruled.limit, slot.state())),
+            Size::Shelf => {
+                let mut shelf = self.shelves.lock(self.shelves.index(place))?;
+                shelf.get(place).map(|stored| stored.state.clone())
+            }
+        }
+    }
+
+    /// Forgets what one key has used of one limit, and its reservations. Answers whether there was anything.
+    pub fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool {
+        let place = self.place(key, ruled.id);
+        let had_words = match states::size_of(&ruled.limit) {
+            Size::Word => self
+                .words
+                .occupy(place)
+                .map(|mut slot| slot.vacate())
+                .is_some(),
+            Size::Pair => self
+                .pairs
+                .occupy(place)
+                .map(|mut slot| slot.vacate())
+                .is_some(),
+            Size::Shelf => false,
+        };
+        let shelf = self.shelves.lock(self.shelves.index(place));
+        let had_box = shelf.is_some_and(|mut shelf| self.shelves.remove(&mut shelf, place));
+        had_words || had_box
+    }
+
+    /// What the store has had to do for want of room, and what it takes.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        Usage {
+            forgiven: self.forgiven.load(Ordering::Relaxed),
+            overflowed: self.overflow.decisions(),
+            table_bytes: self.words.size().saturating_add(self.pairs.size()),
+            collection_bytes: self.shelves.used(),
+        }
+    }
+
+    fn place(&self, key: &Key<'_>, id: LimitId) -> Place {
+        self.secret.place(key, id)
+    }
+
+    fn clock(&self) -> &C {
+        &self.clock
+    }
+}
+
+impl<C> Memory<C> {
+    const fn words(&self) -> &Table<1> {
+        &self.words
+    }
+
+    const fn pairs(&self) -> &Table<2> {
+        &self.pairs
+    }
+
+    const fn shelves(&self) -> &Shelves {
+        &self.shelves
+    }
+
+    const fn worths(&self) -> &Worths {
+        &self.worths
+    }
+
+    const fn overflow(&self) -> &Overflow {
+        &self.overflow
+    }
+
+    /// Notes that a key moved in, and whether somebody had to go for it.
+    fn count_move(&self, evicted: bool) {
+        if evicted {
+            self.forgiven.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<C: Clock> Store for Memory<C> {
+    fn decide(&self, checks: &[Check<'_>], answers: &mut [Answer]) -> Result<Verdict, StoreError> {
+        let bad = |detail| Err(StoreError::new(ErrorKind::BadRequest, detail));
+        if answers.len() != checks.len() {
+            return bad("there must be room for as many answers as there are checks");
+        }
+        match checks.len() {
+            0 => Ok(Verdict::default()),
+            1 => Batch::<1>::decide(self, checks, answers),
+            2..=4 => Batch::<4>::decide(self, checks, answers),
+            5..=8 => Batch::<8>::decide(self, checks, answers),
+            9..=MAX_CHECKS => Batch::<MAX_CHECKS>::decide(self, checks, answers),
+            _ => bad("there are more than 32 checks"),
+        }
+    }
+}
+
+impl<C> fmt::Debug for Memory<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory")
+            .field("table_bytes", &self.words.size())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,359 @@
+//! One check of a batch: first what it comes to, then, once all have spoken, what is stored and answered.
+//!
+//! Must not know: how slots and shelves were taken; they are held when it is asked.
+
+use std::sync::MutexGuard;
+
+use tollgate_core::limit::{self, Edit, Refused, State};
+use tollgate_core::reservation::{Correction, ReservationId, Standing};
+use tollgate_core::sketch::Sketch;
+use tollgate_core::token_bucket::Tat;
+use tollgate_core::{Nanos, Outcome, Receipt, Status, Timestamp, Transition};
+
+use super::Memory;
+use super::batch::Holding;
+use super::hash::Place;
+use super::overflow::stand_in;
+use super::shelf::{Shelf, terms};
+use super::states::{self, Words};
+use crate::contract::{Answer, Check, Note, Op};
+use crate::failure::{ErrorKind, StoreError};
+
+/// A check with everything it needs in hand.
+pub(super) struct Step<'b, 'a, C> {
+    pub(super) memory: &'a Memory<C>,
+    pub(super) check: &'b Check<'b>,
+    pub(super) place: Place,
+    pub(super) now: Timestamp,
+    pub(super) holding: &'b mut Holding<'a>,
+    pub(super) shelf: Option<&'b mut Shelf>,
+    pub(super) overflow: &'b mut Option<MutexGuard<'a, Sketch>>,
+}
+
+/// What a check comes to, nothing stored yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stepped {
+    transition: Transition<Change>,
+    note: Note,
+    ledger: LedgerChange,
+}
+
+/// What is to be stored.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Word([u64; 1]),
+    Pair([u64; 2]),
+    Shelf(Edit),
+    Overflow(Tat),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum LedgerChange {
+    Nothing,
+    Open(ReservationId, Nanos),
+    Close(ReservationId),
+}
+
+impl Stepped {
+    pub(super) const fn outcome(&self) -> Outcome {
+        self.transition.outcome
+    }
+
+    /// An answer that changes nothing.
+    fn said(outcome: Outcome, receipt: Receipt, note: Note) -> Self {
+        let transition = Transition {
+            outcome,
+            next: None,
+            receipt,
+        };
+        Self {
+            transition,
+            note,
+            ledger: LedgerChange::Nothing,
+        }
+    }
+}
+
+impl<C> Step<'_, '_, C> {
+    /// What the check comes to.
+    pub(super) fn decide(&mut self) -> Result<Stepped, StoreError> {
+        match self.check.op {
+            Op::Reserve { id, cost, hold } => self.reserve(id, cost, hold),
+            Op::SettleReserved { id, actual } => self.close(id, Some(actual)),
+            Op::CancelReserved(id) => self.close(id, None),
+            Op::Peek(cost) => {
+                let mut peeked = self.plain(limit::Op::Spend(cost))?;
+                peeked.transition.next = None;
+                peeked.transition.receipt.cost = 0;
+                Ok(peeked)
+            }
+            Op::Spend(cost) => self.plain(limit::Op::Spend(cost)),
+            Op::SpendUpTo(most) => self.plain(limit::Op::SpendUpTo(most)),
+            Op::ChargeAlways(cost) => self.plain(limit::Op::ChargeAlways(cost)),
+            Op::Settle { receipt, actual } => self.plain(limit::Op::Settle { receipt, actual }),
+            Op::Credit(amount) => self.plain(limit::Op::Credit(amount)),
+            Op::Acquire { id, weight } => self.plain(limit::Op::Acquire { id, weight }),
+            Op::Renew(id) => self.plain(limit::Op::Renew(id)),
+            Op::Release(id) => self.plain(limit::Op::Release(id)),
+        }
+    }
+
+    /// Stores what the check came to if all admit, or if it only corrects; answers either way.
+    pub(super) fn conclude(&mut self, stepped: Stepped, all_admit: bool) -> Answer {
+        let Stepped {
+            transition,
+            note,
+            ledger,
+        } = stepped;
+        let is_stored = all_admit || !transition.outcome.is_admitted();
+        if is_stored {
+            if let Some(change) = transition.next {
+                self.store(change);
+            }
+            if all_admit {
+                self.write_ledger(ledger, transition.receipt);
+            }
+        }
+        let receipt = if is_stored {
+            transition.receipt
+        } else {
+            Receipt::default()
+        };
+        Answer {
+            outcome: transition.outcome,
+            status: self.status(),
+            receipt,
+            note,
+        }
+    }
+
+    fn plain(&mut self, op: limit::Op) -> Result<Stepped, StoreError> {
+        let limit = &self.check.ruled.limit;
+        let (now, note) = (self.now, Note::Plain);
+        let decided = match &*self.holding {
+            Holding::Word(slot) => {
+                states::decide(limit, slot.state(), now, op).map(|t| t.map(Change::Word))
+            }
+            Holding::Pair(slot) => {
+                states::decide(limit, slot.state(), now, op).map(|t| t.map(Change::Pair))
+            }
+            Holding::NewWord(_) => states::decide(limit, [0], now, op).map(|t| t.map(Change::Word)),
+            Holding::NewPair(_) => {
+                states::decide(limit, [0, 0], now, op).map(|t| t.map(Change::Pair))
+            }
+            Holding::Full => return Ok(self.overflow(op)),
+            Holding::Nothing => return self.on_shelf(op),
+        };
+        let ledger = LedgerChange::Nothing;
+        match decided {
+            Ok(transition) => Ok(Stepped {
+                transition,
+                note,
+                ledger,
+            }),
+            Err(refused) => refusal(refused),
+        }
+    }
+
+    fn on_shelf(&mut self, op: limit::Op) -> Result<Stepped, StoreError> {
+        let (limit, now) = (&self.check.ruled.limit, self.now);
+        let Some(shelf) = self.shelf.as_deref_mut() else {
+            return Ok(self.overflow(op));
+        };
+        let decided = match self.memory.shelves().provide(shelf, self.place, limit, now) {
+            Some(stored) => limit.decide(&stored.state, now, op),
+            None => return Ok(self.overflow(op)),
+        };
+        match decided {
+            Ok(transition) => Ok(Stepped {
+                transition: transition.map(Change::Shelf),
+                note: Note::Plain,
+                ledger: LedgerChange::Nothing,
+            }),
+            Err(refused) => refusal(refused),
+        }
+    }
+
+    /// Decides without a place of its own for the key.
+    fn overflow(&mut self, op: limit::Op) -> Stepped {
+        let receipt = Receipt {
+            cost: 0,
+            at: self.now,
+            mark: 0,
+        };
+        let limit = &self.check.ruled.limit;
+        let Some(bucket) = stand_in(limit) else {
+            // Nothing stands in for places held: refuse until somebody may have left.
+            let retry_after = match limit.quota() {
+                limit::Quota::Concurrency(quota) => quota.lease(),
+                _ => Nanos::SECOND,
+            };
+            return Stepped::said(Outcome::Deny { retry_after }, receipt, Note::Overflow);
+        };
+        let memory = self.memory;
+        let sketch = self
+            .overflow
+            .get_or_insert_with(|| memory.overflow().lock());
+        let owed = sketch.owed(self.place.bits());
+        let transition = match op {
+            limit::Op::Spend(cost) => bucket.decide(owed, self.now, cost),
+            limit::Op::SpendUpTo(most) => bucket.decide_up_to(owed, self.now, most),
+            limit::Op::ChargeAlways(cost) => bucket.charge_always(owed, self.now, cost),
+            // What a sketch was charged cannot be taken out again.
+            _ => return Stepped::said(Outcome::Allow, receipt, Note::Overflow),
+        };
+        Stepped {
+            transition: transition.map(Change::Overflow),
+            note: Note::Overflow,
+            ledger: LedgerChange::Nothing,
+        }
+    }
+
+    fn reserve(
+        &mut self,
+        id: ReservationId,
+        cost: u64,
+        hold: Nanos,
+    ) -> Result<Stepped, StoreError> {
+        let (limit, now, terms) = (&self.check.ruled.limit, self.now, terms(hold));
+        let none = Receipt {
+            cost: 0,
+            at: now,
+            mark: 0,
+        };
+        let full = |retry_after| {
+            let outcome = Outcome::Deny { retry_after };
+            Ok(Stepped::said(outcome, none, Note::ReservationsFull))
+        };
+        let Some(shelf) = self.shelf.as_deref_mut() else {
+            return full(hold);
+        };
+        let Some(stored) = self.memory.shelves().provide(shelf, self.place, limit, now) else {
+            return full(hold);
+        };
+        match stored.ledger.standing(now, &terms, id) {
+            Standing::Known(receipt) => Ok(Stepped::said(
+                Outcome::Allow,
+                receipt,
+                Note::AlreadyReserved,
+            )),
+            Standing::Full => full(stored.ledger.room_after(now, &terms)),
+            Standing::Fresh => {
+                let mut stepped = self.plain(limit::Op::Spend(cost))?;
+                if stepped.note == Note::Plain {
+                    stepped.ledger = LedgerChange::Open(id, hold);
+                }
+                Ok(stepped)
+            }
+        }
+    }
+
+    fn close(&mut self, id: ReservationId, actual: Option<u64>) -> Result<Stepped, StoreError> {
+        let (now, terms) = (self.now, terms(Nanos::ZERO));
+        let none = Receipt {
+            cost: 0,
+            at: now,
+            mark: 0,
+        };
+        let stored = self
+            .shelf
+            .as_deref_mut()
+            .and_then(|shelf| shelf.get(self.place));
+        let correction = stored.map_or(Correction::Unknown, |stored| {
+            stored.ledger.correction(now, &terms, id, actual)
+        });
+        let note = match correction {
+            Correction::Settle { receipt, actual } => {
+                let mut stepped = self.plain(limit::Op::Settle { receipt, actual })?;
+                stepped.ledger = LedgerChange::Close(id);
+                return Ok(stepped);
+            }
+            Correction::AlreadyClosed => Note::AlreadyClosed,
+            Correction::Expired => Note::ReservationExpired,
+            Correction::Unknown => Note::ReservationUnknown,
+        };
+        Ok(Stepped::said(Outcome::Allow, none, note))
+    }
+
+    fn store(&mut self, change: Change) {
+        match (change, &mut *self.holding) {
+            (Change::Word(state), Holding::Word(slot)) => slot.set(state),
+            (Change::Pair(state), Holding::Pair(slot)) => slot.set(state),
+            (Change::Word(state), Holding::NewWord(room)) => {
+                self.memory.count_move(room.house(self.place, state));
+            }
+            (Change::Pair(state), Holding::NewPair(room)) => {
+                self.memory.count_move(room.house(self.place, state));
+            }
+            (Change::Shelf(edit), _) => {
+                if let Some(stored) = self.shelf.as_deref_mut().and_then(|s| s.get(self.place)) {
+                    stored.state.apply(edit);
+                    self.memory.shelves().recount(stored);
+                }
+            }
+            (Change::Overflow(tat), _) => {
+                if let Some(sketch) = self.overflow {
+                    sketch.owe(self.place.bits(), tat);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn write_ledger(&mut self, change: LedgerChange, receipt: Receipt) {
+        let Some(stored) = self
+            .shelf
+            .as_deref_mut()
+            .and_then(|shelf| shelf.get(self.place))
+        else {
+            return;
+        };
+        match change {
+            LedgerChange::Nothing => return,
+            LedgerChange::Open(id, hold) => stored.ledger.open(self.now, &terms(hold), id, receipt),
+            LedgerChange::Close(id) => stored.ledger.close(id),
+        }
+        self.memory.shelves().recount(stored);
+    }
+
+    /// Where the limit stands now.
+    fn status(&mut self) -> Status {
+        let (limit, now) = (&self.check.ruled.limit, self.now);
+        let of = |state: &State| limit.status(state, now);
+        match &*self.holding {
+            Holding::Word(slot) => of(&read(limit, slot.state())),
+            Holding::Pair(slot) => of(&read(limit, slot.state())),
+            Holding::NewWord(room) => of(&read(limit, room.state(self.place))),
+            Holding::NewPair(room) => of(&read(limit, room.state(self.place))),
+            Holding::Full => match (stand_in(limit), self.overflow.as_ref()) {
+                (Some(bucket), Some(sketch)) => bucket.status(sketch.owed(self.place.bits()), now),
+                _ => of(&State::default()),
+            },
+            Holding::Nothing => {
+                let stored = self
+                    .shelf
+                    .as_deref_mut()
+                    .and_then(|shelf| shelf.get(self.place));
+                stored.map_or_else(|| of(&State::default()), |stored| of(&stored.state))
+            }
+        }
+    }
+}
+
+fn read<const W: usize>(limit: &limit::Limit, words: [u64; W]) -> State
+where
+    Words: states::InWords<W>,
+{
+    <Words as states::InWords<W>>::read(limit, words)
+}
+
+fn refusal(refused: Refused) -> Result<Stepped, StoreError> {
+    match refused {
+        Refused::NotHeld => Ok(Stepped::said(
+            Outcome::Allow,
+            Receipt::default(),
+            Note::LeaseNotHeld,
+        )),
+        refused => Err(StoreError::new(ErrorKind::BadRequest, refused.to_string())),
+    }
+}

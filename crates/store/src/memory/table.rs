@@ -1,0 +1,215 @@
+//! A flat table of fixed size: find a key's slot, or make room for it.
+//!
+//! No sweeper, no resizing, no growth with the number or length of keys. A key lives in its home group or, if that was
+//! full when it came, in its refuge; a slot whose state has expired is as good as empty. When both groups are full of live
+//! state, the slot whose loss forgives the least goes, but never one whose key is being denied: if all are, there is no
+//! room, and the caller decides by other means.
+//!
+//! Bits are taken in one order, so nobody waits in a circle: doors by address, then slots by address. Whoever looks for
+//! room while holding a door only tries slots and never waits for one.
+//!
+//! Must not know: algorithms, what a state means beyond its expiry and its worth.
+
+use std::io;
+
+use tollgate_core::Timestamp;
+
+use super::bit::Held;
+use super::group::{Group, Owned, Slot, slots};
+use super::hash::{Place, limit_of};
+use super::pages::Pages;
+use super::worth::{Worth, Worths};
+
+/// Keys for which a group is meant: with this many on average, fewer than one in ten thousand finds both of its groups
+/// full.
+const fn keys_per_group(words: usize) -> usize {
+    (slots(words) * 4).div_ceil(7)
+}
+
+/// Slots for states of W words.
+pub(super) struct Table<const W: usize> {
+    pages: Pages,
+}
+
+/// Where a new key may move in. The caller holds its home's door until it has, so that it cannot move in twice.
+#[derive(Debug)]
+pub(super) struct Room<'a, const W: usize> {
+    slot: Owned<'a, W>,
+    /// Whether somebody has to go for it.
+    evicts: bool,
+}
+
+impl<const W: usize> Table<W> {
+    /// A table with room for about so many keys in use at the same time.
+    pub(super) fn for_keys(keys: usize) -> io::Result<Self> {
+        let groups = keys.div_ceil(keys_per_group(W)).max(2);
+        Ok(Self {
+            pages: Pages::zeroed(groups)?,
+        })
+    }
+
+    /// The table's size in bytes.
+    pub(super) fn size(&self) -> usize {
+        size_of_val(self.pages.groups())
+    }
+
+    /// The key's slot with its bit held, if it has one.
+    #[inline]
+    pub(super) fn occupy(&self, place: Place) -> Option<Owned<'_, W>> {
+        let slot = self.home(place)?.slot(place.favourite(slots(W)))?;
+        if slot.tag() == place.tag() {
+            let owned = slot.take();
+            if owned.tag() == place.tag() {
+                return Some(owned);
+            }
+        }
+        self.occupy_elsewhere(place)
+    }
+
+    /// Kept apart from the favourite slot's check, which is all that most calls need.
+    #[inline(never)]
+    fn occupy_elsewhere(&self, place: Place) -> Option<Owned<'_, W>> {
+        loop {
+            let owned = self.find(place)?.take();
+            if owned.tag() == place.tag() {
+                return Some(owned);
+            }
+            // It moved out between the look and the bit.
+        }
+    }
+
+    /// The key's slot, if it has one. It may move out before its bit is taken.
+    #[inline]
+    pub(super) fn find(&self, place: Place) -> Option<Slot<'_, W>> {
+        let groups = self.pages.groups();
+        let favourite = place.favourite(slots(W));
+        let home = groups.get(place.home(groups.len()))?;
+        home.find(place.tag(), favourite).or_else(|| {
+            if !home.has_spilled() {
+                return None;
+            }
+            groups
+                .get(place.refuge(groups.len()))?
+                .find(place.tag(), favourite)
+        })
+    }
+
+    /// The door of the key's home. While it is held, the key does not move in anywhere.
+    pub(super) fn door(&self, place: Place) -> Option<Held<'_>> {
+        self.home(place).map(Group::door)
+    }
+
+    /// Where the key's door is in memory: the order in which several doors are taken, and whether two are the same.
+    pub(super) fn door_address(&self, place: Place) -> usize {
+        self.home(place)
+            .map_or(0, |home| std::ptr::from_ref(home).addr())
+    }
+
+    /// A slot that a key which lives nowhere may move into; `None` if every slot's key is being denied. The caller
+    /// holds the key's door.
+    pub(super) fn room(
+        &self,
+        place: Place,
+        door: &mut Held<'_>,
+        now: Timestamp,
+        worths: &Worths,
+    ) -> Option<Room<'_, W>> {
+        let groups = self.pages.groups();
+        let home = self.home(place)?;
+        let refuge = groups.get(place.refuge(groups.len()))?;
+        let favourite = place.favourite(slots(W));
+        if let Some(slot) = free(home, favourite, now, worths) {
+            return Some(Room {
+                slot,
+                evicts: false,
+            });
+        }
+        let (slot, evicts, is_home) = match free(refuge, favourite, now, worths) {
+            Some(slot) => (slot, false, false),
+            None => {
+                let (slot, is_home) = victim(home, refuge, now, worths)?;
+                (slot, true, is_home)
+            }
+        };
+        if !is_home {
+            Group::spill(door);
+        }
+        Some(Room { slot, evicts })
+    }
+
+    #[inline]
+    fn home(&self, place: Place) -> Option<&Group> {
+        let groups = self.pages.groups();
+        groups.get(place.home(groups.len()))
+    }
+
+    /// Every slot that somebody lives in, as they were when read.
+    pub(super) fn tenants(&self) -> impl Iterator<Item = Slot<'_, W>> {
+        self.pages
+            .groups()
+            .iter()
+            .flat_map(Group::all)
+            .filter(|slot| slot.tag() != 0)
+    }
+}
+
+impl<const W: usize> Room<'_, W> {
+    /// The key's state here: none, until it has moved in.
+    pub(super) fn state(&self, place: Place) -> [u64; W] {
+        if self.slot.tag() == place.tag() {
+            self.slot.state()
+        } else {
+            [0; W]
+        }
+    }
+
+    /// Moves the key in. Answers whether somebody had to go.
+    pub(super) fn house(&mut self, place: Place, state: [u64; W]) -> bool {
+        self.slot.house(place.tag(), state);
+        self.evicts
+    }
+}
+
+/// A slot of the group that nobody needs, the favourite first.
+fn free<'a, const W: usize>(
+    group: &'a Group,
+    favourite: usize,
+    now: Timestamp,
+    worths: &Worths,
+) -> Option<Owned<'a, W>> {
+    let is_free = |tag, state| tag == 0 || worths.of(limit_of(tag), state, now) == Worth::Nothing;
+    let first = group.slot::<W>(favourite).into_iter();
+    first.chain(group.all()).find_map(|slot| {
+        if slot.is_held() || !is_free(slot.tag(), slot.glimpse()) {
+            return None;
+        }
+        slot.try_take()
+            .filter(|owned| is_free(owned.tag(), owned.state()))
+    })
+}
+
+/// The slot whose loss forgives the least, and whether it is in the first group. Denied keys stay.
+fn victim<'a, const W: usize>(
+    home: &'a Group,
+    refuge: &'a Group,
+    now: Timestamp,
+    worths: &Worths,
+) -> Option<(Owned<'a, W>, bool)> {
+    let worth = |tag, state| worths.of(limit_of(tag), state, now);
+    // Somebody may use a candidate between the look and the bit; then the next smallest is tried.
+    for _ in 0..4 {
+        let at_home = home.all().map(|slot| (slot, true));
+        let (_, slot, is_home) = at_home
+            .chain(refuge.all().map(|slot| (slot, false)))
+            .filter(|(slot, _)| !slot.is_held())
+            .map(|(slot, is_home)| (worth(slot.tag(), slot.glimpse()), slot, is_home))
+            .filter(|(worth, ..)| *worth < Worth::Denied)
+            .min_by_key(|(worth, ..)| *worth)?;
+        if let Some(owned) = slot.try_take()
+            && worth(owned.tag(), owned.state()) < Worth::Denied
+        {
+            return Some((owned, is_home));
+        }
+    }
+    None
+}
