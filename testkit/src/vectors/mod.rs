@@ -14,6 +14,7 @@
 //! Must not know: how any subject decides.
 
 mod model;
+mod op;
 mod parse;
 mod plan;
 mod quota;

@@ -55,6 +55,14 @@ pub enum Ledger {
     Expired,
     /// No such reservation is known.
     Unknown,
+    /// The limit cannot be charged like this.
+    Refused(Refused),
+}
+
+impl From<Refused> for Ledger {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
 }
 
 /// A span of time: `0`, `100ms`, `1.5s`, `1m30s`, `333_333_334ns`.
@@ -161,10 +169,7 @@ fn date(text: &str) -> Option<u64> {
 pub(super) fn rate(text: &str) -> Result<Rate, String> {
     let bad = || format!("`{text}` is not a rate like 10/s, 900/min or 3/10s");
     let (units, period) = text.split_once('/').ok_or_else(bad)?;
-    let units = units
-        .replace('_', "")
-        .parse()
-        .map_err(|_: std::num::ParseIntError| bad())?;
+    let units = units.replace('_', "").parse().ok().ok_or_else(bad)?;
     let period = if period.starts_with(|c: char| c.is_ascii_digit()) {
         span(period)?
     } else {
@@ -182,7 +187,7 @@ pub(super) fn offset(text: &str) -> Result<UtcOffset, String> {
         _ => return Err(bad()),
     };
     let (hours, minutes) = digits.split_once(':').ok_or_else(bad)?;
-    let parse = |n: &str| n.parse::<u8>().map_err(|_: std::num::ParseIntError| bad());
+    let parse = |n: &str| n.parse::<u8>().ok().ok_or_else(bad);
     let minutes = i16::from(parse(hours)?) * 60 + i16::from(parse(minutes)?);
     UtcOffset::from_minutes(east * minutes).map_err(|error| error.to_string())
 }

@@ -9,8 +9,9 @@ use tollgate_core::limit::{Answer, Op, Refused};
 use tollgate_core::{Outcome, Receipt, Timestamp};
 
 use super::Suite;
-use super::parse::{Expected, written};
-use super::plan::{Action, Case, Expect, Part, PartOp, Step};
+use super::op::PartOp;
+use super::parse::{Expected, Ledger, written};
+use super::plan::{Action, Case, Expect, Part, Step};
 use super::subject::{Ask, Decision, Reserved, Subject};
 
 /// The first answer that is not what the file says.
@@ -67,6 +68,7 @@ impl Said {
     fn reserved(reserved: Reserved) -> Self {
         match reserved {
             Ok(answer) => Self::decided(answer),
+            Err(Ledger::Refused(refused)) => Self::refused(refused),
             Err(why) => Self {
                 answer: Expected::Nothing(why),
                 details: None,

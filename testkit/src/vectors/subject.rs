@@ -146,11 +146,11 @@ impl Subject for PlainCore {
                     op: Op::Spend(0),
                     ..ask
                 };
-                let answer = self.one(now, peek).map_err(|_: Refused| Ledger::Unknown)?;
+                let answer = self.one(now, peek)?;
                 Ok(Answer { receipt, ..answer })
             }
             Standing::Fresh => {
-                let answer = self.one(now, ask).map_err(|_: Refused| Ledger::Unknown)?;
+                let answer = self.one(now, ask)?;
                 if answer.outcome.is_admitted() {
                     self.ledger(ask.key).open(now, terms, id, answer.receipt);
                 }
@@ -181,7 +181,7 @@ impl Subject for PlainCore {
                     op: Op::Settle { receipt, actual },
                     ..ask
                 };
-                self.one(now, settle).map_err(|_: Refused| Ledger::Unknown)
+                Ok(self.one(now, settle)?)
             }
         }
     }
