@@ -44,6 +44,10 @@ const OTHERS: [Limit; 3] = [
     Limit::new(1_000, Nanos::MINUTE),
 ];
 
+/// Limits a minute for the traffic of the main table: how often the counter is wrong depends first of all on how much
+/// of the traffic is near the limit. The last is the largest that an exact log holds.
+const MOVED: [u32; 6] = [30, 100, 300, 1_000, 3_000, 10_000];
+
 /// Limits at which something happens in the access log.
 const FOR_THE_LOG: [Limit; 5] = [
     Limit::new(10, Nanos::MINUTE),
@@ -54,6 +58,10 @@ const FOR_THE_LOG: [Limit; 5] = [
 ];
 
 fn main() -> ExitCode {
+    if std::env::args().any(|arg| arg == "--help") {
+        println!("{}", options::USAGE);
+        return ExitCode::SUCCESS;
+    }
     match Options::parse(std::env::args().skip(1)).and_then(|options| run(&options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
@@ -74,7 +82,8 @@ fn run(options: &Options) -> Result<(), String> {
     }
     synthetic(options)?;
     if !options.smoke {
-        others(options)?;
+        show(options, &moved(options)?);
+        show(options, &others(options)?);
     }
     show(options, &patterns()?);
     if let Some(log) = log {
@@ -100,7 +109,31 @@ fn synthetic(options: &Options) -> Result<(), String> {
     }
 }
 
-fn others(options: &Options) -> Result<(), String> {
+/// The very traffic of the main table, with sources near and far above 100 a minute, under lower and higher limits;
+/// and its visitors by themselves, because it is for them that a limit is placed.
+fn moved(options: &Options) -> Result<Table, String> {
+    let population = Population::new(options.requests, options.sources, options.seed, MAIN);
+    let mut found = Vec::new();
+    for limit in MOVED.map(|limit| Limit::new(limit, Nanos::MINUTE)) {
+        let by_kind = crew::judge(&population, &limit, options.threads)?;
+        let all = crew::total(&by_kind);
+        smoke::check_any(&limit, &all)?;
+        found.push((format!("{}, everybody", report::name(&limit)), limit, all));
+        let [visitors, _, _] = by_kind;
+        found.push((
+            format!("{}, visitors", report::name(&limit)),
+            limit,
+            visitors,
+        ));
+    }
+    Ok(lines(
+        "The same traffic under other limits",
+        "limit",
+        &found,
+    ))
+}
+
+fn others(options: &Options) -> Result<Table, String> {
     let mut found = Vec::new();
     for limit in OTHERS {
         let (requests, sources) = (options.requests / 10, (options.sources / 10).max(10));
@@ -109,14 +142,15 @@ fn others(options: &Options) -> Result<(), String> {
         smoke::check_any(&limit, &tally)?;
         found.push((report::name(&limit), limit, tally));
     }
+    let title = "Traffic made for other limits, a tenth of the requests and sources";
+    Ok(lines(title, "limit", &found))
+}
+
+fn lines(title: &str, first: &str, found: &[(String, Limit, Tally)]) -> Table {
     let cases = found
         .iter()
         .map(|(name, limit, tally)| (name.clone(), *limit, tally));
-    show(
-        options,
-        &report::wide("Other limits, a tenth of the requests each", "limit", cases),
-    );
-    Ok(())
+    report::wide(title, first, cases)
 }
 
 fn patterns() -> Result<Table, String> {
@@ -128,13 +162,10 @@ fn patterns() -> Result<Table, String> {
             Pattern::Even { percent } if percent < 100 => smoke::check_even_client(&MAIN, &tally)?,
             _ => smoke::check_any(&MAIN, &tally)?,
         }
-        found.push((pattern.name(), tally));
+        found.push((pattern.name(), MAIN, tally));
     }
-    let cases = found
-        .iter()
-        .map(|(name, tally)| (name.clone(), MAIN, tally));
     let title = format!("Patterns made by hand, {}, one client", report::name(&MAIN));
-    Ok(report::wide(title, "pattern", cases))
+    Ok(lines(&title, "pattern", &found))
 }
 
 /// Each limit by the clock that wrote the log, then summed over clocks that are ahead by every second of the window:
@@ -165,15 +196,13 @@ fn replayed(log: &AccessLog) -> Result<Table, String> {
             }
         }
     }
-    let cases = found
-        .iter()
-        .map(|(name, limit, tally)| (name.clone(), *limit, tally));
     let title = format!(
-        "The access log, {} requests from {} addresses",
-        log.requests.len(),
-        log.sources
+        "The access log, {} requests from {} addresses (lines cut off in their last field: {})",
+        table::count(log.requests.len() as u64),
+        table::count(log.sources as u64),
+        log.cut_off
     );
-    Ok(report::wide(title, "limit, within a second, clock", cases))
+    Ok(lines(&title, "limit, within a second, clock", &found))
 }
 
 fn judge(limit: &Limit) -> Result<Judge<Counter>, String> {

@@ -12,6 +12,7 @@ usage: accuracy [options]
   --threads N    how many threads share the sources (2); changes no number
   --log FILE     the access log to replay, in Apache's combined format (../shared/data/web-access.log)
   --no-log       replay no access log
+  --help         print this
   --markdown     print the tables for docs/accuracy.md
   --smoke        a million synthetic requests and the hand-made patterns, no log; fails if its bounds are broken";
 

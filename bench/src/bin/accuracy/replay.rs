@@ -78,6 +78,7 @@ mod tests {
         let log = AccessLog {
             requests: vec![at(0, 7), at(1, 5), at(0, 5), at(0, 7), at(0, 7)],
             sources: 2,
+            cut_off: 0,
         };
         Replay::new(&log, within)
             .ahead_by(ahead)

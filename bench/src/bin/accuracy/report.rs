@@ -24,9 +24,11 @@ Enforced (what the product does): a refused request spends nothing. Counter and 
   its own state; differing = one admits and the other refuses; most let through = the largest number of requests that the
   counter admitted in any window of the limit's length, in percent of the limit (theory: below 200 %).";
 
+/// A measure, what was published for it, and what was found here.
+type Row = (&'static str, &'static str, String);
+
 /// The main table: each measure beside what was published.
 pub(crate) fn main_table(limit: &Limit, tally: &Tally) -> Table {
-    let found = &tally.offered;
     let title = format!(
         "{}, {} requests from {} sources",
         name(limit),
@@ -34,104 +36,106 @@ pub(crate) fn main_table(limit: &Limit, tally: &Tally) -> Table {
         count(tally.sources)
     );
     let mut table = Table::new(title, ["measure", "published", "here"]);
-    let mut row = |measure: &str, published: &str, here: String| {
+    let rows = of_requests(limit, tally)
+        .into_iter()
+        .chain(of_sources(limit, tally))
+        .chain(of_enforcing(limit, tally));
+    for (measure, published, here) in rows {
         table.row([measure.to_owned(), published.to_owned(), here]);
-    };
-    let of_limit = |n: u64| percent(n as f64 - f64::from(limit.limit), f64::from(limit.limit));
-    let overshoot = |many: u64, n: u64| {
-        if many == 0 {
-            "none".to_owned()
-        } else {
-            of_limit(n)
-        }
-    };
-    row(
-        "requests truly over the limit",
-        "",
-        of(found.truly_over, tally.requests),
-    );
-    row(
-        "wrong decisions",
-        "0.003 %",
-        of(tally.wrong(), tally.requests),
-    );
-    row("– wrong admits", "", of(found.wrong_admits, tally.requests));
-    row(
-        "– wrong rejects",
-        "",
-        of(found.wrong_rejects, tally.requests),
-    );
-    row("mean error, all requests", "6 %", mean_error(tally));
-    row("mean error, from half the limit on", "", near_error(tally));
-    row("bias", "", bias(tally));
-    row(
-        "worst error, all requests",
-        "",
-        percent(found.worst_error_ppb as f64, 1e9),
-    );
-    row(
-        "worst error, from half the limit on",
-        "",
-        percent(found.near_worst_error_ppb as f64, 1e9),
-    );
-    row(
-        "wrong admits beyond 15 %",
-        "0",
-        of(found.wrong_admits_beyond, tally.requests),
-    );
-    row(
-        "worst wrong admit, above the limit by",
-        "",
-        overshoot(found.wrong_admits, found.worst_wrong_admit),
-    );
-    row("sources over the limit", "", count(found.sources_over));
-    row(
-        "– with a wrong admit",
-        "",
-        count(found.sources_wrongly_admitted),
-    );
-    row(
-        "– allowed throughout",
-        "3",
-        count(found.sources_never_caught),
-    );
-    row(
-        "  – worst of them, above the limit by",
-        "< 15 %",
-        overshoot(found.sources_never_caught, found.worst_never_caught),
-    );
-    let below = tally.sources - found.sources_over;
-    row("sources below the limit", "", count(below));
-    row(
-        "– rejected at least once",
-        "0",
-        of(found.sources_below_rejected, below),
-    );
-    let enforced = &tally.enforced;
-    row(
-        "enforced: differing decisions",
-        "",
-        of(tally.differing(), tally.requests),
-    );
-    row(
-        "– only the counter admits",
-        "",
-        count(enforced.only_candidate),
-    );
-    row("– only the log admits", "", count(enforced.only_log));
-    row("admitted by the counter", "", count(enforced.admitted));
-    row("admitted by the log", "", count(enforced.admitted_by_log));
-    row(
-        "– counter to log",
-        "",
-        percent(enforced.admitted as f64, enforced.admitted_by_log as f64),
-    );
-    row(
-        "most let through in a window",
-        "",
-        most_let_through(limit, tally),
-    );
+    }
     table
+}
+
+fn of_requests(limit: &Limit, tally: &Tally) -> [Row; 11] {
+    let found = &tally.offered;
+    let share = |part| of(part, tally.requests);
+    let worst = |ppb: u64| percent(ppb as f64, 1e9);
+    let worst_admit = above(limit, found.worst_wrong_admit);
+    [
+        ("requests truly over the limit", "", share(found.truly_over)),
+        ("wrong decisions", "0.003 %", share(tally.wrong())),
+        ("– wrong admits", "", share(found.wrong_admits)),
+        ("– wrong rejects", "", share(found.wrong_rejects)),
+        (
+            "– wrong admits beyond 15 %",
+            "none",
+            share(found.wrong_admits_beyond),
+        ),
+        (
+            "– worst wrong admit, above the limit by",
+            "< 15 %",
+            worst_admit,
+        ),
+        ("mean error, all requests", "6 %", mean_error(tally)),
+        ("mean error, from half the limit on", "", near_error(tally)),
+        ("bias", "", bias(tally)),
+        (
+            "worst error, all requests",
+            "",
+            worst(found.worst_error_ppb),
+        ),
+        (
+            "worst error, from half the limit on",
+            "",
+            worst(found.near_worst_error_ppb),
+        ),
+    ]
+}
+
+fn of_sources(limit: &Limit, tally: &Tally) -> [Row; 6] {
+    let found = &tally.offered;
+    let below = tally.sources - found.sources_over;
+    let worst = above(limit, found.worst_never_caught);
+    [
+        ("sources over the limit", "", count(found.sources_over)),
+        (
+            "– with a wrong admit",
+            "",
+            count(found.sources_wrongly_admitted),
+        ),
+        (
+            "– allowed throughout",
+            "3",
+            count(found.sources_never_caught),
+        ),
+        ("– worst of those, above the limit by", "< 15 %", worst),
+        ("sources below the limit", "", count(below)),
+        (
+            "– rejected at least once",
+            "none",
+            of(found.sources_below_rejected, below),
+        ),
+    ]
+}
+
+fn of_enforcing(limit: &Limit, tally: &Tally) -> [Row; 7] {
+    let found = &tally.enforced;
+    let ratio = percent(found.admitted as f64, found.admitted_by_log as f64);
+    [
+        (
+            "enforced: differing decisions",
+            "",
+            of(tally.differing(), tally.requests),
+        ),
+        ("– only the counter admits", "", count(found.only_candidate)),
+        ("– only the log admits", "", count(found.only_log)),
+        ("admitted by the counter", "", count(found.admitted)),
+        ("admitted by the log", "", count(found.admitted_by_log)),
+        ("– counter to log", "", ratio),
+        (
+            "most let through in a window",
+            "",
+            most_let_through(limit, tally),
+        ),
+    ]
+}
+
+/// By how much a count is above the limit, if it is.
+fn above(limit: &Limit, n: u64) -> String {
+    match n.checked_sub(u64::from(limit.limit)) {
+        None | Some(0) => "none".to_owned(),
+        Some(excess) => percent(excess as f64, f64::from(limit.limit)),
+    }
 }
 
 /// Who the faults belong to.
@@ -204,7 +208,7 @@ pub(crate) fn name(limit: &Limit) -> String {
 
 fn of(part: u64, whole: u64) -> String {
     match part {
-        0 => "0".to_owned(),
+        0 => "none".to_owned(),
         _ => format!("{} ({})", percent(part as f64, whole as f64), count(part)),
     }
 }
