@@ -3,5 +3,6 @@
 //!
 //! Must not know: how any store or algorithm works inside. It sees what a user sees.
 
+pub mod fuzzing;
 pub mod oracle;
 pub mod vectors;

@@ -8,6 +8,9 @@ impl TokenBucket {
     /// Decides on spending `cost` units at `now`. A cost of zero is a peek and is always allowed.
     pub fn decide(&self, tat: Tat, now: Timestamp, cost: u64) -> Transition<Tat> {
         let blocks = self.blocks(cost);
+        if blocks == 0 {
+            return self.unspent(tat, now, Outcome::Allow);
+        }
         if blocks > self.burst {
             return self.unspent(tat, now, Outcome::Never);
         }
@@ -15,9 +18,6 @@ impl TokenBucket {
         if debt > self.capacity {
             let retry_after = Nanos::from_nanos(debt.saturating_sub(self.capacity));
             return self.unspent(tat, now, Outcome::Deny { retry_after });
-        }
-        if blocks == 0 {
-            return self.unspent(tat, now, Outcome::Allow);
         }
         self.spent(now, debt, cost)
     }
@@ -177,5 +177,26 @@ impl TokenBucket {
             next: Some(next),
             receipt,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rate::Rate;
+
+    /// Found by fuzzing: after `charge_always` had gone into the overdraft, the debt alone was above the capacity, and
+    /// a peek, which costs nothing, was denied.
+    #[test]
+    fn a_peek_is_allowed_even_in_the_overdraft() {
+        let bucket = TokenBucket::at(Rate::per_second(1))
+            .burst(2)
+            .overdraft(5)
+            .build()
+            .unwrap();
+        let now = Timestamp::from_secs(1);
+        let overdrawn = bucket.charge_always(0, now, 6).next.unwrap();
+        assert_eq!(bucket.decide(overdrawn, now, 0).outcome, Outcome::Allow);
+        assert_eq!(bucket.status(overdrawn, now).remaining, 0);
     }
 }

@@ -1,6 +1,11 @@
 //! Behaviours that the field has published about these algorithms, each as a test that reads like its sentence.
 //!
 //! Must not know: how any algorithm keeps its state. It asks through `Limit`, as a store does.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on should say so loudly, helpers included"
+)]
 
 mod nginx;
 mod windows;

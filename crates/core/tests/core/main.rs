@@ -2,5 +2,6 @@
 //! a wrong variant that it must catch. One binary, so that it links once.
 
 mod boundaries;
+mod fuzz_smoke;
 mod properties;
 mod vectors;

@@ -1,6 +1,10 @@
 //! Core against the test vectors, the same files that every store has to pass.
 //!
 //! Must not know: what the cases are. `testdata/vectors/README.md` describes them.
+#![allow(
+    clippy::panic,
+    reason = "a test that cannot go on should say so loudly, helpers included"
+)]
 
 use std::path::Path;
 

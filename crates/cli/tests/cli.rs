@@ -1,0 +1,215 @@
+//! The program as people run it: what it prints, what it answers, how it stops.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on should say so loudly, helpers included"
+)]
+#![cfg(unix)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+/// Far above what anything here takes; only a hang reaches it.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A running `tollgate serve`, killed when the test ends, however it ends.
+struct Served {
+    child: Child,
+    address: SocketAddr,
+    printed: String,
+    log: Receiver<String>,
+}
+
+impl Served {
+    /// Starts `command` and waits until it has printed its address and the rest of its welcome.
+    fn start(mut command: Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stdout = lines(child.stdout.take().unwrap());
+        let mut served = Self {
+            log: lines(child.stderr.take().unwrap()),
+            child,
+            address: SocketAddr::from(([0, 0, 0, 0], 0)),
+            printed: String::new(),
+        };
+        while served.printed.matches("curl ").count() < 3 {
+            let line = stdout.recv_timeout(DEADLINE).expect("the whole welcome");
+            if let Some(address) = line.strip_prefix("listening on http://") {
+                served.address = address.parse().unwrap();
+            }
+            served.printed += &line;
+            served.printed.push('\n');
+        }
+        served
+    }
+
+    /// Waits until the log says `text`, and returns that line.
+    fn wait_for(&self, text: &str) -> String {
+        loop {
+            let line = self.log.recv_timeout(DEADLINE).expect(text);
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    /// Sends a signal and waits for the end: how it ended, and the last line of its log.
+    fn stop(mut self, signal: &str) -> (ExitStatus, String) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", signal, &pid]).status();
+        assert!(sent.unwrap().success());
+        let last = self.wait_for("stopped");
+        (self.child.wait().unwrap(), last)
+    }
+}
+
+/// The lines that a program writes, as it writes them, so that waiting for one can have a deadline.
+fn lines(output: impl Read + Send + 'static) -> Receiver<String> {
+    // More lines than any test's program writes; a full channel only makes the program wait.
+    let (sender, receiver) = mpsc::sync_channel(1_024);
+    thread::spawn(move || {
+        let written = BufReader::new(output).lines().map_while(Result::ok);
+        written
+            .map(|line| sender.send(line))
+            .all(|sent| sent.is_ok())
+    });
+    receiver
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // Already gone is as good.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn tollgate(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.args(arguments);
+    command
+}
+
+fn output(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = tollgate(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+/// The status line of the answer to a GET, or nothing if the connection ended without one.
+fn get(address: SocketAddr, target: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(DEADLINE)).ok()?;
+    let request = format!("GET {target} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    answer.lines().next().map(str::to_owned)
+}
+
+#[test]
+fn it_says_what_it_does_does_it_and_stops_when_told() {
+    for signal in ["TERM", "INT"] {
+        let served = Served::start(tollgate(&[
+            "serve",
+            "--listen=127.0.0.1:0",
+            "--rate=1/h",
+            "--burst=2",
+        ]));
+        let words = "demo: at most 2 at once, then one every 1 h, for each key";
+        assert!(served.printed.contains(words), "{}", served.printed);
+        let command = format!("http://{}/v1/check?key=alice", served.address);
+        assert!(served.printed.contains(&command), "{}", served.printed);
+        for expected in ["200 OK", "200 OK", "429 Too Many Requests"] {
+            let status = get(served.address, "/v1/check?key=alice");
+            assert_eq!(status, Some(format!("HTTP/1.1 {expected}")));
+        }
+        let (status, last) = served.stop(signal);
+        assert_eq!(status.code(), Some(0), "{last}");
+        assert!(last.contains("stopped cut=0"), "{last}");
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_an_error_that_says_so() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (code, stdout, stderr) = output(&["serve", "--listen", &address]);
+    assert_eq!((code, stdout.as_str()), (Some(1), ""));
+    let expected = format!(
+        "error: cannot listen on {address}: another program does; choose another port with --listen\n"
+    );
+    assert_eq!(stderr, expected);
+}
+
+#[test]
+fn wrong_arguments_are_named() {
+    let cases = [
+        (
+            "--rate=10/sec",
+            "period: \"sec\" is not one of s, min, h, d",
+        ),
+        ("--rate=ten/s", "number: \"ten\" is not a whole number"),
+        (
+            "--rate=700000000/s",
+            "limit: 700000000 is not valid: whole nanoseconds cannot express this rate within 0.1 %: \
+             charge in larger blocks, or change it; the nearest valid value is 500000000",
+        ),
+        (
+            "--burst=0",
+            "burst: 0 is not valid: it must be at least 1; the nearest valid value is 1",
+        ),
+        ("--keys=0", "keys: 0 is not valid: it must be at least 1"),
+        (
+            "--listen=8080",
+            "invalid value '8080' for '--listen <ADDRESS>'",
+        ),
+        ("--rat=1/s", "unexpected argument '--rat' found"),
+    ];
+    for (argument, expected) in cases {
+        let (code, stdout, stderr) = output(&["serve", argument]);
+        assert!(matches!(code, Some(1 | 2)) && stdout.is_empty(), "{code:?}");
+        assert!(stderr.contains(expected), "{stderr}");
+    }
+}
+
+#[test]
+fn version_and_help() {
+    let (code, stdout, _) = output(&["--version"]);
+    let version = concat!("tollgate ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!((code, stdout.as_str()), (Some(0), version));
+    let (code, stdout, _) = output(&["serve", "--help"]);
+    assert_eq!(code, Some(0));
+    for option in ["--listen", "--rate", "--burst", "--keys"] {
+        assert!(stdout.contains(option), "{stdout}");
+    }
+}
+
+/// Out of file descriptors every accept fails. A loop that gave up, or spun, would not be there afterwards.
+#[test]
+fn it_outlives_running_out_of_file_descriptors() {
+    let mut command = Command::new("sh");
+    let program = env!("CARGO_BIN_EXE_tollgate");
+    let script = "ulimit -n 32 && exec \"$0\" serve --listen 127.0.0.1:0";
+    command.args(["-c", script, program]);
+    let served = Served::start(command);
+    let flood: Vec<_> = (0..40)
+        .map(|_| TcpStream::connect(served.address).unwrap())
+        .collect();
+    served.wait_for("could not accept a connection");
+    drop(flood);
+    let status = get(served.address, "/healthz");
+    assert_eq!(status.as_deref(), Some("HTTP/1.1 200 OK"));
+    let (status, last) = served.stop("TERM");
+    assert_eq!(status.code(), Some(0));
+    assert!(!last.contains("accept_errors=0"), "{last}");
+}

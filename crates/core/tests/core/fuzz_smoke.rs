@@ -1,0 +1,11 @@
+//! A short run of the fuzz target on fixed inputs, so that the target itself is known to work and cheap finds are
+//! found on every commit. Long runs: `cargo xtask extra fuzz`.
+
+use tollgate_testkit::fuzzing::{limit_trace, pseudo_random_bytes};
+
+#[test]
+fn no_trace_of_any_bytes_breaks_a_promise() {
+    for seed in 0..20_000 {
+        limit_trace(&pseudo_random_bytes(seed, 40 + (seed % 400) as usize));
+    }
+}

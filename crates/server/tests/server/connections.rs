@@ -1,0 +1,182 @@
+//! Connections: many, too many, slow, idle at the end, and one whose request panics.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, pause};
+use tollgate_core::Timestamp;
+use tollgate_server::{Ended, Limits};
+use tollgate_store::{Clock, ManualClock};
+
+use crate::harness::{demo, start};
+
+const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+/// The server answers 100 when it has read this and waits for the body.
+const HEAD_OF_A_BODY_THAT_NEVER_COMES: &str = "POST /v1/check HTTP/1.1\r\nhost: test\r\n\
+     expect: 100-continue\r\ncontent-length: 9\r\n\r\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_connections_together_are_admitted_exactly_the_limit() {
+    let server = demo().await;
+    let mut clients = JoinSet::new();
+    for _ in 0..64 {
+        let mut client = server.connect().await;
+        clients.spawn(async move {
+            let mut admitted = 0;
+            for _ in 0..10 {
+                let answer = client.get("/v1/check?key=shared").await;
+                assert!(matches!(answer.status, 200 | 429), "{answer:?}");
+                admitted += u32::from(answer.status == 200);
+            }
+            admitted
+        });
+    }
+    assert_eq!(clients.join_all().await.iter().sum::<u32>(), 20);
+    assert_eq!(server.stop().await, Ended { cut: 0 });
+}
+
+#[tokio::test]
+async fn connections_above_the_limit_are_closed_and_the_others_served() {
+    let mut limits = Limits::default();
+    limits.connections = 2;
+    let server = start(ManualClock::at(NOW), limits).await;
+    let (mut one, mut two) = (server.connect().await, server.connect().await);
+    assert_eq!(one.get("/healthz").await.status, 200);
+    assert_eq!(two.get("/healthz").await.status, 200);
+    assert_eq!(server.connect().await.closed().await, b"");
+    assert_eq!(server.app.counters().refused_connections(), 1);
+    assert_eq!(one.get("/healthz").await.status, 200);
+
+    // The place of a connection that the server has closed is free again.
+    one.send("GET /healthz HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n")
+        .await;
+    one.closed().await;
+    loop {
+        // The client may see the end before the server's own bookkeeping does.
+        let mut three = server.connect().await;
+        three
+            .send("GET /healthz HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n")
+            .await;
+        if three.closed().await.starts_with(b"HTTP/1.1 200 OK\r\n") {
+            break;
+        }
+    }
+}
+
+/// With the runtime's time paused, waiting for a silent client moves it on to the next timer at once. It is paused only
+/// when the server is known to be waiting, so that no timer can overtake bytes that are still under way.
+#[tokio::test]
+async fn a_head_that_never_ends_is_cut_after_five_seconds() {
+    let server = demo().await;
+    let mut slow = server.connect().await;
+    assert_eq!(slow.get("/healthz").await.status, 200);
+    slow.send("GET /healthz HTTP/1.1\r\nhost: te").await;
+    pause();
+    let begun = Instant::now();
+    assert_eq!(slow.closed().await, b"");
+    // The five seconds began when the first answer was sent, a moment before `begun`.
+    let waited = begun.elapsed();
+    assert!(waited > Duration::from_secs(3), "{waited:?}");
+    assert!(waited < Duration::from_secs(6), "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_body_that_never_ends_is_answered_after_ten_seconds() {
+    let server = demo().await;
+    let mut slow = server.connect().await;
+    slow.send(HEAD_OF_A_BODY_THAT_NEVER_COMES).await;
+    assert_eq!(slow.answer(true).await.status, 100);
+    pause();
+    let answer = slow.answer(false).await;
+    assert_eq!(answer.status, 408);
+    assert_eq!(answer.problem(), "body: it was not complete after 10 s");
+}
+
+#[tokio::test]
+async fn heads_are_bounded_in_bytes_and_fields() {
+    let server = demo().await;
+    let mut client = server.connect().await;
+    let fields = "a: b\r\n".repeat(65);
+    client
+        .send(&format!("GET /healthz HTTP/1.1\r\n{fields}\r\n"))
+        .await;
+    assert_eq!(client.answer(false).await.status, 431);
+    let mut client = server.connect().await;
+    let padding = "x".repeat(20_000);
+    client
+        .send(&format!("GET /healthz HTTP/1.1\r\na: {padding}"))
+        .await;
+    assert_eq!(client.answer(false).await.status, 431);
+}
+
+#[tokio::test]
+async fn stopping_does_not_wait_for_idle_connections() {
+    let server = demo().await;
+    let mut idle = server.connect().await;
+    assert_eq!(idle.get("/healthz").await.status, 200);
+    let address = server.address;
+    assert_eq!(server.stop().await, Ended { cut: 0 });
+    assert_eq!(idle.closed().await, b"");
+    let refused = tokio::net::TcpStream::connect(address).await;
+    assert_eq!(
+        refused.unwrap_err().kind(),
+        std::io::ErrorKind::ConnectionRefused
+    );
+}
+
+#[tokio::test]
+async fn stopping_waits_no_longer_than_its_bound() {
+    let mut limits = Limits::default();
+    limits.body = Duration::from_secs(3_600);
+    let server = start(ManualClock::at(NOW), limits).await;
+    let mut stuck = server.connect().await;
+    stuck.send(HEAD_OF_A_BODY_THAT_NEVER_COMES).await;
+    assert_eq!(stuck.answer(true).await.status, 100);
+    pause();
+    let begun = Instant::now();
+    assert_eq!(server.stop().await, Ended { cut: 1 });
+    let waited = begun.elapsed();
+    assert!(waited >= Duration::from_secs(10), "{waited:?}");
+    assert!(waited < Duration::from_secs(11), "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_panic_costs_one_request_and_nothing_else() {
+    struct Fragile(AtomicBool);
+    impl Clock for Fragile {
+        fn now(&self) -> Timestamp {
+            assert!(
+                !self.0.load(Ordering::SeqCst),
+                "the clock broke, as this test wants"
+            );
+            NOW
+        }
+    }
+    let server = start(Fragile(AtomicBool::new(false)), Limits::default()).await;
+    let mut client = server.connect().await;
+    assert_eq!(client.get("/v1/check?key=a&cost=19").await.status, 200);
+
+    server.clock.0.store(true, Ordering::SeqCst);
+    let answer = client.get("/v1/check?key=a").await;
+    assert_eq!(answer.status, 500);
+    assert_eq!(
+        answer.problem(),
+        "the server failed to answer this request; it is not the request's fault"
+    );
+    assert_eq!(server.app.counters().panics(), 1);
+
+    server.clock.0.store(false, Ordering::SeqCst);
+    assert_eq!(
+        client.get("/v1/check?key=a").await.status,
+        200,
+        "same connection, same key"
+    );
+    assert_eq!(
+        client.get("/v1/check?key=a").await.status,
+        429,
+        "and still limited"
+    );
+    assert_eq!(server.stop().await, Ended { cut: 0 });
+}

@@ -1,0 +1,173 @@
+//! A server on a free port, and a client small enough to see every byte it sends.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tollgate_core::{Rate, Timestamp, TokenBucket};
+use tollgate_server::{App, Ended, Limits, run_with};
+use tollgate_store::{Clock, ManualClock};
+
+/// Far above what anything here takes; only a hang reaches it.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+pub(crate) struct Server<C> {
+    pub(crate) address: SocketAddr,
+    pub(crate) app: Arc<App<Arc<C>>>,
+    pub(crate) clock: Arc<C>,
+    stop: oneshot::Sender<()>,
+    run: JoinHandle<Ended>,
+}
+
+/// The demonstration limit, 10/s with a burst of 20, on a clock that stands still.
+pub(crate) async fn demo() -> Server<ManualClock> {
+    let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
+    start(clock, Limits::default()).await
+}
+
+pub(crate) async fn start<C: Clock + 'static>(clock: C, limits: Limits) -> Server<C> {
+    let clock = Arc::new(clock);
+    let quota = TokenBucket::at(Rate::per_second(10)).burst(20);
+    let app = App::new("demo", quota.build().unwrap(), 1_000, Arc::clone(&clock));
+    let app = Arc::new(app.unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel();
+    let shutdown = async {
+        // A test that is over without stopping its server drops the sender: that stops it too.
+        drop(stopped.await);
+    };
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the harness keeps the handle and every test awaits it"
+    )]
+    let run = tokio::spawn(run_with(limits, listener, Arc::clone(&app), shutdown));
+    Server {
+        address,
+        app,
+        clock,
+        stop,
+        run,
+    }
+}
+
+impl<C> Server<C> {
+    pub(crate) async fn connect(&self) -> Connection {
+        let stream = timeout(DEADLINE, TcpStream::connect(self.address)).await;
+        Connection(BufReader::new(stream.unwrap().unwrap()))
+    }
+
+    /// A GET on a connection of its own.
+    pub(crate) async fn get(&self, target: &str) -> Answer {
+        self.connect().await.get(target).await
+    }
+
+    /// Tells the server to stop and waits until it has.
+    pub(crate) async fn stop(self) -> Ended {
+        self.stop.send(()).unwrap();
+        timeout(DEADLINE, self.run).await.unwrap().unwrap()
+    }
+}
+
+pub(crate) struct Connection(BufReader<TcpStream>);
+
+impl Connection {
+    pub(crate) async fn get(&mut self, target: &str) -> Answer {
+        self.ask("GET", target, "").await
+    }
+
+    pub(crate) async fn post(&mut self, target: &str, body: &str) -> Answer {
+        self.ask("POST", target, body).await
+    }
+
+    pub(crate) async fn ask(&mut self, method: &str, target: &str, body: &str) -> Answer {
+        let length = body.len();
+        self.send(&format!(
+            "{method} {target} HTTP/1.1\r\nhost: test\r\ncontent-length: {length}\r\n\r\n{body}"
+        ))
+        .await;
+        self.answer(method == "HEAD").await
+    }
+
+    pub(crate) async fn send(&mut self, bytes: &str) {
+        self.0.write_all(bytes.as_bytes()).await.unwrap();
+    }
+
+    pub(crate) async fn answer(&mut self, bodyless: bool) -> Answer {
+        let answer = timeout(DEADLINE, self.read(bodyless)).await;
+        answer.expect("an answer before the deadline")
+    }
+
+    async fn read(&mut self, bodyless: bool) -> Answer {
+        let status = self.line().await;
+        let status = status.strip_prefix("HTTP/1.1 ").unwrap();
+        let status = status[..3].parse().unwrap();
+        let mut fields = HashMap::new();
+        loop {
+            let line = self.line().await;
+            let Some((name, value)) = line.split_once(": ") else {
+                assert_eq!(line, "");
+                break;
+            };
+            assert_eq!(fields.insert(name.to_owned(), value.to_owned()), None);
+        }
+        let length = fields.get("content-length").map_or("0", String::as_str);
+        let length = if bodyless { 0 } else { length.parse().unwrap() };
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).await.unwrap();
+        Answer {
+            status,
+            fields,
+            body: String::from_utf8(body).unwrap(),
+        }
+    }
+
+    async fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).await.unwrap();
+        line.strip_suffix("\r\n").unwrap().to_owned()
+    }
+
+    /// Waits until the server has closed the connection, whichever way.
+    pub(crate) async fn closed(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        match timeout(DEADLINE, self.0.read_to_end(&mut rest)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+            Err(_) => panic!("the connection is still open"),
+        }
+        rest
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    fields: HashMap<String, String>,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.fields.get(name).map(String::as_str)
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    /// The detail of a problem, after checking that it is one and agrees with the status.
+    pub(crate) fn problem(&self) -> String {
+        assert_eq!(self.field("content-type"), Some("application/problem+json"));
+        let body = self.json();
+        assert_eq!(body["status"], self.status);
+        assert!(body["title"].is_string() && body["type"].is_string());
+        body["detail"].as_str().unwrap().to_owned()
+    }
+}

@@ -1,0 +1,13 @@
+//! The server over real sockets, on a clock that the test moves. Nothing here sleeps.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on should say so loudly, helpers included"
+)]
+
+mod connections;
+mod harness;
+mod inputs;
+mod limit;
