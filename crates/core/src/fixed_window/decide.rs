@@ -11,8 +11,7 @@ impl FixedWindow {
         if cost > self.limit {
             return unspent(state, open, now, Outcome::Never);
         }
-        let count = open.count.saturating_add(cost);
-        if count > self.limit && cost > 0 {
+        if cost > self.limit.saturating_sub(open.count) {
             let retry_after = Nanos::from_nanos(open.end.saturating_sub(now.as_nanos()));
             return unspent(state, open, now, Outcome::Deny { retry_after });
         }
