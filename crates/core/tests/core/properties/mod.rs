@@ -18,3 +18,6 @@
 mod harness;
 mod promises;
 mod subject;
+
+mod builders;
+mod token_bucket;
