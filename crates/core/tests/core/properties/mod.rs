@@ -20,4 +20,6 @@ mod promises;
 mod subject;
 
 mod builders;
+mod clock;
+mod clock_controls;
 mod token_bucket;
