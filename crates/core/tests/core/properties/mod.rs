@@ -22,4 +22,5 @@ mod subject;
 mod builders;
 mod clock;
 mod clock_controls;
+mod refunds;
 mod token_bucket;
