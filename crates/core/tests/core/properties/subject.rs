@@ -36,6 +36,11 @@ impl Real {
         }
     }
 
+    /// The lease that `spend_op` named was taken by someone who decided without `spend`.
+    pub(crate) fn took_a_lease(&mut self) {
+        self.next_id += 1;
+    }
+
     pub(crate) fn spend_op(&self, cost: u64) -> Op {
         match self.limit.quota() {
             Quota::Concurrency(_) => Op::Acquire {
