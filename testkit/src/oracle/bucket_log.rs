@@ -65,6 +65,12 @@ impl BucketLog {
     /// zero if the log conforms. Charges need not have been noted in order of time.
     #[must_use]
     pub fn worst_excess(&self) -> i128 {
+        self.scaled_excess(1)
+    }
+
+    /// The same, where charges and capacity are in parts of a nanosecond, so many to one.
+    #[must_use]
+    pub fn scaled_excess(&self, parts: i128) -> i128 {
         let mut sorted = self.charges.clone();
         sorted.sort_by_key(|charge| charge.0);
         let mut worst = i128::MIN;
@@ -72,7 +78,7 @@ impl BucketLog {
             let mut sum = 0;
             for last in sorted.iter().skip(i) {
                 sum += last.1;
-                worst = worst.max(sum - (last.0 - first.0) - self.capacity);
+                worst = worst.max(sum - (last.0 - first.0) * parts - self.capacity);
             }
         }
         worst
