@@ -24,7 +24,8 @@ pub struct InvalidQuota {
     pub value: u64,
     /// What is wrong with it.
     pub reason: Reason,
-    /// The nearest value that the same field would accept, all else equal, where there is one.
+    /// The nearest value that the same field would accept, where there is one: for a rate that is too fine, the nearest
+    /// whose interval is a whole nanosecond without the tolerance of 0.1 %. Another field may still be wrong then.
     pub nearest: Option<u64>,
 }
 
