@@ -12,6 +12,7 @@ mod holders;
 mod ledger;
 mod two_counters;
 mod unit_by_unit;
+mod wide;
 mod window_count;
 
 pub use bucket_log::BucketLog;
@@ -21,4 +22,5 @@ pub use holders::Holders;
 pub use ledger::{NaiveCorrection, NaiveLedger};
 pub use two_counters::TwoCounters;
 pub use unit_by_unit::{UnitDemand, share_unit_by_unit};
+pub use wide::compare_products;
 pub use window_count::{ExactLog, FirstHitCount, most_in_any_window};

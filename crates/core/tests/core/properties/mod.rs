@@ -31,6 +31,7 @@ mod lending;
 mod lending_promises;
 mod lending_wrong;
 mod refunds;
+mod rescale;
 mod reservation;
 mod share;
 mod sketch;
