@@ -3,7 +3,7 @@
 use tollgate_core::lending::LoanId;
 use tollgate_core::{Nanos, Timestamp};
 
-use super::lending::{INTERVAL, Lender};
+use super::lending_simulation::{INTERVAL, Lender};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mistake {

@@ -29,6 +29,7 @@ mod fixed_window;
 mod leaky_queue;
 mod lending;
 mod lending_promises;
+mod lending_simulation;
 mod lending_wrong;
 mod refunds;
 mod rescale;

@@ -203,11 +203,7 @@ struct OnlyDecides(Wrong, bool);
 impl Estimates for OnlyDecides {
     fn spend(&mut self, now: u64, cost: u64) -> Result<(), Option<u64>> {
         let answer = self.0.spend(now, cost);
-        if self.1 {
-            answer.map_err(|_| None)
-        } else {
-            answer
-        }
+        answer.map_err(|wait| wait.filter(|_| !self.1))
     }
 }
 

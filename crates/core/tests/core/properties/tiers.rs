@@ -55,10 +55,7 @@ fn alternating_mints_nothing(tiers: &[Limit], (quotas, steps, which): &Turns) ->
 
 fn token_tiers(quotas: &[(u64, u64)]) -> Vec<TokenBucket> {
     let all: Vec<TokenBucket> = quotas.iter().map(|(t, b)| bucket(*t, *b)).collect();
-    let sharing = |one: &TokenBucket| {
-        all.iter()
-            .fold(*one, |one, other| one.sharing_state_with(other))
-    };
+    let sharing = |one: &TokenBucket| all.iter().fold(*one, TokenBucket::sharing_state_with);
     all.iter().map(sharing).collect()
 }
 
@@ -68,10 +65,7 @@ fn leaky_tiers(quotas: &[(u64, u64)]) -> Vec<LeakyBucket> {
         LeakyBucket::queue(rate).burst(burst - 1).build().unwrap()
     };
     let all: Vec<LeakyBucket> = quotas.iter().map(build).collect();
-    let sharing = |one: &LeakyBucket| {
-        all.iter()
-            .fold(*one, |one, other| one.sharing_state_with(other))
-    };
+    let sharing = |one: &LeakyBucket| all.iter().fold(*one, LeakyBucket::sharing_state_with);
     all.iter().map(sharing).collect()
 }
 
