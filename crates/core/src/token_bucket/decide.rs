@@ -43,7 +43,8 @@ impl TokenBucket {
 
     /// Corrects an earlier charge to what the work turned out to cost. More is charged as by
     /// [`charge_always`](Self::charge_always). Less is given back, but never what refill has already replaced:
-    /// at most the difference less the time that has passed since.
+    /// at most the difference less the time that has passed since. Time that a clock stepping back has taken away
+    /// again cannot be seen here: such a refund may give back that much more, though never more than was charged.
     pub fn settle(
         &self,
         tat: Tat,
