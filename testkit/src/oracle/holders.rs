@@ -37,13 +37,10 @@ impl Holders {
 
     /// Takes places, or says that they are not there. Taking again under a held id takes nothing more.
     pub fn acquire(&mut self, now: u64, id: u128, weight: u64) -> bool {
-        if weight > self.limit {
-            return false;
-        }
         if weight == 0 || self.holds(now, id) {
             return true;
         }
-        if self.in_use(now) + weight > self.limit {
+        if weight > self.limit || self.in_use(now) + weight > self.limit {
             return false;
         }
         self.held.retain(|holder| holder.0 != id);

@@ -11,8 +11,7 @@ impl FixedWindow {
         if cost > self.limit {
             return unspent(state, open, now, Outcome::Never);
         }
-        let count = open.count.saturating_add(cost);
-        if count > self.limit && cost > 0 {
+        if cost > self.limit.saturating_sub(open.count) {
             let retry_after = Nanos::from_nanos(open.end.saturating_sub(now.as_nanos()));
             return unspent(state, open, now, Outcome::Deny { retry_after });
         }
@@ -115,7 +114,8 @@ impl FixedWindow {
     /// by passing the same boundary twice; no further, so that nobody is locked out for longer than two windows.
     fn open(&self, state: WindowState, now: Timestamp) -> WindowState {
         let fresh_end = self.window.end(now);
-        if state.end <= now.as_nanos() {
+        // A window of which everything was given back is as if it had never been opened.
+        if state.end <= now.as_nanos() || state.count == 0 {
             return WindowState {
                 end: fresh_end,
                 count: 0,
@@ -276,6 +276,21 @@ mod tests {
             .unwrap();
         let late = quota.refund(next, Timestamp::from_secs(61), &first.receipt);
         assert_eq!(late.next, None, "the minute it was charged to is over");
+    }
+
+    /// A window that was refunded to nothing says that it resets at once; so the next request opens a new one.
+    #[test]
+    fn a_window_refunded_to_nothing_is_as_if_never_opened() {
+        let quota = quota(10, Window::FirstHit(Nanos::MINUTE));
+        let spent = quota.decide(WindowState::default(), Timestamp::from_secs(0), 5);
+        let now = Timestamp::from_secs(50);
+        let empty = quota
+            .refund(spent.next.unwrap(), now, &spent.receipt)
+            .next
+            .unwrap();
+        assert_eq!(quota.status(empty, now).reset_after, Nanos::ZERO);
+        let again = quota.decide(empty, now, 5).next.unwrap();
+        assert_eq!(quota.status(again, now).reset_after, Nanos::MINUTE);
     }
 
     #[test]
