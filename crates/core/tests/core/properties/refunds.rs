@@ -10,7 +10,7 @@
 //!   back by the clock cannot be seen in a receipt.) So here backwards time can mint, through refunds alone.
 //! - epoch and calendar windows, logs, sliding counters: after a settle everything is as if the charge had been of that
 //!   size from the beginning. A window from first hit is too, except that a hit that was given back whole has still
-//!   begun its window.
+//!   begun the window of those who came after it.
 
 use proptest::prelude::*;
 use tollgate_core::limit::{Op, State};
