@@ -27,6 +27,8 @@ pub(super) trait Lender {
 pub(super) enum Move {
     /// A direct decision at the lender.
     Decide(u64),
+    /// A direct decision on as much as the lender will admit: what a wrong lender has minted is found at once.
+    DecideOnAll,
     Ask {
         node: usize,
         want: u64,
@@ -56,7 +58,8 @@ pub(super) struct Turn {
 pub(super) fn turns() -> impl Strategy<Value = Vec<Turn>> {
     let node = || 0_usize..3;
     let what = prop_oneof![
-        3 => (0_u64..6).prop_map(Move::Decide),
+        2 => (0_u64..6).prop_map(Move::Decide),
+        3 => Just(Move::DecideOnAll),
         4 => (node(), 1_u64..16).prop_map(|(node, want)| Move::Ask { node, want }),
         6 => (node(), 1_u64..4).prop_map(|(node, cost)| Move::Spend { node, cost }),
         3 => node().prop_map(Move::SpendAtTheLastMoment),
@@ -259,6 +262,12 @@ impl<L: Lender> Simulation<L> {
                 if self.lender.decide(at(self.now), cost) {
                     self.spent(cost);
                 }
+            }
+            Move::DecideOnAll => {
+                let most = (1..60)
+                    .rev()
+                    .find(|cost| self.lender.decide(at(self.now), *cost));
+                self.spent(most.unwrap_or(0));
             }
             Move::Ask { node, want } => {
                 self.next_id += 1;
