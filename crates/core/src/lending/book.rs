@@ -303,8 +303,8 @@ mod tests {
         assert!(!book.give_back(&quota(), at(1), LoanId(1), 0));
     }
 
-    /// Found in review, caught by the simulation: a node spends five of ten, its report is lost, and it returns the rest. The return used to
-    /// take all ten back, so the five were never counted.
+    /// Found in review, caught by the simulation: a node spends five of ten, its report is lost, and it returns the
+    /// rest. The return used to take all ten back, so the five were never counted.
     #[test]
     fn a_return_does_not_forgive_what_a_lost_report_would_have_told() {
         let mut book = Book::default();
@@ -320,8 +320,8 @@ mod tests {
         );
     }
 
-    /// Found in review, caught by the simulation: in blocks of ten, a report of one unit was charged as a block and the block forgotten, but
-    /// its other nine could still be spent, after refill had replaced them.
+    /// Found in review, caught by the simulation: in blocks of ten, a report of one unit was charged as a block and the
+    /// block forgotten, but its other nine could still be spent, after refill had replaced them.
     #[test]
     fn a_block_reported_in_part_stays_out_until_it_is_spent() {
         let quota = TokenBucket::at(Rate::per_second(10))
