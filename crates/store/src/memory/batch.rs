@@ -65,7 +65,7 @@ impl<'a, const N: usize> Batch<'a, N> {
             batch.release();
         }
         batch.lock_shelves(memory, checks);
-        let now = memory.clock().now();
+        let now = memory.now();
         batch.settle(memory, checks, answers, now)
     }
 
@@ -100,7 +100,7 @@ impl<'a, const N: usize> Batch<'a, N> {
         if !self.take_slots(memory, checks, true) {
             return false;
         }
-        let now = memory.clock().now();
+        let now = memory.now();
         for (index, check) in checks.iter().enumerate() {
             let (Some(place), Some(Holding::Nothing)) =
                 (self.place(index), self.holdings.get(index))

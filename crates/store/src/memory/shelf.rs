@@ -29,6 +29,9 @@ pub(super) struct Shelves {
     /// Bytes that all boxes together may take, and that they do.
     budget: usize,
     used: AtomicUsize,
+    /// How long a reservation is remembered after it has expired, and how many there may be under one key.
+    memory: Nanos,
+    most: usize,
 }
 
 /// A few boxes under one lock.
@@ -48,15 +51,6 @@ pub(super) struct Stored {
     bytes: usize,
 }
 
-/// The terms of a reservation with this hold.
-pub(super) const fn terms(hold: Nanos) -> Terms {
-    Terms {
-        hold,
-        memory: RESERVATION_MEMORY,
-        most: MOST_RESERVATIONS,
-    }
-}
-
 impl Shelves {
     /// Shelves for about so many keys, whose collections may take so many bytes.
     pub(super) fn new(keys: usize, budget: usize) -> Self {
@@ -66,6 +60,22 @@ impl Shelves {
             shelves: shelves.into_boxed_slice(),
             budget,
             used: AtomicUsize::new(0),
+            memory: RESERVATION_MEMORY,
+            most: MOST_RESERVATIONS,
+        }
+    }
+
+    /// Changes how reservations are remembered.
+    pub(super) const fn remember(&mut self, memory: Nanos, most: usize) {
+        (self.memory, self.most) = (memory, most);
+    }
+
+    /// The terms of a reservation with this hold.
+    pub(super) const fn terms(&self, hold: Nanos) -> Terms {
+        Terms {
+            hold,
+            memory: self.memory,
+            most: self.most,
         }
     }
 
@@ -130,7 +140,7 @@ impl Shelves {
 
     fn clear_expired(&self, shelf: &mut Shelf, now: Timestamp) {
         shelf.boxes.retain(|stored| {
-            let stays = !stored.is_expired(now);
+            let stays = !stored.is_expired(now, &self.terms(Nanos::ZERO));
             if !stays {
                 self.used.fetch_sub(stored.bytes, Ordering::Relaxed);
             }
@@ -197,8 +207,8 @@ impl Shelf {
 }
 
 impl Stored {
-    fn is_expired(&self, now: Timestamp) -> bool {
-        let is_forgotten = self.ledger.room_after(now, &terms(Nanos::ZERO)).is_zero();
+    fn is_expired(&self, now: Timestamp, terms: &Terms) -> bool {
+        let is_forgotten = self.ledger.room_after(now, terms).is_zero();
         is_forgotten && self.limit.status(&self.state, now).reset_after.is_zero()
     }
 

@@ -14,7 +14,7 @@ use super::Memory;
 use super::batch::Holding;
 use super::hash::Place;
 use super::overflow::stand_in;
-use super::shelf::{Shelf, terms};
+use super::shelf::Shelf;
 use super::states::{self, Words};
 use crate::contract::{Answer, Check, Note, Op};
 use crate::failure::{ErrorKind, StoreError};
@@ -215,7 +215,8 @@ impl<C> Step<'_, '_, C> {
         cost: u64,
         hold: Nanos,
     ) -> Result<Stepped, StoreError> {
-        let (limit, now, terms) = (&self.check.ruled.limit, self.now, terms(hold));
+        let (limit, now) = (&self.check.ruled.limit, self.now);
+        let terms = self.memory.shelves().terms(hold);
         let none = Receipt {
             cost: 0,
             at: now,
@@ -249,7 +250,7 @@ impl<C> Step<'_, '_, C> {
     }
 
     fn close(&mut self, id: ReservationId, actual: Option<u64>) -> Result<Stepped, StoreError> {
-        let (now, terms) = (self.now, terms(Nanos::ZERO));
+        let (now, terms) = (self.now, self.memory.shelves().terms(Nanos::ZERO));
         let none = Receipt {
             cost: 0,
             at: now,
@@ -310,7 +311,10 @@ impl<C> Step<'_, '_, C> {
         };
         match change {
             LedgerChange::Nothing => return,
-            LedgerChange::Open(id, hold) => stored.ledger.open(self.now, &terms(hold), id, receipt),
+            LedgerChange::Open(id, hold) => {
+                let terms = self.memory.shelves().terms(hold);
+                stored.ledger.open(self.now, &terms, id, receipt);
+            }
             LedgerChange::Close(id) => stored.ledger.close(id),
         }
         self.memory.shelves().recount(stored);
