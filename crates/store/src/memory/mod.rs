@@ -197,7 +197,12 @@ impl<C: Clock> Memory<C> {
             return self.spend_first(key, id, quota, cost);
         };
         let [tat] = slot.state();
-        let transition = quota.decide(tat, now, cost);
+        let mut transition = quota.decide(tat, now, cost);
+        if transition.next.is_some_and(|next| next < tat) {
+            // Only a clock that went back lowers a state. Or it was this thread that stood still since it read the clock:
+            // then what others have spent meanwhile must not be taken for an error and forgiven.
+            transition = quota.decide(tat, self.now(), cost);
+        }
         if let Some(next) = transition.next {
             slot.set([next]);
         }

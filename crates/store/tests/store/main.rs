@@ -9,5 +9,6 @@
     reason = "a test that cannot go on should say so loudly, helpers included"
 )]
 
+mod regressions;
 mod support;
 mod vectors;
