@@ -13,7 +13,7 @@ use super::Memory;
 use super::bit::Held;
 use super::group::{Owned, Slot};
 use super::hash::Place;
-use super::shelf::Shelf;
+use super::shelf::{Shelf, Shelves};
 use super::states::{Size, size_of};
 use super::step::{Step, Stepped};
 use super::table::{Room, Table};
@@ -44,6 +44,19 @@ pub(super) struct Batch<'a, const N: usize> {
     shelves: [Option<(usize, MutexGuard<'a, Shelf>)>; N],
     /// The overflow sketch, locked last and only if it is needed.
     overflow: Option<MutexGuard<'a, Sketch>>,
+    /// The instant of the decision, and who cleans the shelves up after it.
+    decided: Option<(Timestamp, &'a Shelves)>,
+}
+
+impl<const N: usize> Drop for Batch<'_, N> {
+    /// Also after an error, and by unwinding: no box stays claimed.
+    fn drop(&mut self) {
+        if let Some((now, shelves)) = self.decided {
+            for (_, shelf) in self.shelves.iter_mut().flatten() {
+                shelves.tidy(shelf, now);
+            }
+        }
+    }
 }
 
 impl<'a, const N: usize> Batch<'a, N> {
@@ -59,6 +72,7 @@ impl<'a, const N: usize> Batch<'a, N> {
             doors: std::array::from_fn(|_| None),
             shelves: std::array::from_fn(|_| None),
             overflow: None,
+            decided: None,
         };
         batch.locate(memory, checks)?;
         while !(batch.take_known(memory, checks) || batch.take_all(memory, checks)) {
@@ -66,6 +80,7 @@ impl<'a, const N: usize> Batch<'a, N> {
         }
         batch.lock_shelves(memory, checks);
         let now = memory.now();
+        batch.decided = Some((now, memory.shelves()));
         batch.settle(memory, checks, answers, now)
     }
 

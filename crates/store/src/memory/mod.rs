@@ -270,7 +270,10 @@ impl<C: Clock> Memory<C> {
     #[must_use]
     pub fn usage(&self) -> Usage {
         Usage {
-            forgiven: self.forgiven.load(Ordering::Relaxed),
+            forgiven: self
+                .forgiven
+                .load(Ordering::Relaxed)
+                .saturating_add(self.shelves.forgiven()),
             overflowed: self.overflow.decisions(),
             table_bytes: self.words.size().saturating_add(self.pairs.size()),
             collection_bytes: self.shelves.used(),

@@ -160,10 +160,17 @@ impl<C> Step<'_, '_, C> {
         let Some(shelf) = self.shelf.as_deref_mut() else {
             return Ok(self.overflow(op));
         };
-        let decided = match self.memory.shelves().provide(shelf, self.place, limit, now) {
+        let shelves = self.memory.shelves();
+        let decided = match shelves.provide(shelf, self.place, limit, now) {
             Some(stored) => limit.decide(&stored.state, now, op),
             None => return Ok(self.overflow(op)),
         };
+        // The key's own state has the first word: whom it denies stays denied, and what only shrinks it needs no bytes.
+        let is_growth = decided.is_ok_and(|t| t.outcome.is_admitted() && t.next.is_some())
+            && remembers_more(op);
+        if is_growth && !shelves.may_grow(shelf, now) {
+            return Ok(self.overflow(op));
+        }
         match decided {
             Ok(transition) => Ok(Stepped {
                 transition: transition.map(Change::Shelf),
@@ -240,6 +247,9 @@ impl<C> Step<'_, '_, C> {
             )),
             Standing::Full => full(stored.ledger.room_after(now, &terms)),
             Standing::Fresh => {
+                if !self.memory.shelves().may_grow(shelf, now) {
+                    return full(hold);
+                }
                 let mut stepped = self.plain(limit::Op::Spend(cost))?;
                 if stepped.note == Note::Plain {
                     stepped.ledger = LedgerChange::Open(id, hold);
@@ -349,6 +359,18 @@ where
     Words: states::InWords<W>,
 {
     <Words as states::InWords<W>>::read(limit, words)
+}
+
+/// Whether the operation, if admitted, makes a collection longer. Corrections are always carried out: there is one for each
+/// charge at most.
+const fn remembers_more(op: limit::Op) -> bool {
+    matches!(
+        op,
+        limit::Op::Spend(_)
+            | limit::Op::SpendUpTo(_)
+            | limit::Op::ChargeAlways(_)
+            | limit::Op::Acquire { .. }
+    )
 }
 
 fn refusal(refused: Refused) -> Result<Stepped, StoreError> {

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use tollgate_core::{Nanos, Outcome, Timestamp};
-use tollgate_store::{Clock, Key, Memory};
+use tollgate_core::concurrency::LeaseId;
+use tollgate_core::{Concurrency, Nanos, Outcome, SlidingLog, Timestamp};
+use tollgate_store::{Check, Clock, Key, Memory, Note, Op};
 
-use crate::support::{START, bucket, id, ruled};
+use crate::support::{START, bucket, id, ruled, store};
 
 /// A clock whose next reader stands still after reading it while something else happens.
 #[derive(Default)]
@@ -53,5 +54,53 @@ fn a_thread_that_stood_still_forgives_nobody() {
     assert_eq!(seen.get(), Some(&Outcome::Allow), "the others spent all");
     assert!(!stalled.is_admitted(), "{stalled:?}");
     let after = store.spend(&key, id(1), &quota, 1);
-    assert!(!after.is_admitted(), "the whole burst was minted again: {after:?}");
+    assert!(
+        !after.is_admitted(),
+        "the whole burst was minted again: {after:?}"
+    );
+}
+
+/// Logs and leases share a budget of bytes. Once it was spent, everything asked of a key that had a place was answered by
+/// the overflow: a release was denied, so places were never given back, and a denied key found itself admitted.
+#[test]
+fn what_has_a_place_keeps_it_when_the_bytes_are_spent() {
+    let (store, _clock) = store(100);
+    let places = ruled(1, Concurrency::new(10, Nanos::HOUR).unwrap());
+    let log = ruled(2, SlidingLog::of(2, Nanos::HOUR).build().unwrap());
+    let ask = |ruled, key: &str, op| {
+        let key = Key::of(key.as_bytes()).unwrap();
+        let (_, [answer]) = store.ask([Check { key, ruled, op }]).unwrap();
+        answer
+    };
+    assert_eq!(ask(&log, "denied", Op::Spend(2)).outcome, Outcome::Allow);
+    let lease = |n: u32| LeaseId(u128::from(n));
+    let mut held = 0;
+    loop {
+        let (key, id) = (format!("host-{}", held / 10), lease(held));
+        let answer = ask(&places, &key, Op::Acquire { id, weight: 1 });
+        if answer.note == Note::Overflow {
+            assert!(
+                !answer.outcome.is_admitted(),
+                "nothing stands in for places"
+            );
+            break;
+        }
+        held += 1;
+    }
+    assert!(held > 10, "there was room for {held}");
+
+    let denied = ask(&log, "denied", Op::Spend(1));
+    assert!(!denied.outcome.is_admitted(), "{denied:?}");
+    for n in 0..held {
+        let key = format!("host-{}", n / 10);
+        let renewed = ask(&places, &key, Op::Renew(lease(n)));
+        assert_eq!(renewed.note, Note::Plain, "{n} of {held}");
+        let released = ask(&places, &key, Op::Release(lease(n)));
+        assert_eq!(released.note, Note::Plain, "{n} of {held}");
+    }
+    let again = Op::Acquire {
+        id: lease(0),
+        weight: 10,
+    };
+    assert_eq!(ask(&places, "host-0", again).outcome, Outcome::Allow);
 }
