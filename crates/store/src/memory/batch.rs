@@ -122,14 +122,17 @@ impl<'a, const N: usize> Batch<'a, N> {
             else {
                 continue;
             };
+            memory.worths().know(check.ruled.id, &check.ruled.limit);
+            let is_owed = || memory.overflow().is_owed(place.bits(), now);
             let found = match size_of(&check.ruled.limit) {
+                Size::Shelf => continue,
+                _ if is_owed() => None,
                 Size::Word => self
                     .room(memory.words(), memory, place, now)
                     .map(Holding::NewWord),
                 Size::Pair => self
                     .room(memory.pairs(), memory, place, now)
                     .map(Holding::NewPair),
-                Size::Shelf => continue,
             };
             if let Some(holding) = self.holdings.get_mut(index) {
                 *holding = found.unwrap_or(Holding::Full);

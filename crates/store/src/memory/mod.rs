@@ -129,8 +129,8 @@ impl<C: Clock> Memory<C> {
         })
     }
 
-    /// Makes a limit known, so that its states are worth keeping. Call it once for every limit, and again when its
-    /// quota changes.
+    /// Makes a limit known, so that the store can tell what its states are worth. A limit that nobody announced is
+    /// learnt with its first key; call this for further tiers of one, and when its quota changes.
     pub fn learn(&self, ruled: &Ruled) {
         self.worths.learn(ruled.id, &ruled.limit);
     }

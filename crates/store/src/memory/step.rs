@@ -160,9 +160,18 @@ impl<C> Step<'_, '_, C> {
         let Some(shelf) = self.shelf.as_deref_mut() else {
             return Ok(self.overflow(op));
         };
-        let shelves = self.memory.shelves();
+        let (shelves, bits) = (self.memory.shelves(), self.place.bits());
         let decided = match shelves.provide(shelf, self.place, limit, now) {
-            Some(stored) => limit.decide(&stored.state, now, op),
+            Some(stored) => {
+                let is_owed = || match self.overflow.as_ref() {
+                    Some(sketch) => sketch.owed(bits) > now.as_nanos(),
+                    None => self.memory.overflow().is_owed(bits, now),
+                };
+                if stored.state == State::Empty && is_owed() {
+                    return Ok(self.overflow(op));
+                }
+                limit.decide(&stored.state, now, op)
+            }
             None => return Ok(self.overflow(op)),
         };
         // The key's own state has the first word: whom it denies stays denied, and what only shrinks it needs no bytes.
@@ -304,7 +313,8 @@ impl<C> Step<'_, '_, C> {
             }
             (Change::Overflow(tat), _) => {
                 if let Some(sketch) = self.overflow {
-                    sketch.owe(self.place.bits(), tat);
+                    let overflow = self.memory.overflow();
+                    overflow.owe(sketch, self.place.bits(), tat);
                 }
             }
             _ => {}

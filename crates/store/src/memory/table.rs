@@ -128,7 +128,9 @@ impl<const W: usize> Table<W> {
             Some(slot) => (slot, false, false),
             None => {
                 let (slot, is_home) = victim(home, refuge, now, worths)?;
-                (slot, true, is_home)
+                // It may have expired, or been left, since the look for a free one.
+                let evicts = !is_free(&slot, now, worths);
+                (slot, evicts, is_home)
             }
         };
         if !is_home {
@@ -177,15 +179,23 @@ fn free<'a, const W: usize>(
     now: Timestamp,
     worths: &Worths,
 ) -> Option<Owned<'a, W>> {
-    let is_free = |tag, state| tag == 0 || worths.of(limit_of(tag), state, now) == Worth::Nothing;
+    let looks_free = |slot: &Slot<'_, W>| {
+        let tag = slot.tag();
+        tag == 0 || worths.of(limit_of(tag), slot.glimpse(), now) == Worth::Nothing
+    };
     let first = group.slot::<W>(favourite).into_iter();
     first.chain(group.all()).find_map(|slot| {
-        if slot.is_held() || !is_free(slot.tag(), slot.glimpse()) {
+        if slot.is_held() || !looks_free(&slot) {
             return None;
         }
-        slot.try_take()
-            .filter(|owned| is_free(owned.tag(), owned.state()))
+        slot.try_take().filter(|owned| is_free(owned, now, worths))
     })
+}
+
+/// Whether nobody needs the slot.
+fn is_free<const W: usize>(slot: &Owned<'_, W>, now: Timestamp, worths: &Worths) -> bool {
+    let tag = slot.tag();
+    tag == 0 || worths.of(limit_of(tag), slot.state(), now) == Worth::Nothing
 }
 
 /// The slot whose loss forgives the least, and whether it is in the first group. Denied keys stay.

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use tollgate_core::concurrency::LeaseId;
-use tollgate_core::{Concurrency, Nanos, Outcome, SlidingLog, Timestamp};
-use tollgate_store::{Check, Clock, Key, Memory, Note, Op};
+use tollgate_core::{Concurrency, FixedWindow, Nanos, Outcome, SlidingLog, Timestamp, Window};
+use tollgate_store::{Check, Clock, Key, ManualClock, Memory, Note, Op};
 
-use crate::support::{START, bucket, id, ruled, store};
+use crate::support::{START, Store, bucket, id, ruled, store};
 
 /// A clock whose next reader stands still after reading it while something else happens.
 #[derive(Default)]
@@ -103,4 +103,100 @@ fn what_has_a_place_keeps_it_when_the_bytes_are_spent() {
         weight: 10,
     };
     assert_eq!(ask(&places, "host-0", again).outcome, Outcome::Allow);
+}
+
+/// Fills a table for one key, two groups of seven slots, with keys that are being denied for a second.
+fn crowded() -> (Store, Arc<ManualClock>) {
+    let (store, clock) = store(1);
+    let crowd = ruled(1, bucket(1, Nanos::SECOND));
+    for n in 0..1_000 {
+        let key = format!("crowd-{n}");
+        let key = Key::of(key.as_bytes()).unwrap();
+        let op = Op::Spend(1);
+        store
+            .ask([Check {
+                key,
+                ruled: &crowd,
+                op,
+            }])
+            .unwrap();
+    }
+    (store, clock)
+}
+
+/// A key that the overflow had decided for got a fresh state as soon as there was room again: it spent its limit twice.
+#[test]
+fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
+    let limits = [
+        ruled(2, bucket(5, Nanos::MINUTE)),
+        ruled(
+            3,
+            FixedWindow::of(5, Window::FirstHit(Nanos::HOUR))
+                .build()
+                .unwrap(),
+        ),
+    ];
+    for limit in limits {
+        let (store, clock) = crowded();
+        // Pairs have a table of their own, to be crowded by their own kind.
+        let crowd = ruled(
+            4,
+            FixedWindow::of(1, Window::FirstHit(Nanos::SECOND))
+                .build()
+                .unwrap(),
+        );
+        for n in 0..1_000 {
+            let key = format!("crowd-{n}");
+            let key = Key::of(key.as_bytes()).unwrap();
+            let op = Op::Spend(1);
+            store
+                .ask([Check {
+                    key,
+                    ruled: &crowd,
+                    op,
+                }])
+                .unwrap();
+        }
+        let ask = |cost| {
+            let key = Key::of(b"late").unwrap();
+            let op = Op::Spend(cost);
+            store
+                .ask([Check {
+                    key,
+                    ruled: &limit,
+                    op,
+                }])
+                .unwrap()
+                .1[0]
+        };
+        let first = ask(5);
+        assert_eq!(
+            (first.outcome, first.note),
+            (Outcome::Allow, Note::Overflow)
+        );
+        clock.advance(Nanos::from_secs(2));
+        let second = ask(5);
+        assert!(!second.outcome.is_admitted(), "{second:?}");
+        clock.advance(Nanos::HOUR);
+        let third = ask(5);
+        assert_eq!((third.outcome, third.note), (Outcome::Allow, Note::Plain));
+    }
+}
+
+/// States of a limit that nobody had announced counted as nothing, so any newcomer could take their slots, unseen.
+#[test]
+fn a_limit_that_nobody_announced_is_kept_all_the_same() {
+    let (store, _clock) = crowded();
+    let before = store.usage();
+    assert_eq!(before.forgiven, 0);
+    assert!(
+        before.overflowed > 0,
+        "the crowd itself found no room: {before:?}"
+    );
+    for n in 0..1_000 {
+        let key = format!("crowd-{n}");
+        let quota = bucket(1, Nanos::SECOND);
+        let outcome = store.spend(&Key::of(key.as_bytes()).unwrap(), id(1), &quota, 1);
+        assert!(!outcome.is_admitted(), "{key} was let in again");
+    }
 }
