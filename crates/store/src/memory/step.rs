@@ -249,11 +249,13 @@ impl<C> Step<'_, '_, C> {
             return full(hold);
         };
         match stored.ledger.standing(now, &terms, id) {
-            Standing::Known(receipt) => Ok(Stepped::said(
-                Outcome::Allow,
-                receipt,
-                Note::AlreadyReserved,
-            )),
+            Standing::Known(receipt) => {
+                // A look, which like any other puts a state right that a clock left too far ahead.
+                let mut stepped = self.plain(limit::Op::Spend(0))?;
+                stepped.transition.receipt = receipt;
+                stepped.note = Note::AlreadyReserved;
+                Ok(stepped)
+            }
             Standing::Full => full(stored.ledger.room_after(now, &terms)),
             Standing::Fresh => {
                 if !self.memory.shelves().may_grow(shelf, now) {
@@ -292,7 +294,11 @@ impl<C> Step<'_, '_, C> {
             Correction::Expired => Note::ReservationExpired,
             Correction::Unknown => Note::ReservationUnknown,
         };
-        Ok(Stepped::said(Outcome::Allow, none, note))
+        // The first settle or cancel is the one that counts, also where it came too late to change anything.
+        Ok(Stepped {
+            ledger: LedgerChange::Close(id),
+            ..Stepped::said(Outcome::Allow, none, note)
+        })
     }
 
     fn store(&mut self, change: Change) {

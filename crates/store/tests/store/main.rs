@@ -9,6 +9,8 @@
     reason = "a test that cannot go on should say so loudly, helpers included"
 )]
 
+mod differential;
+mod quotas;
 mod regressions;
 mod support;
 mod vectors;

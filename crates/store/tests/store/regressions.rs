@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use tollgate_core::concurrency::LeaseId;
+use tollgate_core::reservation::ReservationId;
 use tollgate_core::{Concurrency, FixedWindow, Nanos, Outcome, SlidingLog, Timestamp, Window};
 use tollgate_store::{Check, Clock, Key, ManualClock, Memory, Note, Op};
 
@@ -199,4 +200,32 @@ fn a_limit_that_nobody_announced_is_kept_all_the_same() {
         let outcome = store.spend(&Key::of(key.as_bytes()).unwrap(), id(1), &quota, 1);
         assert!(!outcome.is_admitted(), "{key} was let in again");
     }
+}
+
+/// A cancel that came too late left its reservation open in the store, though not in core: a settle after it still charged.
+#[test]
+fn a_cancel_that_came_too_late_is_still_the_end_of_it() {
+    let (store, clock) = store(100);
+    let tokens = ruled(1, bucket(100, Nanos::HOUR));
+    let ask = |op| {
+        let key = Key::of(b"alice").unwrap();
+        store
+            .ask([Check {
+                key,
+                ruled: &tokens,
+                op,
+            }])
+            .unwrap()
+            .1[0]
+    };
+    let (id, hold) = (ReservationId(7), Nanos::SECOND);
+    assert_eq!(
+        ask(Op::Reserve { id, cost: 10, hold }).outcome,
+        Outcome::Allow
+    );
+    clock.advance(hold);
+    assert_eq!(ask(Op::CancelReserved(id)).note, Note::ReservationExpired);
+    let late = ask(Op::SettleReserved { id, actual: 50 });
+    assert_eq!(late.note, Note::AlreadyClosed);
+    assert_eq!(late.status.remaining, 90);
 }

@@ -19,15 +19,15 @@ use crate::support::{Store, ruled, store};
 const AT_LEAST: usize = 10;
 
 /// A store whose limits are numbered in the order in which their keys are first asked for.
-struct InMemory {
+pub(crate) struct InMemory {
     store: Option<Store>,
     clock: Arc<ManualClock>,
     numbers: HashMap<String, u16>,
 }
 
 impl InMemory {
-    fn new() -> Self {
-        let (store, clock) = store(100_000);
+    pub(crate) fn new(keys: usize) -> Self {
+        let (store, clock) = store(keys);
         Self {
             store: Some(store),
             clock,
@@ -111,7 +111,7 @@ fn plain(answer: &Answer) -> limit::Answer {
     }
 }
 
-pub(crate) fn translate(op: limit::Op) -> Op {
+fn translate(op: limit::Op) -> Op {
     match op {
         limit::Op::Spend(cost) => Op::Spend(cost),
         limit::Op::SpendUpTo(most) => Op::SpendUpTo(most),
@@ -179,7 +179,7 @@ impl Subject for InMemory {
 fn passes(file: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/vectors");
     let suite = Suite::load(&folder.join(file), AT_LEAST).unwrap_or_else(|bad| panic!("{bad}"));
-    let ran = run(&suite, &mut InMemory::new()).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let ran = run(&suite, &mut InMemory::new(10_000)).unwrap_or_else(|wrong| panic!("{wrong}"));
     assert!(ran >= AT_LEAST, "{file}: {ran} cases ran");
 }
 
