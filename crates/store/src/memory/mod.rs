@@ -11,6 +11,8 @@ mod batch;
 mod bit;
 mod group;
 mod hash;
+#[cfg(all(test, loom))]
+mod loom_models;
 mod overflow;
 mod pages;
 mod shelf;
@@ -77,6 +79,13 @@ pub struct Memory<C = SystemClock> {
     shelves: Shelves,
     overflow: Overflow,
     forgiven: AtomicU64,
+}
+
+/// How often this thread has waited for another inside any store. Counted in debug builds only, for tests.
+#[doc(hidden)]
+#[must_use]
+pub fn waits_of_this_thread() -> Option<u64> {
+    sync::waits_of_this_thread()
 }
 
 /// What a store has had to do for want of room, and what it takes.

@@ -9,8 +9,11 @@
     reason = "a test that cannot go on should say so loudly, helpers included"
 )]
 
+mod allocation;
 mod differential;
+mod flood;
 mod quotas;
 mod regressions;
 mod support;
+mod threads;
 mod vectors;
