@@ -60,7 +60,7 @@ fn slot<const W: usize>(group: &Group) -> Slot<'_, W> {
 
 #[test]
 fn two_threads_that_spend_from_one_slot_are_admitted_exactly_to_the_limit() {
-    explore(3, || {
+    explore(5, || {
         let memory = Arc::new(memory());
         // One unit is spent before, so that the key has a slot.
         assert_eq!(spend(&memory, 4), 1);
@@ -98,7 +98,7 @@ fn three_threads_that_count_in_one_slot_lose_nothing() {
 
 #[test]
 fn nobody_charges_a_foreign_tenant() {
-    explore(3, || {
+    explore(5, || {
         let group = Arc::new(Group::empty());
         slot::<2>(&group).take().house(OLD, [5, 5]);
         let theirs = Arc::clone(&group);
@@ -131,7 +131,7 @@ fn nobody_charges_a_foreign_tenant() {
 
 #[test]
 fn two_threads_that_bring_the_same_key_give_it_one_slot() {
-    explore(2, || {
+    explore(4, || {
         let memory = Arc::new(memory());
         let other = Arc::clone(&memory);
         let thread = thread::spawn(move || spend(&other, 1));
@@ -143,7 +143,7 @@ fn two_threads_that_bring_the_same_key_give_it_one_slot() {
 
 #[test]
 fn two_threads_that_take_two_keys_in_different_orders_spend_on_both_or_none() {
-    explore(2, || {
+    explore(4, || {
         let memory = Arc::new(memory());
         let ruled = Ruled {
             id: ID,
@@ -171,7 +171,7 @@ fn two_threads_that_take_two_keys_in_different_orders_spend_on_both_or_none() {
 
 #[test]
 fn a_thread_that_panics_gives_its_bit_back() {
-    explore(3, || {
+    explore(5, || {
         let word = Arc::new(AtomicU64::new(7));
         let theirs = Arc::clone(&word);
         let thread = thread::spawn(move || {
