@@ -16,6 +16,7 @@ mod loom_models;
 mod overflow;
 mod pages;
 mod shelf;
+mod snapshot;
 mod states;
 mod step;
 mod sync;
@@ -28,6 +29,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tollgate_core::compose::Verdict;
 use tollgate_core::limit::{Edit, Quota, State};
 use tollgate_core::{Nanos, Outcome, Timestamp, TokenBucket};
+
+pub use self::snapshot::SnapshotError;
 
 use self::batch::Batch;
 use self::hash::{Place, Secret, limit_of};

@@ -145,6 +145,37 @@ impl<const W: usize> Table<W> {
         groups.get(place.home(groups.len()))
     }
 
+    /// How many groups there are.
+    pub(super) fn groups(&self) -> usize {
+        self.pages.groups().len()
+    }
+
+    /// How many slots there are.
+    pub(super) fn slots(&self) -> usize {
+        self.groups().saturating_mul(slots(W))
+    }
+
+    /// The slot of this number, counted through all groups.
+    pub(super) fn slot(&self, number: usize) -> Option<Slot<'_, W>> {
+        let group = self.pages.groups().get(number / slots(W))?;
+        group.slot(number % slots(W))
+    }
+
+    /// Whether keys whose home this group is may live elsewhere, once everybody who is moving in has.
+    pub(super) fn has_spilled(&self, group: usize) -> bool {
+        self.pages.groups().get(group).is_some_and(|group| {
+            drop(group.door());
+            group.has_spilled()
+        })
+    }
+
+    /// Notes that keys whose home this group is may live elsewhere.
+    pub(super) fn spill(&self, group: usize) {
+        if let Some(group) = self.pages.groups().get(group) {
+            Group::spill(&mut group.door());
+        }
+    }
+
     /// Every slot that somebody lives in, as they were when read.
     pub(super) fn tenants(&self) -> impl Iterator<Item = Slot<'_, W>> {
         self.pages
