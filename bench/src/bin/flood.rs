@@ -12,7 +12,7 @@ use std::num::NonZeroU16;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
+use tollgate_core::{Rate, Timestamp, TokenBucket};
 use tollgate_store::{Key, LimitId, ManualClock, Memory, Ruled};
 
 /// Keys that are denied before the flood comes.

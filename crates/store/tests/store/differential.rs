@@ -423,9 +423,9 @@ impl Subject for FirstIsCharged {
 
 #[test]
 fn a_store_that_charges_one_limit_of_a_refused_batch_is_caught() {
-    for algorithm in 0..ALGORITHMS.len() {
+    for (algorithm, name) in ALGORITHMS.iter().enumerate() {
         let mut wrong = FirstIsCharged(InMemory::new(2_000));
         let caught = Trace::new(algorithm, 1, &mut wrong).run(2_000);
-        assert!(caught.is_err(), "{}", ALGORITHMS[algorithm]);
+        assert!(caught.is_err(), "{name}");
     }
 }

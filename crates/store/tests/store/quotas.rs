@@ -41,7 +41,7 @@ pub(crate) fn variants(algorithm: usize, random: &mut Random) -> [Limit; 3] {
                 bucket.overdraft(overdraft).block(block).build().unwrap()
             };
             let made = [make(), make(), make()];
-            shared(made, |quota, other| quota.sharing_state_with(other))
+            shared(made, TokenBucket::sharing_state_with)
         }
         1 | 2 => {
             let mut make = || {
@@ -54,7 +54,7 @@ pub(crate) fn variants(algorithm: usize, random: &mut Random) -> [Limit; 3] {
                 bucket.overdraft(overdraft).build().unwrap()
             };
             let made = [make(), make(), make()];
-            shared(made, |quota, other| quota.sharing_state_with(other))
+            shared(made, LeakyBucket::sharing_state_with)
         }
         3 => {
             let kind = match random.below(3) {
@@ -75,7 +75,7 @@ pub(crate) fn variants(algorithm: usize, random: &mut Random) -> [Limit; 3] {
                 quota.overdraft(overdraft).block(block).build().unwrap()
             };
             let made = [make(), make(), make()];
-            shared(made, |quota, other| quota.sharing_state_with(other))
+            shared(made, SlidingLog::sharing_state_with)
         }
         5 => {
             let mut make = || {
