@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: measurements that mean the same on every machine.
 //!
 //! Builds and starts the programs of the `bench` folder. Nothing here asserts a time: instruction counts are compared,
-//! and the accuracy study judges itself.
+//! and the accuracy study and the flood judge themselves.
 
 use std::process::Command;
 
@@ -38,21 +38,31 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             Err("`bench instructions` knows one of --check and --save".to_owned())
         }
         ("accuracy", rest) => accuracy(rest),
+        ("flood", rest) => flood(rest),
         ("all", []) => {
             instructions(Mode::Show)?;
             accuracy(&[])
         }
         (word, _) => Err(format!(
-            "`bench` knows instructions, accuracy and all, not `{word}`"
+            "`bench` knows instructions, accuracy, flood and all, not `{word}`"
         )),
     }
 }
 
 /// The accuracy study, with whatever it is to be told.
 pub(crate) fn accuracy(args: &[String]) -> Result<(), String> {
+    program("accuracy", args)
+}
+
+/// A flood of keys at a store that is too small for them. Takes a minute, so `all` leaves it out.
+pub(crate) fn flood(args: &[String]) -> Result<(), String> {
+    program("flood", args)
+}
+
+fn program(name: &str, args: &[String]) -> Result<(), String> {
     process::run(
         cargo()
-            .args(["run", "--release", "-p", PACKAGE, "--bin", "accuracy", "--"])
+            .args(["run", "--release", "-p", PACKAGE, "--bin", name, "--"])
             .args(args),
     )
 }

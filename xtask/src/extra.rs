@@ -75,6 +75,13 @@ const TOOLS: &[Tool] = &[
         install: "cargo install cargo-fuzz",
         run: fuzz,
     },
+    Tool {
+        name: "loom",
+        // A dependency like any other: there is nothing to install.
+        probe: || with(cargo(), &["--version"]),
+        install: "rustup toolchain install stable",
+        run: loom,
+    },
 ];
 
 /// The command `extra`.
@@ -102,7 +109,7 @@ fn parse(args: &[String]) -> Result<(Vec<&'static Tool>, Options), String> {
     let tool = TOOLS
         .iter()
         .find(|tool| tool.name == name)
-        .ok_or_else(|| format!("`extra` knows miri, mutants, deny and fuzz, not `{name}`"))?;
+        .ok_or_else(|| format!("`extra` knows miri, mutants, deny, fuzz and loom, not `{name}`"))?;
     let mut words = rest.iter();
     while let Some(word) = words.next() {
         if tool.name == "fuzz" && word == "--seconds" {
@@ -188,6 +195,18 @@ fn fuzz(options: &Options) -> Result<(), String> {
         )?;
     }
     Ok(())
+}
+
+/// The store's slot protocol under a model checker. In a folder of its own: everything is built anew for it.
+fn loom(options: &Options) -> Result<(), String> {
+    let target = Workspace::load()?.target.join("loom");
+    process::run(
+        cargo()
+            .env("RUSTFLAGS", "--cfg loom")
+            .env("CARGO_TARGET_DIR", target)
+            .args(["test", "-p", "tollgate-store", "--release", "--lib", "loom"])
+            .args(&options.rest),
+    )
 }
 
 fn with(mut command: Command, args: &[&str]) -> Command {

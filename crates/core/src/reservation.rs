@@ -130,6 +130,16 @@ impl Reservations {
         forgotten.min().map_or(Nanos::ZERO, |at| at.since(now))
     }
 
+    /// Time until the ledger has forgotten all of its records, and so is as good as empty.
+    #[must_use]
+    pub fn forgotten_after(&self, now: Timestamp, terms: &Terms) -> Nanos {
+        let forgotten = self
+            .records
+            .iter()
+            .map(|record| record.expires.after(terms.memory));
+        forgotten.max().map_or(Nanos::ZERO, |at| at.since(now))
+    }
+
     /// Remembers a charge as reserved, and forgets what is no longer remembered. Only after
     /// [`standing`](Self::standing) said [`Standing::Fresh`]; otherwise it changes nothing.
     pub fn open(&mut self, now: Timestamp, terms: &Terms, id: ReservationId, receipt: Receipt) {
@@ -284,6 +294,19 @@ mod tests {
         assert_eq!(
             reserved().settle(at(15), &TERMS, ID, 140),
             Correction::Unknown
+        );
+    }
+
+    #[test]
+    fn a_ledger_is_forgotten_with_its_last_record_and_has_room_after_its_first() {
+        let mut ledger = reserved();
+        ledger.open(at(3), &TERMS, ReservationId(2), RECEIPT);
+        let secs = Nanos::from_secs;
+        assert_eq!(ledger.room_after(at(4), &TERMS), secs(11));
+        assert_eq!(ledger.forgotten_after(at(4), &TERMS), secs(14));
+        assert_eq!(
+            Reservations::default().forgotten_after(at(4), &TERMS),
+            Nanos::ZERO
         );
     }
 

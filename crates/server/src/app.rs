@@ -4,12 +4,13 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU16;
 
 use hyper::{Method, StatusCode};
 use serde::Serialize;
-use tollgate_core::{TokenBucket, Unit};
+use tollgate_core::{Nanos, Outcome, Status, Timestamp, TokenBucket, Unit};
 use tollgate_http::{InvalidPolicyName, Policy, Problem, address_key, retry_after};
-use tollgate_store::{Buckets, Clock, InvalidSize};
+use tollgate_store::{Check, Clock, InvalidSize, Key, LimitId, Memory, Op, Ruled};
 
 use crate::counters::Counters;
 use crate::input::{BadInput, Input, echo};
@@ -24,7 +25,9 @@ pub(crate) const CHECK_PATH: &str = "/v1/check";
 #[derive(Debug)]
 pub struct App<C> {
     policy: Policy,
-    buckets: Buckets<C>,
+    quota: TokenBucket,
+    ruled: Ruled,
+    store: Memory<C>,
     counters: Counters,
 }
 
@@ -49,10 +52,17 @@ impl<C: Clock> App<C> {
     pub fn new(name: &str, quota: TokenBucket, keys: usize, clock: C) -> Result<Self, InvalidApp> {
         let policy = Policy::new(name, quota.limit(), quota.refill(), Unit::Requests)
             .map_err(InvalidApp::Name)?;
-        let buckets = Buckets::new(quota, keys, clock).map_err(InvalidApp::Size)?;
+        let store = Memory::with_clock(keys, clock).map_err(InvalidApp::Size)?;
+        let ruled = Ruled {
+            id: LimitId(NonZeroU16::MIN),
+            limit: quota.into(),
+        };
+        store.learn(&ruled);
         Ok(Self {
             policy,
-            buckets,
+            quota,
+            ruled,
+            store,
             counters: Counters::default(),
         })
     }
@@ -66,13 +76,13 @@ impl<C: Clock> App<C> {
     /// How many keys were forgiven what they owed because there was no room for them.
     #[must_use]
     pub fn forgiven(&self) -> u64 {
-        self.buckets.forgiven()
+        self.store.usage().forgiven
     }
 
     /// The limit in plain words and three commands to try, for a server reached at `address`.
     #[must_use]
     pub fn introduction(&self, address: SocketAddr) -> String {
-        introduction(address, self.policy.name(), self.buckets.quota())
+        introduction(address, self.policy.name(), &self.quota)
     }
 
     pub(crate) fn answer(&self, question: &Question<'_>) -> Reply {
@@ -108,10 +118,19 @@ impl<C: Clock> App<C> {
     }
 
     fn decide(&self, key: &[u8], cost: u64) -> Result<Reply, BadInput> {
-        let decision = self.buckets.decide(key, cost).map_err(|too_long| {
+        let checked = Key::of(key).map_err(|too_long| {
             BadInput::new("key", key, format!("it has {} bytes", too_long.len))
         })?;
-        let (outcome, status) = (decision.outcome, decision.status);
+        let check = Check {
+            key: checked,
+            ruled: &self.ruled,
+            op: Op::Spend(cost),
+        };
+        let (verdict, [answer]) = self
+            .store
+            .ask([check])
+            .map_err(|error| BadInput::new("key", key, error.to_string()))?;
+        let (outcome, status) = (verdict.outcome(), answer.status);
         let reply = if outcome.is_admitted() {
             let admitted = Admitted {
                 allowed: true,
@@ -128,9 +147,8 @@ impl<C: Clock> App<C> {
                 status.limit,
             ))
         };
-        let field = self
-            .policy
-            .limit_field(outcome, &status, decision.more_after);
+        let more_after = self.more_after(&status);
+        let field = self.policy.limit_field(outcome, &status, more_after);
         let reply = reply
             .with(RATELIMIT_POLICY, self.policy.policy_field())
             .with(RATELIMIT, &field);
@@ -138,6 +156,16 @@ impl<C: Clock> App<C> {
             Some(seconds) => reply.retry_after(seconds),
             None => reply,
         })
+    }
+
+    /// Time until one more unit is there. Zero if something remains, or if nothing is ever admitted.
+    fn more_after(&self, status: &Status) -> Nanos {
+        // What is owed is a duration; seen from the beginning of time it is an instant again.
+        let owed = status.reset_after.as_nanos();
+        match self.quota.decide(owed, Timestamp::EPOCH, 1).outcome {
+            Outcome::Deny { retry_after } => retry_after,
+            Outcome::Allow | Outcome::Wait(_) | Outcome::Never => Nanos::ZERO,
+        }
     }
 }
 

@@ -21,12 +21,12 @@ pub const MAX_KEY_LEN: usize = 1_024;
 /// assert!(Key::of(&[0; 2_000]).is_err());
 /// # Ok::<(), tollgate_store::KeyTooLong>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Key<'a> {
     parts: Parts<'a>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Parts<'a> {
     One(&'a [u8]),
     Many(&'a [&'a [u8]]),
@@ -116,6 +116,15 @@ impl<'a> Key<'a> {
     }
 }
 
+impl PartialEq for Key<'_> {
+    /// By their parts: one part is one key however it is said.
+    fn eq(&self, other: &Self) -> bool {
+        self.parts().eq(other.parts())
+    }
+}
+
+impl Eq for Key<'_> {}
+
 impl fmt::Debug for Key<'_> {
     /// Keys name people and secrets: only the size is shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -181,6 +190,9 @@ mod tests {
             .unwrap()
             .encode(|piece| bytes.extend_from_slice(piece));
         assert_eq!(bytes, encoded(&[b"alice"]));
+        let parts: [&[u8]; 1] = [b"alice"];
+        assert_eq!(Key::of(b"alice"), Key::of_parts(&parts));
+        assert_ne!(Key::of(b""), Key::of_parts(&[]));
     }
 
     #[test]

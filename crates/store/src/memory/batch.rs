@@ -13,7 +13,7 @@ use super::Memory;
 use super::bit::Held;
 use super::group::{Owned, Slot};
 use super::hash::Place;
-use super::shelf::Shelf;
+use super::shelf::{Shelf, Shelves};
 use super::states::{Size, size_of};
 use super::step::{Step, Stepped};
 use super::table::{Room, Table};
@@ -44,6 +44,19 @@ pub(super) struct Batch<'a, const N: usize> {
     shelves: [Option<(usize, MutexGuard<'a, Shelf>)>; N],
     /// The overflow sketch, locked last and only if it is needed.
     overflow: Option<MutexGuard<'a, Sketch>>,
+    /// The instant of the decision, and who cleans the shelves up after it.
+    decided: Option<(Timestamp, &'a Shelves)>,
+}
+
+impl<const N: usize> Drop for Batch<'_, N> {
+    /// Also after an error, and by unwinding: no box stays claimed.
+    fn drop(&mut self) {
+        if let Some((now, shelves)) = self.decided {
+            for (_, shelf) in self.shelves.iter_mut().flatten() {
+                shelves.tidy(shelf, now);
+            }
+        }
+    }
 }
 
 impl<'a, const N: usize> Batch<'a, N> {
@@ -59,13 +72,15 @@ impl<'a, const N: usize> Batch<'a, N> {
             doors: std::array::from_fn(|_| None),
             shelves: std::array::from_fn(|_| None),
             overflow: None,
+            decided: None,
         };
         batch.locate(memory, checks)?;
         while !(batch.take_known(memory, checks) || batch.take_all(memory, checks)) {
             batch.release();
         }
         batch.lock_shelves(memory, checks);
-        let now = memory.clock().now();
+        let now = memory.now();
+        batch.decided = Some((now, memory.shelves()));
         batch.settle(memory, checks, answers, now)
     }
 
@@ -100,21 +115,24 @@ impl<'a, const N: usize> Batch<'a, N> {
         if !self.take_slots(memory, checks, true) {
             return false;
         }
-        let now = memory.clock().now();
+        let now = memory.now();
         for (index, check) in checks.iter().enumerate() {
             let (Some(place), Some(Holding::Nothing)) =
                 (self.place(index), self.holdings.get(index))
             else {
                 continue;
             };
+            memory.worths().know(check.ruled.id, &check.ruled.limit);
+            let is_owed = || memory.overflow().is_owed(place.bits(), now);
             let found = match size_of(&check.ruled.limit) {
+                Size::Shelf => continue,
+                _ if is_owed() => None,
                 Size::Word => self
                     .room(memory.words(), memory, place, now)
                     .map(Holding::NewWord),
                 Size::Pair => self
                     .room(memory.pairs(), memory, place, now)
                     .map(Holding::NewPair),
-                Size::Shelf => continue,
             };
             if let Some(holding) = self.holdings.get_mut(index) {
                 *holding = found.unwrap_or(Holding::Full);

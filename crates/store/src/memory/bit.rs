@@ -53,10 +53,11 @@ impl<'a> Held<'a> {
         self.value
     }
 
-    /// What the word will hold once the bit is given back.
+    /// What the word will hold once the bit is given back. What does not fit below the bit becomes the latest instant
+    /// that does: cutting it would make the furthest debt none at all.
     #[inline]
     pub(super) fn set(&mut self, value: u64) {
-        self.value = value & !LOCKED;
+        self.value = value.min(LOCKED - 1);
     }
 }
 
@@ -89,6 +90,13 @@ mod tests {
         held.set(9);
         drop(held);
         assert_eq!(glance(&word), (9, false));
+    }
+
+    #[test]
+    fn what_does_not_fit_stays_as_far_ahead_as_it_can() {
+        let word = AtomicU64::new(0);
+        Held::take(&word).set(u64::MAX);
+        assert_eq!(glance(&word), (u64::MAX >> 1, false));
     }
 
     #[test]

@@ -41,6 +41,12 @@ pub(super) struct Owned<'a, const W: usize> {
 }
 
 impl Group {
+    /// A group that nobody lives in, for a model checker.
+    #[cfg(loom)]
+    pub(super) fn empty() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+
     /// The header's bit, under which keys move in.
     pub(super) fn door(&self) -> Held<'_> {
         Held::take(&self.0[0])

@@ -11,9 +11,12 @@ mod batch;
 mod bit;
 mod group;
 mod hash;
+#[cfg(all(test, loom))]
+mod loom_models;
 mod overflow;
 mod pages;
 mod shelf;
+mod snapshot;
 mod states;
 mod step;
 mod sync;
@@ -24,11 +27,13 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::compose::Verdict;
-use tollgate_core::limit::State;
-use tollgate_core::{Outcome, TokenBucket};
+use tollgate_core::limit::{Edit, Quota, State};
+use tollgate_core::{Nanos, Outcome, Timestamp, TokenBucket};
+
+pub use self::snapshot::SnapshotError;
 
 use self::batch::Batch;
-use self::hash::{Place, Secret};
+use self::hash::{Place, Secret, limit_of};
 use self::overflow::Overflow;
 use self::shelf::Shelves;
 use self::states::{InWords as _, Size, Words};
@@ -42,6 +47,9 @@ use crate::key::Key;
 
 /// The most keys that a store can be made for.
 pub const MAX_KEYS: usize = 1 << 30;
+
+/// The latest instant there is. A state may lie as far ahead of it again, and its top bit is a lock.
+const LAST_INSTANT: Timestamp = Timestamp::from_nanos(1 << 62);
 
 /// Bytes of collections (log entries, leases, reservations) for each key that a store is made for.
 const COLLECTION_BYTES_PER_KEY: usize = 64;
@@ -74,6 +82,13 @@ pub struct Memory<C = SystemClock> {
     shelves: Shelves,
     overflow: Overflow,
     forgiven: AtomicU64,
+}
+
+/// How often this thread has waited for another inside any store. Counted in debug builds only, for tests.
+#[doc(hidden)]
+#[must_use]
+pub fn waits_of_this_thread() -> Option<u64> {
+    sync::waits_of_this_thread()
 }
 
 /// What a store has had to do for want of room, and what it takes.
@@ -126,8 +141,8 @@ impl<C: Clock> Memory<C> {
         })
     }
 
-    /// Makes a limit known, so that its states are worth keeping. Call it once for every limit, and again when its
-    /// quota changes.
+    /// Makes a limit known, so that the store can tell what its states are worth. A limit that nobody announced is
+    /// learnt with its first key; call this for further tiers of one, and when its quota changes.
     pub fn learn(&self, ruled: &Ruled) {
         self.worths.learn(ruled.id, &ruled.limit);
     }
@@ -135,6 +150,39 @@ impl<C: Clock> Memory<C> {
     /// Forgets a limit that is gone: the room its states take is free. Its id must not be used again.
     pub fn forget(&self, id: LimitId) {
         self.worths.forget(id);
+    }
+
+    /// Replaces a limit's quota; what is owed stays owed. Counters of a window that gets another length are carried over
+    /// one by one, which looks at the whole table; anything else costs nothing. Decide by `new` from now on.
+    pub fn replace(&self, old: &Ruled, new: &Ruled) {
+        self.learn(new);
+        let (Quota::SlidingCounter(was), Quota::SlidingCounter(is)) =
+            (old.limit.quota(), new.limit.quota())
+        else {
+            return;
+        };
+        if was.window() == is.window() {
+            return;
+        }
+        let of_limit = |tag| limit_of(tag) == old.id.0.get();
+        for slot in self.pairs.tenants().filter(|slot| of_limit(slot.tag())) {
+            let mut slot = slot.take();
+            if !of_limit(slot.tag()) {
+                continue;
+            }
+            if let State::Counter(counter) = Words::read(&old.limit, slot.state()) {
+                let carried = is.inherit(was, counter, self.now());
+                slot.set(Words::write(Edit::Counter(carried)));
+            }
+        }
+    }
+
+    /// How long reservations are remembered after they have expired, and how many there may be under one key of one
+    /// limit. A minute and 1,024 unless told otherwise.
+    #[must_use]
+    pub const fn with_reservations(mut self, memory: Nanos, most: usize) -> Self {
+        self.shelves.remember(memory, most);
+        self
     }
 
     /// Decides on a batch of known size and answers by value.
@@ -155,13 +203,18 @@ impl<C: Clock> Memory<C> {
     pub fn spend(&self, key: &Key<'_>, id: LimitId, quota: &TokenBucket, cost: u64) -> Outcome {
         // Read before the slot is taken, so that it is held no longer than it must be. The decision counts as made
         // at this instant, which lies within the call; that is what the promised bound speaks of.
-        let now = self.clock.now();
+        let now = self.now();
         let place = self.secret.place(key, id);
         let Some(mut slot) = self.words.occupy(place) else {
             return self.spend_first(key, id, quota, cost);
         };
         let [tat] = slot.state();
-        let transition = quota.decide(tat, now, cost);
+        let mut transition = quota.decide(tat, now, cost);
+        if transition.next.is_some_and(|next| next < tat) {
+            // Only a clock that went back lowers a state. Or it was this thread that stood still since it read the clock:
+            // then what others have spent meanwhile must not be taken for an error and forgiven.
+            transition = quota.decide(tat, self.now(), cost);
+        }
         if let Some(next) = transition.next {
             slot.set([next]);
         }
@@ -229,7 +282,10 @@ impl<C: Clock> Memory<C> {
     #[must_use]
     pub fn usage(&self) -> Usage {
         Usage {
-            forgiven: self.forgiven.load(Ordering::Relaxed),
+            forgiven: self
+                .forgiven
+                .load(Ordering::Relaxed)
+                .saturating_add(self.shelves.forgiven()),
             overflowed: self.overflow.decisions(),
             table_bytes: self.words.size().saturating_add(self.pairs.size()),
             collection_bytes: self.shelves.used(),
@@ -240,8 +296,11 @@ impl<C: Clock> Memory<C> {
         self.secret.place(key, id)
     }
 
-    fn clock(&self) -> &C {
-        &self.clock
+    /// The present. In the year 2116 it stands still: a clock that far ahead is broken, and a quota that does not refill
+    /// is safer than one that wraps around.
+    #[inline]
+    fn now(&self) -> Timestamp {
+        self.clock.now().min(LAST_INSTANT)
     }
 }
 

@@ -8,11 +8,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::sketch::Sketch;
-use tollgate_core::{InvalidQuota, Nanos, Rate, TokenBucket, Window};
+use tollgate_core::token_bucket::Tat;
+use tollgate_core::{InvalidQuota, Nanos, Rate, Timestamp, TokenBucket, Window};
 
-/// Rows and cells of the sketch: half a mebibyte.
+/// Rows and cells of the sketch: half a mebibyte. A model makes thousands of stores and needs few.
 const ROWS: usize = 4;
-const WIDTH: usize = 1 << 14;
+const WIDTH: usize = if cfg!(loom) { 16 } else { 1 << 14 };
 /// The longest month, for a calendar whose length is not fixed.
 const LONGEST_MONTH: Nanos = Nanos::from_secs(31 * 86_400);
 
@@ -21,6 +22,8 @@ const LONGEST_MONTH: Nanos = Nanos::from_secs(31 * 86_400);
 pub(super) struct Overflow {
     sketch: Mutex<Sketch>,
     decisions: AtomicU64,
+    /// Until when something is owed here.
+    owing_until: AtomicU64,
 }
 
 impl Overflow {
@@ -31,6 +34,7 @@ impl Overflow {
         Ok(Self {
             sketch,
             decisions: AtomicU64::new(0),
+            owing_until: AtomicU64::new(0),
         })
     }
 
@@ -38,6 +42,25 @@ impl Overflow {
         self.decisions.fetch_add(1, Ordering::Relaxed);
         // A cell is raised in one assignment, so a panic elsewhere leaves nothing half done.
         self.sketch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this key owes something here. Until it does not, the sketch goes on deciding for it: with a fresh state of
+    /// its own it could spend everything once more.
+    pub(super) fn is_owed(&self, bits: u64, now: Timestamp) -> bool {
+        if self.owing_until.load(Ordering::Relaxed) <= now.as_nanos() {
+            return false;
+        }
+        let sketch = self.sketch.lock().unwrap_or_else(PoisonError::into_inner);
+        sketch.owed(bits) > now.as_nanos()
+    }
+
+    /// Notes that a key owes until `tat`. Never lowers what is owed: the cells are shared, also with limits whose debts
+    /// reach further.
+    pub(super) fn owe(&self, sketch: &mut Sketch, bits: u64, tat: Tat) {
+        if tat > sketch.owed(bits) {
+            sketch.owe(bits, tat);
+            self.owing_until.fetch_max(tat, Ordering::Relaxed);
+        }
     }
 
     /// How often the overflow had to decide.
@@ -63,4 +86,22 @@ pub(super) fn stand_in(limit: &Limit) -> Option<TokenBucket> {
         _ => return None,
     };
     builder.build().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A limit with a small capacity used to bring a shared cell back to what it could itself have owed.
+    #[test]
+    fn what_is_owed_is_never_lowered_by_another_limit() {
+        let overflow = Overflow::new().unwrap();
+        let (now, hour) = (Timestamp::from_secs(1), Timestamp::from_secs(3_601));
+        assert!(!overflow.is_owed(7, now));
+        overflow.owe(&mut overflow.lock(), 7, hour.as_nanos());
+        overflow.owe(&mut overflow.lock(), 7, Timestamp::from_secs(2).as_nanos());
+        assert_eq!(overflow.lock().owed(7), hour.as_nanos());
+        assert!(overflow.is_owed(7, now));
+        assert!(!overflow.is_owed(8, now) && !overflow.is_owed(7, hour));
+    }
 }

@@ -9,17 +9,35 @@
 
 use std::io;
 
+#[cfg(not(loom))]
 use memmap2::MmapMut;
 
 use super::group::Group;
 
+/// A model checker's atomics are not just words: they have to be made one by one.
+#[cfg(loom)]
+pub(super) struct Pages(Box<[Group]>);
+
+#[cfg(loom)]
+impl Pages {
+    pub(super) fn zeroed(count: usize) -> io::Result<Self> {
+        Ok(Self((0..count).map(|_| Group::empty()).collect()))
+    }
+
+    pub(super) fn groups(&self) -> &[Group] {
+        &self.0
+    }
+}
+
 /// So many groups, all zero at first.
+#[cfg(not(loom))]
 pub(super) struct Pages {
     // Owns the memory that `groups` hands out. Never resized or remapped.
     map: MmapMut,
     count: usize,
 }
 
+#[cfg(not(loom))]
 impl Pages {
     pub(super) fn zeroed(count: usize) -> io::Result<Self> {
         let bytes = count

@@ -4,7 +4,7 @@
 //! A box that has expired is as good as none. When a shelf is full, the box whose loss forgives the least goes, but never
 //! one that holds a lease or a reservation, nor one whose key is being denied. Must not know: words, slots, batches.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::limit::{Limit, Quota, State};
@@ -29,6 +29,10 @@ pub(super) struct Shelves {
     /// Bytes that all boxes together may take, and that they do.
     budget: usize,
     used: AtomicUsize,
+    forgiven: AtomicU64,
+    /// How long a reservation is remembered after it has expired, and how many there may be under one key.
+    memory: Nanos,
+    most: usize,
 }
 
 /// A few boxes under one lock.
@@ -46,15 +50,17 @@ pub(super) struct Stored {
     pub(super) ledger: Reservations,
     /// The bytes it was last counted as.
     bytes: usize,
+    claim: Claim,
 }
 
-/// The terms of a reservation with this hold.
-pub(super) const fn terms(hold: Nanos) -> Terms {
-    Terms {
-        hold,
-        memory: RESERVATION_MEMORY,
-        most: MOST_RESERVATIONS,
-    }
+/// What the batch that is being decided has to do with a box.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claim {
+    None,
+    /// It needs the box, which was there before.
+    Known,
+    /// It brought the box.
+    New,
 }
 
 impl Shelves {
@@ -66,6 +72,23 @@ impl Shelves {
             shelves: shelves.into_boxed_slice(),
             budget,
             used: AtomicUsize::new(0),
+            forgiven: AtomicU64::new(0),
+            memory: RESERVATION_MEMORY,
+            most: MOST_RESERVATIONS,
+        }
+    }
+
+    /// Changes how reservations are remembered.
+    pub(super) const fn remember(&mut self, memory: Nanos, most: usize) {
+        (self.memory, self.most) = (memory, most);
+    }
+
+    /// The terms of a reservation with this hold.
+    pub(super) const fn terms(&self, hold: Nanos) -> Terms {
+        Terms {
+            hold,
+            memory: self.memory,
+            most: self.most,
         }
     }
 
@@ -80,7 +103,8 @@ impl Shelves {
         Some(shelf.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes sure that the key has a box. `None` if there is no room for one, or no bytes for it to grow.
+    /// Makes sure that the key has a box and keeps it until the batch is [tidied](Self::tidy) up after. `None` if there is
+    /// no room for one. Whether there are bytes for it to grow is another question.
     pub(super) fn provide<'a>(
         &self,
         shelf: &'a mut Shelf,
@@ -88,17 +112,49 @@ impl Shelves {
         limit: &Limit,
         now: Timestamp,
     ) -> Option<&'a mut Stored> {
-        if !self.has_bytes() {
-            self.clear_expired(shelf, now);
-        }
         let index = match shelf.position(place) {
             Some(index) => index,
             None => self.place_new(shelf, place, limit, now)?,
         };
-        if !self.has_bytes() {
-            return None;
+        let stored = shelf.boxes.get_mut(index)?;
+        // The quota may have changed since, and with it how long the state counts.
+        stored.limit = *limit;
+        if stored.claim == Claim::None {
+            stored.claim = Claim::Known;
         }
-        shelf.boxes.get_mut(index)
+        Some(stored)
+    }
+
+    /// Whether one more entry may be remembered, after making what room the shelf allows.
+    pub(super) fn may_grow(&self, shelf: &mut Shelf, now: Timestamp) -> bool {
+        if !self.has_bytes() {
+            self.clear_expired(shelf, now);
+        }
+        self.has_bytes()
+    }
+
+    /// Ends a batch on this shelf: newcomers that came to nothing leave, others leave for those that stay.
+    pub(super) fn tidy(&self, shelf: &mut Shelf, now: Timestamp) {
+        self.retain(shelf, |stored| {
+            stored.claim != Claim::New || !stored.is_blank()
+        });
+        while shelf.boxes.len() > BOXES {
+            let Some((worth, victim)) = shelf.least_worth(now) else {
+                break;
+            };
+            let stored = shelf.boxes.swap_remove(victim);
+            self.used.fetch_sub(stored.bytes, Ordering::Relaxed);
+            self.forgiven
+                .fetch_add(u64::from(worth > 0), Ordering::Relaxed);
+        }
+        for stored in &mut shelf.boxes {
+            stored.claim = Claim::None;
+        }
+    }
+
+    /// Live boxes that were given up for others.
+    pub(super) fn forgiven(&self) -> u64 {
+        self.forgiven.load(Ordering::Relaxed)
     }
 
     /// Counts a box again after it has changed.
@@ -129,8 +185,15 @@ impl Shelves {
     }
 
     fn clear_expired(&self, shelf: &mut Shelf, now: Timestamp) {
+        let terms = self.terms(Nanos::ZERO);
+        self.retain(shelf, |stored| {
+            stored.claim != Claim::None || !stored.is_expired(now, &terms)
+        });
+    }
+
+    fn retain(&self, shelf: &mut Shelf, stays: impl Fn(&Stored) -> bool) {
         shelf.boxes.retain(|stored| {
-            let stays = !stored.is_expired(now);
+            let stays = stays(stored);
             if !stays {
                 self.used.fetch_sub(stored.bytes, Ordering::Relaxed);
             }
@@ -138,6 +201,8 @@ impl Shelves {
         });
     }
 
+    /// A box beyond the shelf's end if need be: whether it stays, and for whom others go, is seen when the batch has been
+    /// decided. A request that is denied, or only looks, must cost nobody their state.
     fn place_new(
         &self,
         shelf: &mut Shelf,
@@ -145,13 +210,15 @@ impl Shelves {
         limit: &Limit,
         now: Timestamp,
     ) -> Option<usize> {
+        if !self.may_grow(shelf, now) {
+            return None;
+        }
         if shelf.boxes.len() >= BOXES {
             self.clear_expired(shelf, now);
         }
-        if shelf.boxes.len() >= BOXES {
-            let victim = shelf.least_worth(now)?;
-            let stored = shelf.boxes.swap_remove(victim);
-            self.used.fetch_sub(stored.bytes, Ordering::Relaxed);
+        let to_go = shelf.boxes.len().saturating_add(1).saturating_sub(BOXES);
+        if to_go > 0 && shelf.losable(now) < to_go {
+            return None;
         }
         let mut stored = Stored {
             place,
@@ -159,6 +226,7 @@ impl Shelves {
             state: State::default(),
             ledger: Reservations::default(),
             bytes: 0,
+            claim: Claim::New,
         };
         self.recount(&mut stored);
         shelf.boxes.push(stored);
@@ -177,28 +245,42 @@ impl Shelf {
         self.boxes.iter().position(|stored| stored.place == place)
     }
 
-    /// The box whose loss forgives the least, among those that may be lost.
-    fn least_worth(&self, now: Timestamp) -> Option<usize> {
-        let worth = |stored: &Stored| {
-            let status = stored.limit.status(&stored.state, now);
-            let used = status.limit.saturating_sub(status.remaining);
-            let is_losable = status.remaining > 0
-                && stored.ledger.is_empty()
-                && !matches!(stored.limit.quota(), Quota::Concurrency(_));
-            // Parts of 2^32: limits on shelves are far below that.
-            is_losable.then(|| used.saturating_mul(1 << 32) / status.limit.max(1))
-        };
-        let candidates = self.boxes.iter().enumerate();
-        let (_, index) = candidates
-            .filter_map(|(i, stored)| Some((worth(stored)?, i)))
-            .min()?;
-        Some(index)
+    /// The box whose loss forgives the least, among those that may be lost, and how much that is.
+    fn least_worth(&self, now: Timestamp) -> Option<(u64, usize)> {
+        let boxes = self.boxes.iter().enumerate();
+        boxes
+            .filter_map(|(i, stored)| Some((stored.worth(now)?, i)))
+            .min()
+    }
+
+    /// How many boxes may be lost.
+    fn losable(&self, now: Timestamp) -> usize {
+        let worths = self.boxes.iter().filter_map(|stored| stored.worth(now));
+        worths.count()
     }
 }
 
 impl Stored {
-    fn is_expired(&self, now: Timestamp) -> bool {
-        let is_forgotten = self.ledger.room_after(now, &terms(Nanos::ZERO)).is_zero();
+    /// How much of its quota the key has used, in parts of 2^32; `None` if the box must not be lost: it holds a lease or
+    /// a reservation, its key is being denied, or the present batch needs it.
+    fn worth(&self, now: Timestamp) -> Option<u64> {
+        let status = self.limit.status(&self.state, now);
+        let used = status.limit.saturating_sub(status.remaining);
+        let is_losable = status.remaining > 0
+            && self.claim == Claim::None
+            && self.ledger.is_empty()
+            && !matches!(self.limit.quota(), Quota::Concurrency(_));
+        // Limits on shelves are far below 2^32.
+        is_losable.then(|| used.saturating_mul(1 << 32) / status.limit.max(1))
+    }
+
+    /// Whether nothing was ever stored in it.
+    fn is_blank(&self) -> bool {
+        matches!(self.state, State::Empty) && self.ledger.is_empty()
+    }
+
+    fn is_expired(&self, now: Timestamp, terms: &Terms) -> bool {
+        let is_forgotten = self.ledger.forgotten_after(now, terms).is_zero();
         is_forgotten && self.limit.status(&self.state, now).reset_after.is_zero()
     }
 
@@ -212,5 +294,147 @@ impl Stored {
         entries
             .saturating_mul(ENTRY_BYTES)
             .saturating_add(size_of::<Self>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::LimitId;
+    use crate::key::Key;
+    use crate::memory::hash::Secret;
+    use std::num::NonZeroU16;
+    use tollgate_core::SlidingLog;
+    use tollgate_core::limit::Op;
+    use tollgate_core::reservation::{Correction, ReservationId};
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+
+    fn place(name: &str) -> Place {
+        let key = Key::of(name.as_bytes()).unwrap();
+        Secret::from_words([1, 2]).place(&key, LimitId(NonZeroU16::MIN))
+    }
+
+    fn log(window: Nanos) -> Limit {
+        SlidingLog::of(10, window).build().unwrap().into()
+    }
+
+    /// One shelf with bytes for everything.
+    fn one_shelf() -> Shelves {
+        Shelves::new(1, 1 << 20)
+    }
+
+    fn spend(shelves: &Shelves, name: &str, cost: u64) {
+        let limit = log(Nanos::MINUTE);
+        let mut shelf = shelves.lock(0).unwrap();
+        let stored = shelves.provide(&mut shelf, place(name), &limit, NOW);
+        let stored = stored.unwrap();
+        let decided = limit.decide(&stored.state, NOW, Op::Spend(cost)).unwrap();
+        stored.state.apply(decided.next.unwrap());
+        shelves.recount(stored);
+        shelves.tidy(&mut shelf, NOW);
+    }
+
+    fn full() -> Shelves {
+        let shelves = one_shelf();
+        for n in 0..BOXES {
+            spend(&shelves, &format!("old-{n}"), 2);
+        }
+        shelves
+    }
+
+    /// A newcomer used to push somebody out as soon as it was looked at, even if it was then denied or had only asked.
+    #[test]
+    fn whoever_only_looks_costs_nobody_their_state() {
+        let shelves = full();
+        let mut shelf = shelves.lock(0).unwrap();
+        let newcomer = place("newcomer");
+        assert!(
+            shelves
+                .provide(&mut shelf, newcomer, &log(Nanos::MINUTE), NOW)
+                .is_some()
+        );
+        shelves.tidy(&mut shelf, NOW);
+        assert!(shelf.get(newcomer).is_none());
+        for n in 0..BOXES {
+            assert!(shelf.get(place(&format!("old-{n}"))).is_some());
+        }
+        assert_eq!(shelves.forgiven(), 0);
+    }
+
+    /// Two newcomers of one batch on one shelf: the second used to push the first out, whose charge was then lost.
+    #[test]
+    fn a_box_that_the_batch_needs_is_never_the_victim_and_victims_are_counted() {
+        let shelves = full();
+        let mut shelf = shelves.lock(0).unwrap();
+        let limit = log(Nanos::MINUTE);
+        for name in ["one", "two"] {
+            shelves.provide(&mut shelf, place(name), &limit, NOW);
+        }
+        for name in ["one", "two"] {
+            let stored = shelf.get(place(name)).unwrap();
+            let decided = limit.decide(&stored.state, NOW, Op::Spend(1)).unwrap();
+            stored.state.apply(decided.next.unwrap());
+        }
+        shelves.tidy(&mut shelf, NOW);
+        assert_eq!(shelf.boxes.len(), BOXES);
+        assert!(shelf.get(place("one")).is_some() && shelf.get(place("two")).is_some());
+        assert_eq!(shelves.forgiven(), 2);
+    }
+
+    #[test]
+    fn keys_that_are_being_denied_stay_and_a_newcomer_finds_no_room() {
+        let shelves = one_shelf();
+        for n in 0..BOXES {
+            spend(&shelves, &format!("denied-{n}"), 10);
+        }
+        let mut shelf = shelves.lock(0).unwrap();
+        let limit = log(Nanos::MINUTE);
+        let newcomer = place("newcomer");
+        assert!(shelves.provide(&mut shelf, newcomer, &limit, NOW).is_none());
+        let later = NOW.after(Nanos::MINUTE);
+        assert!(
+            shelves
+                .provide(&mut shelf, newcomer, &limit, later)
+                .is_some()
+        );
+    }
+
+    /// Whether a ledger had expired used to be asked of its oldest record.
+    #[test]
+    fn an_open_reservation_outlives_a_forgotten_one_in_the_same_box() {
+        let shelves = one_shelf();
+        let mut shelf = shelves.lock(0).unwrap();
+        let limit = log(Nanos::SECOND);
+        let (short, long) = (ReservationId(1), ReservationId(2));
+        let stored = shelves
+            .provide(&mut shelf, place("a"), &limit, NOW)
+            .unwrap();
+        for (id, hold) in [(short, Nanos::SECOND), (long, Nanos::HOUR)] {
+            let terms = shelves.terms(hold);
+            stored
+                .ledger
+                .open(NOW, &terms, id, tollgate_core::Receipt::default());
+        }
+        shelves.tidy(&mut shelf, NOW);
+        let later = NOW.after(Nanos::from_secs(120));
+        shelves.clear_expired(&mut shelf, later);
+        let stored = shelf.get(place("a")).expect("the long one is still open");
+        let terms = shelves.terms(Nanos::ZERO);
+        let correction = stored.ledger.correction(later, &terms, long, None);
+        assert!(matches!(correction, Correction::Settle { .. }));
+    }
+
+    /// A box used to be judged by the quota that it was made under.
+    #[test]
+    fn a_longer_window_keeps_a_log_for_longer() {
+        let shelves = one_shelf();
+        spend(&shelves, "a", 10);
+        let mut shelf = shelves.lock(0).unwrap();
+        let hourly = log(Nanos::HOUR);
+        shelves.provide(&mut shelf, place("a"), &hourly, NOW);
+        shelves.tidy(&mut shelf, NOW);
+        shelves.clear_expired(&mut shelf, NOW.after(Nanos::from_secs(120)));
+        assert!(shelf.get(place("a")).is_some());
     }
 }

@@ -14,7 +14,7 @@ use super::Memory;
 use super::batch::Holding;
 use super::hash::Place;
 use super::overflow::stand_in;
-use super::shelf::{Shelf, terms};
+use super::shelf::Shelf;
 use super::states::{self, Words};
 use crate::contract::{Answer, Check, Note, Op};
 use crate::failure::{ErrorKind, StoreError};
@@ -160,10 +160,26 @@ impl<C> Step<'_, '_, C> {
         let Some(shelf) = self.shelf.as_deref_mut() else {
             return Ok(self.overflow(op));
         };
-        let decided = match self.memory.shelves().provide(shelf, self.place, limit, now) {
-            Some(stored) => limit.decide(&stored.state, now, op),
+        let (shelves, bits) = (self.memory.shelves(), self.place.bits());
+        let decided = match shelves.provide(shelf, self.place, limit, now) {
+            Some(stored) => {
+                let is_owed = || match self.overflow.as_ref() {
+                    Some(sketch) => sketch.owed(bits) > now.as_nanos(),
+                    None => self.memory.overflow().is_owed(bits, now),
+                };
+                if stored.state == State::Empty && is_owed() {
+                    return Ok(self.overflow(op));
+                }
+                limit.decide(&stored.state, now, op)
+            }
             None => return Ok(self.overflow(op)),
         };
+        // The key's own state has the first word: whom it denies stays denied, and what only shrinks it needs no bytes.
+        let is_growth = decided.is_ok_and(|t| t.outcome.is_admitted() && t.next.is_some())
+            && remembers_more(op);
+        if is_growth && !shelves.may_grow(shelf, now) {
+            return Ok(self.overflow(op));
+        }
         match decided {
             Ok(transition) => Ok(Stepped {
                 transition: transition.map(Change::Shelf),
@@ -215,7 +231,8 @@ impl<C> Step<'_, '_, C> {
         cost: u64,
         hold: Nanos,
     ) -> Result<Stepped, StoreError> {
-        let (limit, now, terms) = (&self.check.ruled.limit, self.now, terms(hold));
+        let (limit, now) = (&self.check.ruled.limit, self.now);
+        let terms = self.memory.shelves().terms(hold);
         let none = Receipt {
             cost: 0,
             at: now,
@@ -232,13 +249,18 @@ impl<C> Step<'_, '_, C> {
             return full(hold);
         };
         match stored.ledger.standing(now, &terms, id) {
-            Standing::Known(receipt) => Ok(Stepped::said(
-                Outcome::Allow,
-                receipt,
-                Note::AlreadyReserved,
-            )),
+            Standing::Known(receipt) => {
+                // A look, which like any other puts a state right that a clock left too far ahead.
+                let mut stepped = self.plain(limit::Op::Spend(0))?;
+                stepped.transition.receipt = receipt;
+                stepped.note = Note::AlreadyReserved;
+                Ok(stepped)
+            }
             Standing::Full => full(stored.ledger.room_after(now, &terms)),
             Standing::Fresh => {
+                if !self.memory.shelves().may_grow(shelf, now) {
+                    return full(hold);
+                }
                 let mut stepped = self.plain(limit::Op::Spend(cost))?;
                 if stepped.note == Note::Plain {
                     stepped.ledger = LedgerChange::Open(id, hold);
@@ -249,7 +271,7 @@ impl<C> Step<'_, '_, C> {
     }
 
     fn close(&mut self, id: ReservationId, actual: Option<u64>) -> Result<Stepped, StoreError> {
-        let (now, terms) = (self.now, terms(Nanos::ZERO));
+        let (now, terms) = (self.now, self.memory.shelves().terms(Nanos::ZERO));
         let none = Receipt {
             cost: 0,
             at: now,
@@ -272,7 +294,11 @@ impl<C> Step<'_, '_, C> {
             Correction::Expired => Note::ReservationExpired,
             Correction::Unknown => Note::ReservationUnknown,
         };
-        Ok(Stepped::said(Outcome::Allow, none, note))
+        // The first settle or cancel is the one that counts, also where it came too late to change anything.
+        Ok(Stepped {
+            ledger: LedgerChange::Close(id),
+            ..Stepped::said(Outcome::Allow, none, note)
+        })
     }
 
     fn store(&mut self, change: Change) {
@@ -293,7 +319,8 @@ impl<C> Step<'_, '_, C> {
             }
             (Change::Overflow(tat), _) => {
                 if let Some(sketch) = self.overflow {
-                    sketch.owe(self.place.bits(), tat);
+                    let overflow = self.memory.overflow();
+                    overflow.owe(sketch, self.place.bits(), tat);
                 }
             }
             _ => {}
@@ -310,7 +337,10 @@ impl<C> Step<'_, '_, C> {
         };
         match change {
             LedgerChange::Nothing => return,
-            LedgerChange::Open(id, hold) => stored.ledger.open(self.now, &terms(hold), id, receipt),
+            LedgerChange::Open(id, hold) => {
+                let terms = self.memory.shelves().terms(hold);
+                stored.ledger.open(self.now, &terms, id, receipt);
+            }
             LedgerChange::Close(id) => stored.ledger.close(id),
         }
         self.memory.shelves().recount(stored);
@@ -345,6 +375,18 @@ where
     Words: states::InWords<W>,
 {
     <Words as states::InWords<W>>::read(limit, words)
+}
+
+/// Whether the operation, if admitted, makes a collection longer. Corrections are always carried out: there is one for each
+/// charge at most.
+const fn remembers_more(op: limit::Op) -> bool {
+    matches!(
+        op,
+        limit::Op::Spend(_)
+            | limit::Op::SpendUpTo(_)
+            | limit::Op::ChargeAlways(_)
+            | limit::Op::Acquire { .. }
+    )
 }
 
 fn refusal(refused: Refused) -> Result<Stepped, StoreError> {

@@ -8,9 +8,27 @@ pub(super) use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(loom)]
 pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
 
+#[cfg(all(debug_assertions, not(loom)))]
+thread_local! {
+    static WAITS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// How often this thread had to wait for a bit that somebody else held, where that is counted: a test of many threads
+/// that never met proves nothing.
+pub(super) fn waits_of_this_thread() -> Option<u64> {
+    #[cfg(all(debug_assertions, not(loom)))]
+    return Some(WAITS.get());
+    #[cfg(not(all(debug_assertions, not(loom))))]
+    None
+}
+
 /// Called between attempts to take a lock bit: spin a little, then let somebody else run.
 #[cfg(not(loom))]
 pub(super) fn wait(attempt: u32) {
+    #[cfg(debug_assertions)]
+    if attempt == 0 {
+        WAITS.set(WAITS.get().saturating_add(1));
+    }
     if attempt < 64 {
         std::hint::spin_loop();
     } else {

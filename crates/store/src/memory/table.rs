@@ -128,7 +128,9 @@ impl<const W: usize> Table<W> {
             Some(slot) => (slot, false, false),
             None => {
                 let (slot, is_home) = victim(home, refuge, now, worths)?;
-                (slot, true, is_home)
+                // It may have expired, or been left, since the look for a free one.
+                let evicts = !is_free(&slot, now, worths);
+                (slot, evicts, is_home)
             }
         };
         if !is_home {
@@ -141,6 +143,37 @@ impl<const W: usize> Table<W> {
     fn home(&self, place: Place) -> Option<&Group> {
         let groups = self.pages.groups();
         groups.get(place.home(groups.len()))
+    }
+
+    /// How many groups there are.
+    pub(super) fn groups(&self) -> usize {
+        self.pages.groups().len()
+    }
+
+    /// How many slots there are.
+    pub(super) fn slots(&self) -> usize {
+        self.groups().saturating_mul(slots(W))
+    }
+
+    /// The slot of this number, counted through all groups.
+    pub(super) fn slot(&self, number: usize) -> Option<Slot<'_, W>> {
+        let group = self.pages.groups().get(number / slots(W))?;
+        group.slot(number % slots(W))
+    }
+
+    /// Whether keys whose home this group is may live elsewhere, once everybody who is moving in has.
+    pub(super) fn has_spilled(&self, group: usize) -> bool {
+        self.pages.groups().get(group).is_some_and(|group| {
+            drop(group.door());
+            group.has_spilled()
+        })
+    }
+
+    /// Notes that keys whose home this group is may live elsewhere.
+    pub(super) fn spill(&self, group: usize) {
+        if let Some(group) = self.pages.groups().get(group) {
+            Group::spill(&mut group.door());
+        }
     }
 
     /// Every slot that somebody lives in, as they were when read.
@@ -177,15 +210,23 @@ fn free<'a, const W: usize>(
     now: Timestamp,
     worths: &Worths,
 ) -> Option<Owned<'a, W>> {
-    let is_free = |tag, state| tag == 0 || worths.of(limit_of(tag), state, now) == Worth::Nothing;
+    let looks_free = |slot: &Slot<'_, W>| {
+        let tag = slot.tag();
+        tag == 0 || worths.of(limit_of(tag), slot.glimpse(), now) == Worth::Nothing
+    };
     let first = group.slot::<W>(favourite).into_iter();
     first.chain(group.all()).find_map(|slot| {
-        if slot.is_held() || !is_free(slot.tag(), slot.glimpse()) {
+        if slot.is_held() || !looks_free(&slot) {
             return None;
         }
-        slot.try_take()
-            .filter(|owned| is_free(owned.tag(), owned.state()))
+        slot.try_take().filter(|owned| is_free(owned, now, worths))
     })
+}
+
+/// Whether nobody needs the slot.
+fn is_free<const W: usize>(slot: &Owned<'_, W>, now: Timestamp, worths: &Worths) -> bool {
+    let tag = slot.tag();
+    tag == 0 || worths.of(limit_of(tag), slot.state(), now) == Worth::Nothing
 }
 
 /// The slot whose loss forgives the least, and whether it is in the first group. Denied keys stay.

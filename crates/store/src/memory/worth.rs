@@ -10,11 +10,14 @@ use tollgate_core::limit::{Limit, Quota};
 
 use crate::contract::LimitId;
 
-/// How many limits there can be: their numbers have two bytes.
-const LIMITS: usize = 1 << 16;
+/// How many limits there can be: their numbers have two bytes. A model makes thousands of stores and needs few.
+const LIMITS: usize = if cfg!(loom) { 16 } else { 1 << 16 };
 
 /// Usage is measured in parts of this.
 const WHOLE: u64 = 1 << 32;
+
+/// The full quota of a limit that was forgotten and stays so.
+const GONE: u64 = u64::MAX;
 
 /// What is known of every limit by number. A limit that is not known any more is worth nothing: its slots are free.
 #[derive(Debug)]
@@ -25,7 +28,7 @@ pub(super) struct Worths {
 /// One limit, in its state's own measure: debt in nanoseconds for buckets, a count for windows.
 #[derive(Debug, Default)]
 struct Entry {
-    /// A full quota; zero for a limit that is not known.
+    /// A full quota; zero for a limit that is not known yet, [`GONE`] for one that is gone.
     full: AtomicU64,
     /// The use above which not even one more unit is admitted.
     denied_above: AtomicU64,
@@ -64,15 +67,24 @@ impl Worths {
             .denied_above
             .fetch_max(denied_above, Ordering::Relaxed);
         entry.tail.fetch_max(tail, Ordering::Relaxed);
-        entry.full.fetch_max(full.max(1), Ordering::Relaxed);
+        entry
+            .full
+            .fetch_max(full.clamp(1, GONE - 1), Ordering::Relaxed);
+    }
+
+    /// Makes a limit known unless it is already, or was forgotten: states of a limit that nobody announced are worth
+    /// keeping too.
+    pub(super) fn know(&self, id: LimitId, limit: &Limit) {
+        let entry = self.limits.get(usize::from(id.0.get()));
+        if entry.is_some_and(|entry| entry.full.load(Ordering::Relaxed) == 0) {
+            self.learn(id, limit);
+        }
     }
 
     /// Forgets a limit: its slots are free from now on.
     pub(super) fn forget(&self, id: LimitId) {
         if let Some(entry) = self.limits.get(usize::from(id.0.get())) {
-            entry.full.store(0, Ordering::Relaxed);
-            entry.denied_above.store(0, Ordering::Relaxed);
-            entry.tail.store(0, Ordering::Relaxed);
+            entry.full.store(GONE, Ordering::Relaxed);
         }
     }
 
@@ -85,7 +97,7 @@ impl Worths {
         let tail = entry.tail.load(Ordering::Relaxed);
         let [first, second] = [state.first(), state.get(1)].map(Option::<&u64>::copied);
         let until = first.unwrap_or(0).saturating_add(tail);
-        if full == 0 || until <= now.as_nanos() {
+        if full == 0 || full == GONE || until <= now.as_nanos() {
             return Worth::Nothing;
         }
         let used = match second {
@@ -148,7 +160,13 @@ mod tests {
         assert_eq!(of(3 * second), Worth::Used(WHOLE / 4 * 3));
         assert_eq!(of(3 * second + 1), Worth::Denied);
         worths.forget(ID);
-        assert_eq!(worths.of(1, [now.as_nanos() + second], now), Worth::Nothing);
+        worths.know(ID, &quota.into());
+        let forgotten = worths.of(1, [now.as_nanos() + second], now);
+        assert_eq!(
+            forgotten,
+            Worth::Nothing,
+            "a straggler does not bring it back"
+        );
     }
 
     #[test]

@@ -1,0 +1,190 @@
+//! The slot protocol under a model checker, which tries every order of events and every value that a relaxed load may see.
+//!
+//! `cargo xtask extra loom` runs these on the very code that ships: only the atomics and the pages are the checker's. At most
+//! three involuntary switches of threads are tried, which is where such bugs are found; more takes hours.
+
+use std::num::NonZeroU16;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64 as Plain, Ordering as Order};
+
+use loom::sync::Arc;
+use loom::thread;
+use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
+
+use super::Memory;
+use super::bit::Held;
+use super::group::{Group, Slot};
+use super::sync::AtomicU64;
+use crate::clock::ManualClock;
+use crate::contract::{Check, LimitId, Op, Ruled};
+use crate::key::Key;
+
+const ID: LimitId = LimitId(NonZeroU16::MIN);
+/// Who lived in the slot before, and who moves in.
+const OLD: u64 = 1 << 48;
+const NEW: u64 = 2 << 48;
+
+/// Explores a model and says how many orders of events there were.
+fn explore(switches: usize, model: impl Fn() + Send + Sync + 'static) {
+    let orders = std::sync::Arc::new(Plain::new(0));
+    let counter = std::sync::Arc::clone(&orders);
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(switches);
+    builder.max_branches = 20_000;
+    builder.check(move || {
+        counter.fetch_add(1, Order::Relaxed);
+        model();
+    });
+    let orders = orders.load(Order::Relaxed);
+    println!("{orders} orders of events");
+    assert!(orders > 10, "only {orders} orders of events: nothing met");
+}
+
+fn quota(burst: u64) -> TokenBucket {
+    let rate = Rate::new(1, Nanos::HOUR);
+    TokenBucket::at(rate).burst(burst).build().unwrap()
+}
+
+fn memory() -> Memory<ManualClock> {
+    Memory::with_clock(1, ManualClock::at(Timestamp::from_secs(1_000))).unwrap()
+}
+
+fn spend(memory: &Memory<ManualClock>, burst: u64) -> u64 {
+    let key = Key::of(b"alice").unwrap();
+    u64::from(memory.spend(&key, ID, &quota(burst), 1).is_admitted())
+}
+
+fn slot<const W: usize>(group: &Group) -> Slot<'_, W> {
+    group.slot(0).unwrap()
+}
+
+#[test]
+fn two_threads_that_spend_from_one_slot_are_admitted_exactly_to_the_limit() {
+    explore(5, || {
+        let memory = Arc::new(memory());
+        // One unit is spent before, so that the key has a slot.
+        assert_eq!(spend(&memory, 4), 1);
+        let other = Arc::clone(&memory);
+        let thread = thread::spawn(move || spend(&other, 4) + spend(&other, 4));
+        let mine = spend(&memory, 4) + spend(&memory, 4);
+        assert_eq!(mine + thread.join().unwrap(), 3);
+    });
+}
+
+#[test]
+fn three_threads_that_count_in_one_slot_lose_nothing() {
+    explore(1, || {
+        let group = Arc::new(Group::empty());
+        slot::<2>(&group).take().house(OLD, [0, 0]);
+        let count = |group: &Group| {
+            let mut owned = slot::<2>(group).take();
+            let [first, second] = owned.state();
+            assert_eq!(first, second, "both words belong together");
+            owned.set([first + 1, second + 1]);
+        };
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let group = Arc::clone(&group);
+                thread::spawn(move || count(&group))
+            })
+            .collect();
+        count(&group);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(slot::<2>(&group).take().state(), [3, 3]);
+    });
+}
+
+#[test]
+fn nobody_charges_a_foreign_tenant() {
+    explore(5, || {
+        let group = Arc::new(Group::empty());
+        slot::<2>(&group).take().house(OLD, [5, 5]);
+        let theirs = Arc::clone(&group);
+        let newcomer = thread::spawn(move || {
+            if let Some(mut owned) = slot::<2>(&theirs).try_take() {
+                owned.house(NEW, [100, 100]);
+                return true;
+            }
+            false
+        });
+        let mut charged = 5;
+        for _ in 0..2 {
+            let found = group.find::<2>(OLD, 0);
+            let Some(mut owned) = found.map(Slot::take).filter(|owned| owned.tag() == OLD) else {
+                continue;
+            };
+            charged += 1;
+            owned.set([charged, charged]);
+        }
+        let has_moved_in = newcomer.join().unwrap();
+        let owned = slot::<2>(&group).take();
+        let expected = if has_moved_in {
+            (NEW, [100, 100])
+        } else {
+            (OLD, [charged, charged])
+        };
+        assert_eq!((owned.tag(), owned.state()), expected);
+    });
+}
+
+#[test]
+fn two_threads_that_bring_the_same_key_give_it_one_slot() {
+    explore(4, || {
+        let memory = Arc::new(memory());
+        let other = Arc::clone(&memory);
+        let thread = thread::spawn(move || spend(&other, 1));
+        let mine = spend(&memory, 1);
+        assert_eq!(mine + thread.join().unwrap(), 1);
+        assert_eq!(memory.words().tenants().count(), 1);
+    });
+}
+
+#[test]
+fn two_threads_that_take_two_keys_in_different_orders_spend_on_both_or_none() {
+    explore(4, || {
+        let memory = Arc::new(memory());
+        let ruled = Ruled {
+            id: ID,
+            limit: quota(2).into(),
+        };
+        let ask = move |memory: &Memory<ManualClock>, names: [&str; 2]| {
+            let checks = names.map(|name| Check {
+                key: Key::of(name.as_bytes()).unwrap(),
+                ruled: &ruled,
+                op: Op::Spend(1),
+            });
+            u64::from(memory.ask(checks).unwrap().0.is_admitted())
+        };
+        // Both keys have a slot, and one unit left.
+        assert_eq!(ask(&memory, ["a", "b"]), 1);
+        let other = Arc::clone(&memory);
+        let thread = thread::spawn(move || ask(&other, ["b", "a"]));
+        let mine = ask(&memory, ["a", "b"]);
+        assert_eq!(mine + thread.join().unwrap(), 1);
+        let states: Vec<_> = memory.words().tenants().map(Slot::glimpse).collect();
+        assert_eq!(states.len(), 2);
+        assert_eq!(states.first(), states.get(1), "charged alike");
+    });
+}
+
+#[test]
+fn a_thread_that_panics_gives_its_bit_back() {
+    explore(5, || {
+        let word = Arc::new(AtomicU64::new(7));
+        let theirs = Arc::clone(&word);
+        let thread = thread::spawn(move || {
+            let unwound = catch_unwind(AssertUnwindSafe(|| {
+                let _held = Held::take(&theirs);
+                std::panic::resume_unwind(Box::new("in the middle"));
+            }));
+            assert!(unwound.is_err());
+        });
+        let mut held = Held::take(&word);
+        held.set(held.value() + 1);
+        drop(held);
+        thread.join().unwrap();
+        assert_eq!(Held::take(&word).value(), 8);
+    });
+}

@@ -1,0 +1,116 @@
+//! A warm decision allocates nothing: counted by the allocator of this binary, thread by thread.
+#![allow(
+    unsafe_code,
+    reason = "an allocator that counts has to hand the calls on, and those are unsafe by nature"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use tollgate_core::{FixedWindow, Nanos, SlidingCounter, Window};
+use tollgate_store::{Check, Key, Op, Ruled};
+
+use crate::support::{bucket, id, ruled, store};
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: every call is handed on unchanged to the system's allocator, which fulfils the contract; the counter is a plain
+// cell of the thread, whose first use allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CALLS.set(CALLS.get() + 1);
+        // SAFETY: as the caller promised.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        CALLS.set(CALLS.get() + 1);
+        // SAFETY: as the caller promised.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How often the work calls the allocator.
+fn calls(work: impl FnOnce()) -> u64 {
+    let before = CALLS.get();
+    work();
+    CALLS.get() - before
+}
+
+#[test]
+fn the_allocator_counts() {
+    assert!(calls(|| drop(std::hint::black_box(vec![1]))) >= 2);
+}
+
+#[test]
+fn spending_from_a_warm_bucket_allocates_nothing_admitted_or_denied() {
+    let (store, _clock) = store(1_000);
+    let quota = bucket(50, Nanos::HOUR);
+    let key = Key::of(b"alice").unwrap();
+    assert!(store.spend(&key, id(1), &quota, 1).is_admitted());
+    let mut admitted = 0;
+    let counted = calls(|| {
+        for _ in 0..100 {
+            admitted += u64::from(store.spend(&key, id(1), &quota, 1).is_admitted());
+        }
+    });
+    assert_eq!((counted, admitted), (0, 49));
+}
+
+/// So many limits of buckets and windows in one batch.
+fn batch<const N: usize>() {
+    let (store, _clock) = store(1_000);
+    let limits: [Ruled; N] = std::array::from_fn(|n| {
+        let number = u16::try_from(n + 1).unwrap();
+        let hour = Nanos::HOUR;
+        match n % 3 {
+            0 => ruled(number, bucket(50, hour)),
+            1 => ruled(
+                number,
+                FixedWindow::of(60, Window::FirstHit(hour)).build().unwrap(),
+            ),
+            _ => ruled(number, SlidingCounter::of(70, hour).build().unwrap()),
+        }
+    });
+    let parts: [&[u8]; 2] = [b"tenant", b"user"];
+    let checks: [Check<'_>; N] = std::array::from_fn(|n| Check {
+        key: Key::of_parts(&parts).unwrap(),
+        ruled: &limits[n],
+        op: Op::Spend(1),
+    });
+    assert!(store.ask(checks).unwrap().0.is_admitted());
+    let mut admitted = 0;
+    let counted = calls(|| {
+        for _ in 0..100 {
+            admitted += u64::from(store.ask(checks).unwrap().0.is_admitted());
+        }
+    });
+    assert_eq!((counted, admitted), (0, 49), "{N} limits");
+}
+
+#[test]
+fn a_warm_batch_of_words_and_pairs_allocates_nothing_admitted_or_denied() {
+    batch::<1>();
+    batch::<3>();
+    batch::<8>();
+}
+
+#[test]
+fn a_key_that_moves_in_allocates_nothing_either() {
+    let (store, _clock) = store(1_000);
+    let quota = bucket(50, Nanos::HOUR);
+    let keys: Vec<String> = (0..500).map(|n| n.to_string()).collect();
+    let counted = calls(|| {
+        for key in &keys {
+            store.spend(&Key::of(key.as_bytes()).unwrap(), id(1), &quota, 1);
+        }
+    });
+    assert_eq!(counted, 0);
+}

@@ -1,0 +1,431 @@
+//! Random traces through the memory store and through plain core with the same instants: every answer must be the same.
+//!
+//! That each kind of step occurred is counted and asserted, and a store that is wrong on purpose must be caught.
+
+use tollgate_core::concurrency::LeaseId;
+use tollgate_core::limit::{Limit, Op, Quota, Refused};
+use tollgate_core::reservation::{ReservationId, Terms};
+use tollgate_core::{Nanos, Outcome, Receipt, Timestamp};
+use tollgate_testkit::vectors::{Ask, Decision, PlainCore, Reserved, Subject};
+
+use crate::quotas::{ALGORITHMS, variants};
+use crate::support::{Random, START};
+use crate::vectors::InMemory;
+
+const STEPS: u64 = 100_000;
+/// Keys of the algorithm that is tried, and of all others to make batches with.
+const OWN: usize = 16;
+const KEYS: usize = 32;
+const TERMS: Terms = Terms {
+    hold: Nanos::from_secs(20),
+    memory: Nanos::from_secs(20),
+    most: 8,
+};
+
+/// How often what occurred.
+#[derive(Debug, Default)]
+struct Seen {
+    kinds: std::collections::BTreeMap<&'static str, u64>,
+}
+
+impl Seen {
+    fn note(&mut self, kind: &'static str) {
+        *self.kinds.entry(kind).or_default() += 1;
+    }
+
+    fn at_least(&self, least: u64, kinds: &[&str]) {
+        for kind in kinds {
+            let seen = self.kinds.get(kind).copied().unwrap_or(0);
+            assert!(seen >= least, "{kind} occurred {seen} times: {self:?}");
+        }
+    }
+}
+
+/// One key of one limit, and what the trace knows of it.
+struct Line {
+    key: String,
+    variants: [Limit; 3],
+    limit: Limit,
+    receipts: Vec<Receipt>,
+}
+
+struct Trace<'a, S> {
+    random: Random,
+    now: Timestamp,
+    lines: Vec<Line>,
+    core: PlainCore,
+    subject: &'a mut S,
+    seen: Seen,
+}
+
+/// Formats nothing unless there is something to say: there are millions of comparisons.
+fn compare<T: std::fmt::Debug>(
+    is_same: bool,
+    what: impl FnOnce() -> String,
+    core: &T,
+    subject: &T,
+) -> Result<(), String> {
+    if is_same {
+        return Ok(());
+    }
+    let what = what();
+    Err(format!("{what}\n  core    {core:?}\n  subject {subject:?}"))
+}
+
+fn is_same(core: &Result<Decision, Refused>, subject: &Result<Decision, Refused>) -> bool {
+    match (core, subject) {
+        (Ok(core), Ok(subject)) => {
+            (core.outcome, core.binding) == (subject.outcome, subject.binding)
+                && core.answers == subject.answers
+        }
+        (Err(core), Err(subject)) => core == subject,
+        _ => false,
+    }
+}
+
+impl<'a, S: Subject> Trace<'a, S> {
+    fn new(algorithm: usize, seed: u64, subject: &'a mut S) -> Self {
+        let mut random = Random(seed);
+        let lines = (0..KEYS)
+            .map(|n| {
+                let other = usize::try_from(random.below(ALGORITHMS.len() as u64)).unwrap();
+                let algorithm = if n < OWN { algorithm } else { other };
+                let variants = variants(algorithm, &mut random);
+                Line {
+                    key: format!("{n}"),
+                    limit: variants[0],
+                    variants,
+                    receipts: Vec::new(),
+                }
+            })
+            .collect();
+        Self {
+            random,
+            now: START,
+            lines,
+            core: PlainCore::default(),
+            subject,
+            seen: Seen::default(),
+        }
+    }
+
+    fn run(&mut self, steps: u64) -> Result<(), String> {
+        // Everybody moves in while everybody is in use, so that nobody's expired state is overwritten by a neighbour and
+        // missed when the clock goes back.
+        for n in 0..self.lines.len() {
+            let op = match self.lines[n].limit.quota() {
+                Quota::Concurrency(_) => Op::Acquire {
+                    id: LeaseId(0),
+                    weight: 1,
+                },
+                _ => Op::Spend(1),
+            };
+            self.decide(&[(n, op)])?;
+        }
+        for step in 0..steps {
+            self.step().map_err(|why| format!("step {step}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        self.tick();
+        match self.random.below(100) {
+            0 => {
+                self.requota();
+                Ok(())
+            }
+            1..=9 => self.reservation(),
+            10..=39 => {
+                let line = self.pick(OWN);
+                let op = self.op(line, false);
+                self.decide(&[(line, op)])
+            }
+            _ => {
+                let mut batch = Vec::new();
+                for _ in 0..1 + self.random.below(8) {
+                    let line = self.pick(KEYS);
+                    if batch.iter().all(|(taken, _)| *taken != line) {
+                        batch.push((line, self.op(line, true)));
+                    }
+                }
+                self.decide(&batch)
+            }
+        }
+    }
+
+    fn pick(&mut self, among: usize) -> usize {
+        usize::try_from(self.random.below(among as u64)).unwrap()
+    }
+
+    fn tick(&mut self) {
+        let span = |random: &mut Random, most| Nanos::from_nanos(random.below(most));
+        let second = 1_000_000_000;
+        self.now = match self.random.below(100) {
+            0..=1 => {
+                self.seen.note("clock back");
+                let back = span(&mut self.random, 90 * second);
+                Timestamp::from_nanos(self.now.as_nanos() - back.as_nanos())
+            }
+            2 => {
+                self.seen.note("clock far ahead");
+                self.now.after(span(&mut self.random, 200 * second))
+            }
+            3..=40 => self.now,
+            _ => self.now.after(span(&mut self.random, second / 2)),
+        };
+    }
+
+    fn requota(&mut self) {
+        self.seen.note("requota");
+        let (n, variant) = (self.pick(OWN), self.pick(3));
+        let line = &mut self.lines[n];
+        let (old, new) = (line.limit, line.variants[variant]);
+        // Core's subject rolls a counter on to the present even if its window stays as long as it was; the store leaves it
+        // alone. That is the same until the clock goes back, so it is not asked to.
+        let is_as_long = match (old.quota(), new.quota()) {
+            (Quota::SlidingCounter(old), Quota::SlidingCounter(new)) => {
+                old.window() == new.window()
+            }
+            _ => false,
+        };
+        if !is_as_long {
+            self.core.replace(self.now, &line.key, &old, &new);
+        }
+        self.subject.replace(self.now, &line.key, &old, &new);
+        line.limit = new;
+    }
+
+    fn op(&mut self, line: usize, in_batch: bool) -> Op {
+        let cost = self.random.below(4);
+        let lease = LeaseId(u128::from(self.random.below(6)));
+        let is_concurrency = matches!(self.lines[line].limit.quota(), Quota::Concurrency(_));
+        let kind = self.random.below(if is_concurrency { 6 } else { 12 });
+        let receipt = self.lines[line].receipts.pop();
+        let (name, op) = match (is_concurrency, kind) {
+            (true, 0..=2) => (
+                "acquire",
+                Op::Acquire {
+                    id: lease,
+                    weight: cost,
+                },
+            ),
+            // A lease that is not held is a note in the store and an error in core: compared alone.
+            (true, 3) if !in_batch => ("renew", Op::Renew(lease)),
+            (true, _) => ("release", Op::Release(lease)),
+            (_, 0) => ("up to", Op::SpendUpTo(cost + 3)),
+            (_, 1) => ("charge always", Op::ChargeAlways(cost)),
+            (_, 2) => ("credit", Op::Credit(cost)),
+            (_, 3 | 4) if let Some(receipt) = receipt => {
+                ("refund", Op::Settle { receipt, actual: 0 })
+            }
+            (_, 5 | 6) if let Some(receipt) = receipt => {
+                let actual = self.random.below(2 * receipt.cost + 2);
+                let is_less = actual < receipt.cost;
+                let name = if is_less { "settle down" } else { "settle up" };
+                (name, Op::Settle { receipt, actual })
+            }
+            (_, 7) => ("huge", Op::Spend(u64::MAX - cost)),
+            _ => ("spend", Op::Spend(cost)),
+        };
+        self.seen.note(name);
+        op
+    }
+
+    fn decide(&mut self, batch: &[(usize, Op)]) -> Result<(), String> {
+        let asks: Vec<Ask<'_>> = batch
+            .iter()
+            .map(|(n, op)| Ask {
+                key: &self.lines[*n].key,
+                limit: &self.lines[*n].limit,
+                op: *op,
+            })
+            .collect();
+        let core = self.core.decide(self.now, &asks);
+        let subject = self.subject.decide(self.now, &asks);
+        let what = || format!("{} {asks:?}", self.now.as_nanos());
+        compare(is_same(&core, &subject), what, &core, &subject)?;
+        let Ok(decision) = core else {
+            self.seen.note("refused");
+            return Ok(());
+        };
+        const SIZES: [&str; 9] = ["", "1", "2", "3", "4", "5", "6", "7", "8"];
+        self.seen.note(SIZES[batch.len()]);
+        self.seen.note(match decision.outcome {
+            Outcome::Allow => "allow",
+            Outcome::Wait(_) => "wait",
+            Outcome::Deny { .. } => "deny",
+            Outcome::Never => "never",
+        });
+        let admits = |answer: &tollgate_core::limit::Answer| answer.outcome.is_admitted();
+        if !decision.outcome.is_admitted() && decision.answers.iter().any(admits) {
+            self.seen.note("all or nothing");
+        }
+        for ((n, _), answer) in batch.iter().zip(decision.answers) {
+            if answer.receipt.cost > 0 {
+                self.lines[*n].receipts.push(answer.receipt);
+            }
+        }
+        Ok(())
+    }
+
+    fn reservation(&mut self) -> Result<(), String> {
+        let line = self.pick(OWN);
+        let line = &self.lines[line];
+        if matches!(line.limit.quota(), Quota::Concurrency(_)) {
+            return Ok(());
+        }
+        let id = ReservationId(u128::from(self.random.below(12)));
+        let cost = self.random.below(4);
+        let ask = Ask {
+            key: &line.key,
+            limit: &line.limit,
+            op: Op::Spend(cost),
+        };
+        let now = self.now;
+        let (name, core, subject) = match self.random.below(4) {
+            0 | 1 => (
+                "reserve",
+                self.core.reserve(now, &TERMS, id, ask),
+                self.subject.reserve(now, &TERMS, id, ask),
+            ),
+            kind => {
+                let actual = (kind == 2).then_some(cost);
+                (
+                    if kind == 2 {
+                        "settle reserved"
+                    } else {
+                        "cancel"
+                    },
+                    self.core.close(now, &TERMS, id, ask, actual),
+                    self.subject.close(now, &TERMS, id, ask, actual),
+                )
+            }
+        };
+        let what = || format!("{} {name} {id:?} {ask:?}", now.as_nanos());
+        compare(core == subject, what, &core, &subject)?;
+        self.seen.note(match core {
+            Ok(_) => name,
+            Err(_) => "reservation in no state for it",
+        });
+        Ok(())
+    }
+}
+
+fn agrees(algorithm: usize) {
+    let mut subject = InMemory::new(2_000);
+    let mut trace = Trace::new(algorithm, 0x5eed + algorithm as u64, &mut subject);
+    if let Err(why) = trace.run(STEPS) {
+        panic!("{}: {why}", ALGORITHMS[algorithm]);
+    }
+    let seen = &trace.seen;
+    seen.at_least(
+        500,
+        &[
+            "clock back",
+            "clock far ahead",
+            "requota",
+            "allow",
+            "deny",
+            "all or nothing",
+        ],
+    );
+    seen.at_least(500, &["1", "2", "3", "4", "5", "6", "7", "8"]);
+    if ALGORITHMS[algorithm] == "concurrency" {
+        seen.at_least(500, &["acquire", "renew", "release", "refused"]);
+    } else {
+        let charges = [
+            "charge always",
+            "credit",
+            "refund",
+            "settle down",
+            "settle up",
+            "huge",
+            "never",
+            "up to",
+        ];
+        seen.at_least(500, &charges);
+        seen.at_least(
+            100,
+            &[
+                "reserve",
+                "settle reserved",
+                "cancel",
+                "reservation in no state for it",
+            ],
+        );
+    }
+    if ALGORITHMS[algorithm] == "leaky queue" {
+        seen.at_least(500, &["wait"]);
+    }
+}
+
+#[test]
+fn token_buckets_and_meters_decide_as_in_core() {
+    agrees(0);
+    agrees(1);
+}
+
+#[test]
+fn queues_and_concurrency_decide_as_in_core() {
+    agrees(2);
+    agrees(6);
+}
+
+#[test]
+fn windows_and_counters_decide_as_in_core() {
+    agrees(3);
+    agrees(5);
+}
+
+#[test]
+fn logs_decide_as_in_core() {
+    agrees(4);
+}
+
+/// Charges the first limit of a batch although another refuses.
+struct FirstIsCharged(InMemory);
+
+impl Subject for FirstIsCharged {
+    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, Refused> {
+        let decision = self.0.decide(now, asks)?;
+        if !decision.outcome.is_admitted() && decision.answers[0].outcome.is_admitted() {
+            self.0.decide(now, &asks[..1])?;
+        }
+        Ok(decision)
+    }
+
+    fn replace(&mut self, now: Timestamp, key: &str, old: &Limit, new: &Limit) {
+        self.0.replace(now, key, old, new);
+    }
+
+    fn reserve(
+        &mut self,
+        now: Timestamp,
+        terms: &Terms,
+        id: ReservationId,
+        ask: Ask<'_>,
+    ) -> Reserved {
+        self.0.reserve(now, terms, id, ask)
+    }
+
+    fn close(
+        &mut self,
+        now: Timestamp,
+        terms: &Terms,
+        id: ReservationId,
+        ask: Ask<'_>,
+        actual: Option<u64>,
+    ) -> Reserved {
+        self.0.close(now, terms, id, ask, actual)
+    }
+}
+
+#[test]
+fn a_store_that_charges_one_limit_of_a_refused_batch_is_caught() {
+    for (algorithm, name) in ALGORITHMS.iter().enumerate() {
+        let mut wrong = FirstIsCharged(InMemory::new(2_000));
+        let caught = Trace::new(algorithm, 1, &mut wrong).run(2_000);
+        assert!(caught.is_err(), "{name}");
+    }
+}

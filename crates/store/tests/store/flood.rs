@@ -1,0 +1,118 @@
+//! More keys than there is room for: memory stays what it was, denied keys stay denied, and what is forgiven is counted.
+//!
+//! `cargo xtask bench flood` does the same with a hundred million keys.
+
+use std::collections::BTreeMap;
+
+use tollgate_core::{Nanos, Timestamp};
+use tollgate_store::{Check, Clock as _, Key, Note, Op, Ruled};
+
+use crate::support::{Store, bucket, id, ruled, store};
+
+/// Keys in the flood, and those that the table is made for.
+const FLOOD: u64 = 500_000;
+const ROOM: usize = 10_000;
+/// What the process may grow by beyond the table: other tests run at the same time. A map of the flood's keys would
+/// take more than twice this.
+const SLACK: usize = 8 << 20;
+
+/// Bytes of this process that are in memory.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4_096
+}
+
+fn spend(store: &Store, ruled: &Ruled, key: &[u8], cost: u64) -> (bool, Note) {
+    let check = Check {
+        key: Key::of(key).unwrap(),
+        ruled,
+        op: Op::Spend(cost),
+    };
+    let (verdict, [answer]) = store.ask([check]).unwrap();
+    (verdict.is_admitted(), answer.note)
+}
+
+#[test]
+fn a_flood_of_keys_changes_neither_memory_nor_what_is_denied() {
+    let (store, _clock) = store(ROOM);
+    let guarded = ruled(1, bucket(10, Nanos::HOUR));
+    let quota = bucket(10, Nanos::MINUTE);
+    let denied: Vec<String> = (0..500).map(|n| format!("denied-{n}")).collect();
+    for key in &denied {
+        assert!(spend(&store, &guarded, key.as_bytes(), 10).0);
+    }
+    let (before, usage_before) = (resident(), store.usage());
+    for n in 0..FLOOD {
+        let key = n.to_le_bytes();
+        assert!(
+            store
+                .spend(&Key::of(&key).unwrap(), id(2), &quota, 1)
+                .is_admitted()
+        );
+    }
+    let usage = store.usage();
+    let grown = resident().saturating_sub(before);
+    assert_eq!(usage.table_bytes, usage_before.table_bytes);
+    assert!(
+        grown <= usage.table_bytes + SLACK,
+        "grew by {grown} bytes with a table of {}",
+        usage.table_bytes
+    );
+    for key in &denied {
+        let (admitted, note) = spend(&store, &guarded, key.as_bytes(), 1);
+        assert_eq!((admitted, note), (false, Note::Plain), "{key}");
+    }
+    // The clock stands still: everybody who moved in is live, and whoever is gone was given up.
+    let flood = ruled(2, quota);
+    let is_there = |n: &u64| {
+        let key = n.to_le_bytes();
+        store.inspect(&Key::of(&key).unwrap(), &flood).is_some()
+    };
+    let there = (0..FLOOD).filter(is_there).count() as u64;
+    assert_eq!(usage.overflowed, 0, "nobody's neighbours were all denied");
+    assert_eq!(usage.forgiven, FLOOD - there);
+    assert!(there >= ROOM as u64, "{there} are there");
+}
+
+/// Small enough to look at every key after every step.
+#[test]
+fn what_is_forgiven_is_what_an_oracle_finds_missing() {
+    let (store, clock) = store(20);
+    let limits = [
+        ruled(1, bucket(4, Nanos::SECOND)),
+        ruled(2, bucket(9, Nanos::from_secs(3))),
+    ];
+    // Until when each key owes something, as told by its own answers.
+    let mut live: BTreeMap<(usize, u64), Timestamp> = BTreeMap::new();
+    let (mut missing, mut expired) = (0, 0);
+    let mut random = crate::support::Random(7);
+    for _ in 0..4_000 {
+        clock.advance(Nanos::from_millis(random.below(120)));
+        let now = clock.now();
+        let before = live.len();
+        live.retain(|_, until| *until > now);
+        expired += before - live.len();
+        let (limit, name) = (usize::from(random.below(2) == 1), random.below(400));
+        let key = name.to_le_bytes();
+        let check = Check {
+            key: Key::of(&key).unwrap(),
+            ruled: &limits[limit],
+            op: Op::Spend(1 + random.below(3)),
+        };
+        let (verdict, [answer]) = store.ask([check]).unwrap();
+        if verdict.is_admitted() && answer.note == Note::Plain {
+            live.insert((limit, name), now.after(answer.status.reset_after));
+        }
+        let before = live.len();
+        live.retain(|(limit, name), _| {
+            let key = name.to_le_bytes();
+            store
+                .inspect(&Key::of(&key).unwrap(), &limits[*limit])
+                .is_some()
+        });
+        missing += before - live.len();
+    }
+    assert!(missing > 100 && expired > 100, "{missing} {expired}");
+    assert_eq!(store.usage().forgiven, missing as u64);
+}

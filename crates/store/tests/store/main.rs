@@ -1,0 +1,20 @@
+//! The memory store seen from outside: the vectors, the same decisions as core, exactness under threads, fixed memory.
+//!
+//! One binary with modules, so that the store is linked once.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on should say so loudly, helpers included"
+)]
+
+mod allocation;
+mod differential;
+mod flood;
+mod quotas;
+mod regressions;
+mod snapshot;
+mod support;
+mod threads;
+mod vectors;

@@ -1,0 +1,199 @@
+//! Saving and restoring: nothing is forgiven by a restart, and no file but the one that was saved is believed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tollgate_core::{FixedWindow, Nanos, SlidingCounter, UtcOffset, Window};
+use tollgate_store::{Check, Key, ManualClock, Memory, Op, Ruled, SnapshotError};
+
+use crate::support::{START, Store, bucket, id, ruled, store};
+
+/// A folder of its own, gone when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = format!("tollgate-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("state")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+fn limits() -> [Ruled; 3] {
+    let day = Window::Calendar(
+        tollgate_core::Calendar::Day,
+        UtcOffset::from_minutes(0).unwrap(),
+    );
+    [
+        ruled(1, bucket(100, Nanos::HOUR)),
+        ruled(2, FixedWindow::of(100, day).build().unwrap()),
+        ruled(3, SlidingCounter::of(100, Nanos::HOUR).build().unwrap()),
+    ]
+}
+
+fn spend(store: &Store, key: &str, cost: u64) -> [u64; 3] {
+    let limits = limits();
+    let checks = [0, 1, 2].map(|n| Check {
+        key: Key::of(key.as_bytes()).unwrap(),
+        ruled: &limits[n],
+        op: Op::Spend(cost),
+    });
+    let (_, answers) = store.ask(checks).unwrap();
+    answers.map(|answer| answer.status.remaining)
+}
+
+fn restored(path: &Path, keys: usize) -> Result<Store, SnapshotError> {
+    Memory::restore(path, keys, Arc::new(ManualClock::at(START)))
+}
+
+#[test]
+fn a_restart_does_not_reset_a_daily_quota() {
+    let folder = Folder::new("restart");
+    let (store, clock) = store(1_000);
+    for n in 0..100 {
+        spend(&store, &n.to_string(), n);
+    }
+    store.save(&folder.file()).unwrap();
+    store.save(&folder.file()).unwrap();
+    let again = restored(&folder.file(), 1_000).unwrap();
+    for n in 0..100 {
+        assert_eq!(spend(&again, &n.to_string(), 0), [100 - n; 3], "{n}");
+    }
+    // What has expired by the time of saving is not saved.
+    let live = std::fs::metadata(folder.file()).unwrap().len();
+    clock.advance(Nanos::from_secs(200 * 3_600));
+    store.save(&folder.file()).unwrap();
+    let empty = std::fs::metadata(folder.file()).unwrap().len();
+    assert!(empty < live, "{empty} of {live} bytes");
+    let left_over = std::fs::read_dir(&folder.0).unwrap().count();
+    assert_eq!(left_over, 1, "nothing lies beside the snapshot");
+}
+
+#[cfg(unix)]
+#[test]
+fn only_the_owner_may_read_it_because_it_holds_the_secret() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new("mode");
+    let (store, _clock) = store(10);
+    store.save(&folder.file()).unwrap();
+    let mode = std::fs::metadata(folder.file())
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn every_changed_byte_and_every_missing_end_is_refused() {
+    let folder = Folder::new("damage");
+    let (store, _clock) = store(4);
+    for key in ["a", "b", "c"] {
+        spend(&store, key, 7);
+    }
+    store.save(&folder.file()).unwrap();
+    let whole = std::fs::read(folder.file()).unwrap();
+    let refused = |bytes: &[u8]| {
+        std::fs::write(folder.file(), bytes).unwrap();
+        restored(&folder.file(), 4).err()
+    };
+    assert!(
+        refused(&whole).is_none(),
+        "as it was written it is believed"
+    );
+    for at in 0..whole.len() {
+        for flip in [1, 0x80, 0xff] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= flip;
+            assert!(refused(&bytes).is_some(), "byte {at} ^ {flip:#x}");
+        }
+        let cut = refused(&whole[..at]);
+        assert!(
+            matches!(cut, Some(SnapshotError::Truncated)),
+            "{at}: {cut:?}"
+        );
+    }
+    let longer = [whole.as_slice(), &[0]].concat();
+    assert!(matches!(refused(&longer), Some(SnapshotError::Damaged)));
+}
+
+#[test]
+fn what_is_refused_says_why_and_leaves_an_empty_store() {
+    let folder = Folder::new("reasons");
+    let (store, _clock) = store(100);
+    spend(&store, "alice", 90);
+    store.save(&folder.file()).unwrap();
+    let whole = std::fs::read(folder.file()).unwrap();
+    let reason = |keys| {
+        let clock = Arc::new(ManualClock::at(START));
+        let (empty, reason) = Memory::restore_or_empty(&folder.file(), keys, clock).unwrap();
+        assert_eq!(spend(&empty, "alice", 0), [100; 3], "it starts empty");
+        reason.unwrap().to_string()
+    };
+    assert!(reason(200).contains("another number of keys"));
+    let mut damaged = whole.clone();
+    let middle = whole.len() / 2;
+    damaged[middle] ^= 1;
+    std::fs::write(folder.file(), damaged).unwrap();
+    assert!(reason(100).contains("damaged"));
+    std::fs::write(folder.file(), &whole[..whole.len() - 1]).unwrap();
+    assert!(reason(100).contains("cut short"));
+    std::fs::write(folder.file(), "#!/bin/sh\necho hello\n").unwrap();
+    assert!(reason(100).contains("not a snapshot"));
+    let mut newer = whole;
+    newer[8] = 2;
+    std::fs::write(folder.file(), newer).unwrap();
+    assert!(reason(100).contains("version 2"));
+    std::fs::remove_file(folder.file()).unwrap();
+    assert!(reason(100).contains("No such file"), "{}", reason(100));
+}
+
+#[test]
+fn spending_goes_on_while_saving_and_nothing_spent_before_is_missing() {
+    let folder = Folder::new("meanwhile");
+    let (store, _clock) = store(2_000);
+    let quota = bucket(1_000_000, Nanos::SECOND);
+    let before = 50;
+    let names: Vec<String> = (0..500).map(|n| n.to_string()).collect();
+    let spend = |store: &Store, name: &str| {
+        let key = Key::of(name.as_bytes()).unwrap();
+        store.spend(&key, id(1), &quota, 1).is_admitted()
+    };
+    for name in &names {
+        assert!((0..before).all(|_| spend(&store, name)));
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                assert!(names.iter().all(|name| spend(&store, name)));
+            }
+        });
+        for _ in 0..5 {
+            store.save(&folder.file()).unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let again = restored(&folder.file(), 2_000).unwrap();
+    let limit = ruled(1, quota);
+    for name in &names {
+        let key = Key::of(name.as_bytes()).unwrap();
+        let used = |store: &Store| {
+            let state = store.inspect(&key, &limit).unwrap();
+            let status = limit.limit.status(&state, START);
+            status.limit - status.remaining
+        };
+        assert!(used(&again) >= before && used(&again) <= used(&store));
+    }
+}

@@ -1,0 +1,53 @@
+//! What the modules share: ids, stores on a clock that stands still, a small generator of random numbers.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use tollgate_core::limit::Limit;
+use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
+use tollgate_store::{LimitId, ManualClock, Memory, Ruled};
+
+/// Any instant far from 1970.
+pub(crate) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+pub(crate) type Store = Memory<Arc<ManualClock>>;
+
+pub(crate) fn id(number: u16) -> LimitId {
+    LimitId(NonZeroU16::new(number).unwrap())
+}
+
+pub(crate) fn ruled(number: u16, limit: impl Into<Limit>) -> Ruled {
+    Ruled {
+        id: id(number),
+        limit: limit.into(),
+    }
+}
+
+/// A store for so many keys whose clock stands at [`START`].
+pub(crate) fn store(keys: usize) -> (Store, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::at(START));
+    (Memory::with_clock(keys, Arc::clone(&clock)).unwrap(), clock)
+}
+
+/// One unit each `interval`, so many at once.
+pub(crate) fn bucket(burst: u64, interval: Nanos) -> TokenBucket {
+    let rate = Rate::new(1, interval);
+    TokenBucket::at(rate).burst(burst).build().unwrap()
+}
+
+/// The same numbers for the same seed (splitmix64).
+#[derive(Debug)]
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}

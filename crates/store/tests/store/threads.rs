@@ -1,0 +1,160 @@
+//! Many threads at once: exactly the limit is admitted, all or nothing stays so, nobody waits in a circle, and denied keys
+//! stay denied while others come and go. Each test asserts that threads met: one where they did not proves nothing.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use tollgate_core::Nanos;
+use tollgate_store::memory::waits_of_this_thread;
+use tollgate_store::{Check, Key, Op, Ruled};
+
+use crate::support::{Random, Store, bucket, id, ruled, store};
+
+/// Long enough for any machine that is not stuck.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Runs on so many threads that start together, and fails if they do not all come back. Answers how often they waited for
+/// each other, where that is counted.
+fn together(count: usize, work: impl Fn(usize) + Send + Sync + 'static) -> Option<u64> {
+    let (done, ended) = sync_channel(count);
+    let shared = Arc::new((Barrier::new(count), work));
+    for n in 0..count {
+        let (done, shared) = (done.clone(), Arc::clone(&shared));
+        std::thread::spawn(move || {
+            shared.0.wait();
+            (shared.1)(n);
+            done.send(waits_of_this_thread()).unwrap();
+        });
+    }
+    drop(done);
+    let mut waits = None;
+    for n in 0..count {
+        let came = ended.recv_timeout(DEADLINE);
+        assert!(came.is_ok(), "{n} of {count} threads came back: {came:?}");
+        if let Ok(Some(waited)) = came {
+            waits = Some(waits.unwrap_or(0) + waited);
+        }
+    }
+    waits
+}
+
+#[test]
+fn sixty_four_threads_on_one_key_are_admitted_exactly_to_the_limit() {
+    const LIMIT: u64 = 20_000;
+    // One core may run a thread from start to end undisturbed; it does not do that a hundred times.
+    for _ in 0..100 {
+        let (store, _clock) = store(1_000);
+        let quota = bucket(LIMIT, Nanos::SECOND);
+        let shared = Arc::new((store, AtomicU64::new(0)));
+        let inside = Arc::clone(&shared);
+        let waits = together(64, move |_| {
+            let key = Key::of(b"everyone").unwrap();
+            let mut admitted = 0;
+            for _ in 0..LIMIT / 32 {
+                admitted += u64::from(inside.0.spend(&key, id(1), &quota, 1).is_admitted());
+            }
+            inside.1.fetch_add(admitted, Ordering::Relaxed);
+        });
+        assert_eq!(shared.1.load(Ordering::Relaxed), LIMIT);
+        if waits != Some(0) {
+            return;
+        }
+    }
+    panic!("no thread ever had to wait for another");
+}
+
+#[test]
+fn keys_taken_in_different_orders_are_charged_alike_and_nobody_waits_in_a_circle() {
+    const KEYS: usize = 6;
+    const LIMIT: u64 = 3_000;
+    let (store, _clock) = store(1_000);
+    let limits: Vec<Ruled> = (1..=6)
+        .map(|n| match n % 2 {
+            0 => ruled(n, bucket(LIMIT, Nanos::HOUR)),
+            _ => {
+                let window = tollgate_core::Window::FirstHit(Nanos::HOUR);
+                let quota = tollgate_core::FixedWindow::of(LIMIT, window);
+                ruled(n, quota.build().unwrap())
+            }
+        })
+        .collect();
+    let shared = Arc::new((store, limits, AtomicU64::new(0)));
+    let inside = Arc::clone(&shared);
+    let waits = together(8, move |n| {
+        let (store, limits, admitted) = &*inside;
+        let mut random = Random(n as u64);
+        for _ in 0..2_000 {
+            // The same six keys, in any order.
+            let mut order: [usize; KEYS] = std::array::from_fn(|i| i);
+            for i in (1..KEYS).rev() {
+                order.swap(i, usize::try_from(random.below(i as u64 + 1)).unwrap());
+            }
+            let checks = order.map(|i| Check {
+                key: Key::of(b"shared").unwrap(),
+                ruled: &limits[i],
+                op: Op::Spend(1),
+            });
+            let (verdict, _) = store.ask(checks).unwrap();
+            admitted.fetch_add(u64::from(verdict.is_admitted()), Ordering::Relaxed);
+        }
+    });
+    let (store, limits, admitted) = &*shared;
+    assert_eq!(admitted.load(Ordering::Relaxed), LIMIT);
+    for ruled in limits {
+        let check = Check {
+            key: Key::of(b"shared").unwrap(),
+            ruled,
+            op: Op::Peek(1),
+        };
+        let (_, [answer]) = store.ask([check]).unwrap();
+        assert_eq!(answer.status.remaining, 0, "limit {:?}", ruled.id);
+    }
+    assert_ne!(waits, Some(0), "no thread ever had to wait for another");
+}
+
+#[test]
+fn a_denied_key_stays_denied_in_a_storm_of_keys_that_come_and_go() {
+    let (store, clock) = store(50);
+    let guarded = ruled(1, bucket(5, Nanos::HOUR));
+    let passing = ruled(2, bucket(10, Nanos::MINUTE));
+    store.learn(&guarded);
+    store.learn(&passing);
+    let spend = |store: &Store, ruled: &Ruled, name: &str| {
+        let key = Key::of(name.as_bytes()).unwrap();
+        let check = Check {
+            key,
+            ruled,
+            op: Op::Spend(1),
+        };
+        store.ask([check]).unwrap().0.is_admitted()
+    };
+    for key in ["a", "b", "c"] {
+        let admitted = (0..10).filter(|_| spend(&store, &guarded, key)).count();
+        assert_eq!(admitted, 5);
+    }
+    let shared = Arc::new((store, clock, AtomicBool::new(false)));
+    let inside = Arc::clone(&shared);
+    together(4, move |n| {
+        let (store, clock, let_in) = &*inside;
+        for round in 0..30_000 {
+            spend(store, &passing, &format!("{n}-{round}"));
+            let key = ["a", "b", "c"][round % 3];
+            if spend(store, &guarded, key) {
+                let_in.store(true, Ordering::Relaxed);
+            }
+            if n == 0 && round % 100 == 0 {
+                // Far less than the hour after which one more is due.
+                clock.advance(Nanos::SECOND);
+            }
+        }
+    });
+    let (store, _, let_in) = &*shared;
+    assert!(!let_in.load(Ordering::Relaxed), "a denied key was let in");
+    let usage = store.usage();
+    assert!(
+        usage.forgiven > 1_000,
+        "the table was never full: {usage:?}"
+    );
+}
