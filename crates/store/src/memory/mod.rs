@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::compose::Verdict;
 use tollgate_core::limit::State;
-use tollgate_core::{Outcome, TokenBucket};
+use tollgate_core::{Outcome, Timestamp, TokenBucket};
 
 use self::batch::Batch;
 use self::hash::{Place, Secret};
@@ -182,6 +182,12 @@ impl<C: Clock> Memory<C> {
         };
         self.ask([check])
             .map_or(Outcome::Never, |(verdict, _)| verdict.outcome())
+    }
+
+    /// What time it is for this store: the clock that its decisions are made by.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// The state of one key under one limit, if there is one.
