@@ -34,7 +34,7 @@ pub use gate::{Gate, GateBuilder, Permit};
 pub use invalid::InvalidLimiter;
 pub use key::{AsKey, Key, KeyTooLong, MAX_KEY_LEN};
 pub use limiter::Limiter;
-pub use limits::{IntoLimit, Limits, MAX_LIMITS, Simple};
+pub use limits::{Counting, IntoLimit, Limits, MAX_LIMITS, Simple};
 pub use name::Name;
 pub use pause::Sleeper;
 pub use reservation::Reservation;

@@ -102,8 +102,7 @@ impl<C: Clock> Limiter<C> {
     /// Spends one unit of every limit, or nothing of any: yes or no.
     ///
     /// Yes means now. A queue ([`LeakyBucket::queue`](crate::LeakyBucket::queue)) that would make the caller wait
-    /// counts as no here; [`spend`](Self::spend), [`wait`](Self::wait) and [`until_ready`](Self::until_ready) take the
-    /// place in it.
+    /// counts as no here; [`spend`](Self::spend), [`wait`](Self::wait) and `until_ready` take the place in it.
     ///
     /// # Errors
     /// A limit denies, or the key is too long.

@@ -9,7 +9,7 @@ use tollgate_core::sliding_counter::SlidingCounterBuilder;
 use tollgate_core::sliding_log::SlidingLogBuilder;
 use tollgate_core::token_bucket::TokenBucketBuilder;
 use tollgate_core::{
-    FixedWindow, InvalidQuota, LeakyBucket, Rate, SlidingCounter, SlidingLog, TokenBucket,
+    FixedWindow, InvalidQuota, LeakyBucket, Rate, SlidingCounter, SlidingLog, TokenBucket, Unit,
 };
 
 use crate::invalid::InvalidLimiter;
@@ -27,6 +27,37 @@ pub trait IntoLimit: sealed::Sealed {
     /// A value that cannot be honoured.
     #[doc(hidden)]
     fn into_limit(self) -> Result<Limit, InvalidQuota>;
+
+    /// The same limit, counting something else than requests. Nothing is decided by it; it is there to be told.
+    ///
+    /// ```
+    /// use tollgate::{IntoLimit, Limiter, Rate, Unit};
+    ///
+    /// let tokens = Rate::per_minute(90_000).counting(Unit::Tokens);
+    /// let limiter = Limiter::builder().limit("tokens", tokens).build()?;
+    /// assert_eq!(limiter.peek("team-7")?.tightest().unit, Unit::Tokens);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn counting(self, unit: Unit) -> Counting<Self>
+    where
+        Self: Sized,
+    {
+        Counting { limit: self, unit }
+    }
+}
+
+/// A limit that counts something else than requests. Made by [`IntoLimit::counting`].
+#[derive(Clone, Copy, Debug)]
+#[must_use = "limits do nothing until a limiter has them"]
+pub struct Counting<L> {
+    limit: L,
+    unit: Unit,
+}
+
+impl<L: IntoLimit> IntoLimit for Counting<L> {
+    fn into_limit(self) -> Result<Limit, InvalidQuota> {
+        Ok(self.limit.into_limit()?.counting(self.unit))
+    }
 }
 
 impl IntoLimit for Rate {
@@ -63,6 +94,7 @@ into_limit!(
 mod sealed {
     pub trait Sealed {}
     impl Sealed for tollgate_core::Rate {}
+    impl<L: Sealed> Sealed for super::Counting<L> {}
 }
 
 /// Named limits that all apply to the same key: what [`Limiter::replace`](crate::Limiter::replace) takes.

@@ -124,3 +124,27 @@ fn a_charge_is_given_back_only_to_the_limit_it_was_made_on() {
     reserved.settle(9).unwrap();
     assert_eq!(limiter.peek("alice").unwrap().tightest().remaining, 7);
 }
+
+#[test]
+fn replacing_while_others_ask_never_admits_more_than_the_largest() {
+    let limiter = Limiter::per_hour(300).clock(clock()).build().unwrap();
+    let admitted: u32 = std::thread::scope(|scope| {
+        let ask = || {
+            (0..1_000)
+                .map(|_| u32::from(limiter.check("k").is_ok()))
+                .sum::<u32>()
+        };
+        let asking: Vec<_> = (0..3).map(|_| scope.spawn(ask)).collect();
+        for n in 0..200 {
+            // The time of one unit stays the same, so that what was admitted can be counted in units.
+            let burst = 200 + n % 101;
+            let bucket = TokenBucket::at(Rate::per_hour(300)).burst(burst);
+            limiter.replace(Limits::of(bucket)).unwrap();
+        }
+        asking
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum()
+    });
+    assert!((200..=300).contains(&admitted), "{admitted}");
+}
