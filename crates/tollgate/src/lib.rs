@@ -1,4 +1,4 @@
-//! The facade that people add to their Cargo.toml. Re-exports and wires; decides nothing itself.
+//! A rate limiter to embed: exact to the nanosecond, bounded in memory, all or nothing over several limits.
 //!
 #![doc = include_str!("docs/guide.md")]
 #![forbid(unsafe_code)]
@@ -6,6 +6,8 @@
     clippy::needless_pass_by_value,
     reason = "keys are taken by value so that `check(\"alice\")` and `check(key)` need no borrow"
 )]
+
+// The facade wires what core decides to what the store keeps, and decides nothing itself. Must not know: policies, transports.
 
 mod allowed;
 mod ask;
