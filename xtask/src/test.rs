@@ -3,6 +3,7 @@
 //! Lists the steps; how to run and report them is `steps.rs`. Installs distribution packages where a test needs a
 //! program, never a cargo tool: plain cargo must be enough.
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::process::{cargo, run as run_process};
@@ -12,6 +13,9 @@ use crate::{bench, house, layers, needs};
 
 /// Longer than this and people stop running it.
 const LIMIT: Duration = Duration::from_secs(25 * 60);
+
+/// The package whose examples people copy.
+const FACADE: &str = "tollgate";
 
 /// The command `test`.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
@@ -55,6 +59,12 @@ fn everything() -> Result<Vec<Step>, String> {
                 "--examples",
             ],
         ),
+        // Tests see the facade with all its features; people add it with none.
+        cargo_step("facade without features", &["check", "--package", FACADE]),
+        Step::new("examples", || {
+            let workspace = Workspace::load()?;
+            run_examples(&workspace.root.join("crates/tollgate/examples"))
+        }),
         cargo_step("doc tests", &["test", "--workspace", "--doc"]),
         Step::new("documentation", || {
             run_process(
@@ -75,6 +85,27 @@ fn everything() -> Result<Vec<Step>, String> {
         ]);
     }
     Ok(steps)
+}
+
+/// Runs every example to its end: one that compiles and then fails teaches something wrong.
+fn run_examples(folder: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("cannot read {}: {error}", folder.display());
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        names.extend(path.file_stem().map(std::ffi::OsStr::to_owned));
+    }
+    if names.is_empty() {
+        return Err(format!("there are no examples in {}", folder.display()));
+    }
+    names.sort();
+    for name in names {
+        println!("-- {}", name.display());
+        let mut command = cargo();
+        command.args(["run", "--quiet", "--package", FACADE, "--example"]);
+        run_process(command.arg(name))?;
+    }
+    Ok(())
 }
 
 /// The checks that run nothing of ours.

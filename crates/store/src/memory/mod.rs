@@ -237,6 +237,14 @@ impl<C: Clock> Memory<C> {
             .map_or(Outcome::Never, |(verdict, _)| verdict.outcome())
     }
 
+    /// What time it is for this store: the clock that its decisions are made by. In the year 2116 it stands still: a
+    /// clock that far ahead is broken, and a quota that does not refill is safer than one that wraps around.
+    #[must_use]
+    #[inline]
+    pub fn now(&self) -> Timestamp {
+        self.clock.now().min(LAST_INSTANT)
+    }
+
     /// The state of one key under one limit, if there is one.
     #[must_use]
     pub fn inspect(&self, key: &Key<'_>, ruled: &Ruled) -> Option<State> {
@@ -294,13 +302,6 @@ impl<C: Clock> Memory<C> {
 
     fn place(&self, key: &Key<'_>, id: LimitId) -> Place {
         self.secret.place(key, id)
-    }
-
-    /// The present. In the year 2116 it stands still: a clock that far ahead is broken, and a quota that does not refill
-    /// is safer than one that wraps around.
-    #[inline]
-    fn now(&self) -> Timestamp {
-        self.clock.now().min(LAST_INSTANT)
     }
 }
 

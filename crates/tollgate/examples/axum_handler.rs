@@ -1,0 +1,93 @@
+//! An axum handler that answers 429 with `Retry-After` and the `RateLimit` fields. Serves two requests to itself and ends.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tollgate::{Error, Limiter, Nanos, Outcome, Unit};
+use tollgate_http::{Policy, retry_after};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// The limiter, and the words for it.
+struct Limits {
+    limiter: Limiter,
+    policy: Policy,
+}
+
+async fn hello(State(limits): State<Arc<Limits>>, headers: HeaderMap) -> Response {
+    // Take a key that you have verified. A client may write anything into a header.
+    let key = headers
+        .get("x-api-key")
+        .map_or(&b"anonymous"[..], HeaderValue::as_bytes);
+    let (outcome, status, mut response) = match limits.limiter.spend(key, 1) {
+        Ok(allowed) => {
+            let status = allowed.tightest().status();
+            (Outcome::Allow, status, "hello\n".into_response())
+        }
+        Err(Error::Denied(denied)) => {
+            let response = (StatusCode::TOO_MANY_REQUESTS, format!("{denied}\n"));
+            (denied.outcome(), denied.status(), response.into_response())
+        }
+        // A key that is too long is the client's mistake, and no matter of limits.
+        Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+    };
+    let fields = response.headers_mut();
+    let mut put = |name: &'static str, value: String| {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            fields.insert(name, value);
+        }
+    };
+    put("ratelimit-policy", limits.policy.policy_field().to_owned());
+    // One more is there when the whole is back: this bucket holds one.
+    put(
+        "ratelimit",
+        limits
+            .policy
+            .limit_field(outcome, &status, status.reset_after),
+    );
+    if let Some(seconds) = retry_after(outcome) {
+        put("retry-after", seconds.to_string());
+    }
+    response
+}
+
+/// One request as a client would send it, and the answer as it comes.
+async fn request(address: std::net::SocketAddr) -> Result<String, Failure> {
+    let mut stream = TcpStream::connect(address).await?;
+    let text = "GET / HTTP/1.1\r\nhost: example\r\nx-api-key: alice\r\nconnection: close\r\n\r\n";
+    stream.write_all(text.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failure> {
+    let limits = Limits {
+        limiter: Limiter::per_minute(1).name("per-key").build()?,
+        policy: Policy::new("per-key", 1, Nanos::MINUTE, Unit::Requests)?,
+    };
+    let router = Router::new()
+        .route("/", get(hello))
+        .with_state(Arc::new(limits));
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let client = async {
+        let first = request(address).await?;
+        let second = request(address).await?;
+        println!("{first}\n{second}");
+        assert!(first.starts_with("HTTP/1.1 200") && first.contains("ratelimit: \"per-key\";r=0;"));
+        assert!(second.starts_with("HTTP/1.1 429") && second.contains("retry-after: "));
+        Ok(())
+    };
+    tokio::select! {
+        served = axum::serve(listener, router) => Ok(served?),
+        asked = client => asked,
+    }
+}

@@ -1,0 +1,36 @@
+//! So many at once: permits that come back by themselves, even from a thread that panics.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate::Gate;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let gate = Gate::of(2).name("reports").build()?;
+    let (done, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+
+    // Nobody leaves before all have tried.
+    let all_tried = Barrier::new(8);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let permit = gate.enter("tenant-7");
+                all_tried.wait();
+                let count = if permit.is_ok() { &done } else { &refused };
+                count.fetch_add(1, Ordering::Relaxed);
+                // Here the permit is dropped. It would be if this thread had panicked, too.
+            });
+        }
+    });
+    let (done, refused) = (done.into_inner(), refused.into_inner());
+    println!("{done} reports made, {refused} refused because two were under way");
+    assert_eq!((done, refused, gate.free("tenant-7")?), (2, 6, 2));
+
+    let held = gate.enter_n("tenant-7", 2)?;
+    if let Err(error) = gate.enter("tenant-7") {
+        println!("{error}");
+    }
+    drop(held);
+    assert_eq!(gate.free("tenant-7")?, 2);
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! Several limits on one key, and several limiters in one decision. What one refuses, no other is charged for.
+
+use tollgate::{Calendar, FixedWindow, Limiter, Rate, TokenBucket, UtcOffset, Window, check_all};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let month = Window::Calendar(Calendar::Month, UtcOffset::UTC);
+    let plan = Limiter::builder()
+        .limit("per-minute", TokenBucket::at(Rate::per_minute(60)).burst(3))
+        .limit("per-month", FixedWindow::of(10_000, month))
+        .build()?;
+
+    let mut admitted = 0;
+    while let Ok(allowed) = plan.spend("alice", 1) {
+        admitted += 1;
+        for standing in allowed.limits() {
+            print!(
+                "{}: {} of {}   ",
+                standing.name, standing.remaining, standing.limit
+            );
+        }
+        println!();
+    }
+    if let Err(error) = plan.peek_n("alice", 1) {
+        println!("{error}");
+    }
+    // The minute refused, so the month was not charged.
+    let left = plan.peek("alice")?.limits().map(|s| s.remaining).max();
+    assert_eq!(left, Some(10_000 - admitted));
+
+    // One key per limiter: the user's plan, and a ceiling for all users together, at one instant.
+    let everyone = Limiter::per_second(2)
+        .name("everyone")
+        .beside(&plan)
+        .build()?;
+    for user in ["bob", "carol", "dave"] {
+        match check_all(&[plan.ask(user), everyone.ask("")]) {
+            Ok(()) => println!("{user} goes ahead"),
+            Err(error) => println!("{user} does not: {error}"),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! One limit, one line to build it, one to ask it.
+
+use tollgate::{Error, Limiter};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // At most 20 at once, then 10 a second, for every user.
+    let limiter = Limiter::per_second(10).burst(20).build()?;
+
+    let mut admitted = 0;
+    let denied = loop {
+        match limiter.check("user:42") {
+            Ok(()) => admitted += 1,
+            Err(Error::Denied(denied)) => break denied,
+            Err(error) => return Err(error.into()),
+        }
+    };
+    println!("{admitted} admitted, then: {denied}");
+    assert!(admitted >= 20);
+
+    limiter.check("user:43")?;
+    println!("another user is not concerned");
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! A budget of language model tokens: reserve what an answer may cost, settle what it did cost.
+
+use tollgate::{Error, Limiter, Reservation};
+
+/// Stands for the model: answers with the number of tokens it used, or fails.
+fn ask_model(prompt: &str) -> Result<u64, String> {
+    match prompt {
+        "fail" => Err("the model is down".to_owned()),
+        prompt => Ok(100 * u64::try_from(prompt.len()).unwrap_or(u64::MAX)),
+    }
+}
+
+fn answer(budget: &Limiter, team: &str, prompt: &str) -> Result<u64, Box<dyn std::error::Error>> {
+    let reserved: Reservation = budget.reserve(team, 4_000)?;
+    match ask_model(prompt) {
+        Ok(used) => {
+            // Less is given back, more is charged. Had this function panicked, the estimate would have stayed charged.
+            reserved.settle(used)?;
+            Ok(used)
+        }
+        Err(error) => {
+            reserved.cancel()?;
+            Err(error.into())
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let budget = Limiter::per_minute(10_000)
+        .name("tokens")
+        .overdraft(2_000)
+        .build()?;
+    let left = || {
+        budget
+            .peek("team-7")
+            .map(|peeked| peeked.tightest().remaining)
+    };
+
+    for prompt in ["hello", "fail", "a longer question, with its context"] {
+        match answer(&budget, "team-7", prompt) {
+            Ok(used) => println!("{used} tokens used, {} left", left()?),
+            Err(error) => println!("{error}, {} left", left()?),
+        }
+    }
+    // Two answers of 4,000 at most do not fit into what is left; the first still does.
+    let first = budget.reserve("team-7", 4_000)?;
+    match budget.reserve("team-7", 4_000) {
+        Err(Error::Denied(denied)) => println!("{denied}"),
+        other => return Err(format!("expected a denial, and got {other:?}").into()),
+    }
+    first.cancel()?;
+    Ok(())
+}

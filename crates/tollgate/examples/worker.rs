@@ -1,0 +1,24 @@
+//! A worker that waits: jobs at an even pace, and no longer than it is worth.
+
+use std::time::Duration;
+
+use tollgate::{Error, Limiter};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // One job every 20 ms. Jitter keeps many workers from calling in the same instant.
+    let pace = Limiter::per_second(50)
+        .burst(1)
+        .jitter(Duration::from_millis(2))
+        .build()?;
+
+    for job in 1..=5 {
+        let allowed = pace.wait("mailer", Duration::from_secs(1))?;
+        println!("job {job}, {} left", allowed.tightest().remaining);
+    }
+    // A wait that cannot succeed in time is refused before it begins.
+    match pace.wait("mailer", Duration::from_millis(1)) {
+        Err(Error::Denied(denied)) => println!("{denied}"),
+        other => println!("the machine was slow: {other:?}"),
+    }
+    Ok(())
+}

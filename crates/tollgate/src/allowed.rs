@@ -1,0 +1,148 @@
+//! What a limiter says when it says yes: where every limit stands, and proof of what was charged.
+//!
+//! Must not know: stores, keys, how to wait.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::{Nanos, Outcome, Status, Unit};
+use tollgate_store::Answer;
+
+use crate::denied::Denied;
+use crate::limits::{Limits, MAX_LIMITS};
+use crate::name::Name;
+use crate::rules::{Rule, Rules};
+
+/// A charge that was made, or for a [peek](crate::Limiter::peek) one that would have been.
+///
+/// ```
+/// use tollgate::Limiter;
+///
+/// let limiter = Limiter::per_minute(60).build()?;
+/// let allowed = limiter.spend("alice", 20)?;
+/// let standing = allowed.tightest();
+/// assert_eq!((standing.name, standing.remaining, standing.limit), ("rate", 40, 60));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Allowed {
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) answers: [Answer; MAX_LIMITS],
+    pub(crate) cost: u64,
+}
+
+/// Where one limit stands for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Standing<'a> {
+    /// The limit's name.
+    pub name: &'a str,
+    /// The most it admits at once.
+    pub limit: u64,
+    /// What it would admit now, rounded down.
+    pub remaining: u64,
+    /// Time until it is as if this key had never used it.
+    pub reset_after: Duration,
+    /// What its numbers count.
+    pub unit: Unit,
+}
+
+impl Standing<'_> {
+    /// The numbers by themselves, for those who word them: headers, problem details.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status {
+            limit: self.limit,
+            remaining: self.remaining,
+            reset_after: self.reset_after.into(),
+        }
+    }
+}
+
+impl Allowed {
+    /// What was charged on every limit. Nothing for a peek; less than asked only by
+    /// [`take_up_to`](crate::Limiter::take_up_to) and [`charge`](crate::Limiter::charge).
+    #[must_use]
+    pub const fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// Time to wait before going ahead. Only a queue ([`LeakyBucket::queue`](crate::LeakyBucket::queue)) asks for any.
+    #[must_use]
+    pub fn wait(&self) -> Duration {
+        let waits = self.pairs().map(|(_, answer)| match answer.outcome {
+            Outcome::Wait(wait) => wait,
+            _ => Nanos::ZERO,
+        });
+        waits.max().unwrap_or(Nanos::ZERO).into()
+    }
+
+    /// Every limit, in the order they were written down.
+    pub fn limits(&self) -> impl Iterator<Item = Standing<'_>> {
+        self.pairs().map(|(rule, answer)| Standing {
+            name: rule.name.as_str(),
+            limit: answer.status.limit,
+            remaining: answer.status.remaining,
+            reset_after: answer.status.reset_after.into(),
+            unit: rule.ruled.limit.unit(),
+        })
+    }
+
+    /// The limit with the smallest part of its quota left: the one worth telling a client about.
+    #[must_use]
+    pub fn tightest(&self) -> Standing<'_> {
+        let nothing = Standing {
+            name: Limits::UNNAMED,
+            limit: 0,
+            remaining: 0,
+            reset_after: Duration::ZERO,
+            unit: Unit::Requests,
+        };
+        // Fractions are compared by multiplying crosswise; a limit of zero has nothing left.
+        let part = |s: &Standing<'_>, of: &Standing<'_>| {
+            u128::from(s.remaining).saturating_mul(u128::from(of.limit.max(1)))
+        };
+        self.limits()
+            .min_by(|a, b| part(a, b).cmp(&part(b, a)))
+            .unwrap_or(nothing)
+    }
+
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&Rule, &Answer)> {
+        self.rules.list().iter().zip(&self.answers)
+    }
+
+    /// Says that as much was charged as the receipts show, on the limit that was charged most.
+    pub(crate) fn set_cost_to_receipts(&mut self) {
+        let costs = self.pairs().map(|(_, answer)| answer.receipt.cost);
+        self.cost = costs.max().unwrap_or(0);
+    }
+
+    pub(crate) fn first_status(&self) -> Status {
+        self.answers
+            .first()
+            .map_or(Answer::EMPTY.status, |answer| answer.status)
+    }
+
+    /// This admission as a denial by the limit that has to be waited for.
+    pub(crate) fn as_denial(&self, cost: u64) -> Denied {
+        let longest = self.pairs().max_by_key(|(_, answer)| match answer.outcome {
+            Outcome::Wait(wait) => wait,
+            _ => Nanos::ZERO,
+        });
+        let (name, answer) = longest.map_or(
+            (Name::literal(Limits::UNNAMED), &Answer::EMPTY),
+            |(rule, answer)| (rule.name.clone(), answer),
+        );
+        Denied::new(name, cost, answer.outcome, answer.status)
+    }
+}
+
+impl fmt::Debug for Allowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Allowed")
+            .field("cost", &self.cost)
+            .field("wait", &self.wait())
+            .field("limits", &self.limits().collect::<Vec<_>>())
+            .finish()
+    }
+}

@@ -1,0 +1,340 @@
+//! The limiter: its limits, its table, and the plain yes or no.
+//!
+//! The verbs that do more are in files of their own. Must not know: how waiting is done, what keys mean.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use tollgate_core::limit::Limit;
+use tollgate_core::{Nanos, Outcome, Rate, Status, TokenBucket};
+use tollgate_store as store;
+use tollgate_store::{Clock, Op, SystemClock, Usage};
+
+use crate::builder::Builder;
+use crate::denied::{Denied, Error};
+use crate::invalid::InvalidLimiter;
+use crate::key::AsKey;
+use crate::limits::{Limits, MAX_LIMITS, Simple};
+use crate::name::Name;
+use crate::pause::Pause;
+use crate::rules::{Bucket, Rules};
+use crate::table::Table;
+
+/// Decides how much each key may do. Cheap to clone; clones are the same limiter.
+///
+/// ```
+/// use tollgate::Limiter;
+///
+/// let limiter = Limiter::per_second(10).burst(20).build()?;
+/// limiter.check("user:42")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// The type parameter is the clock. It is the machine's, and need not be written, unless a test
+/// [hands one in](Builder::clock).
+pub struct Limiter<C = SystemClock> {
+    pub(crate) shared: Arc<Shared<C>>,
+}
+
+/// What clones have in common.
+pub(crate) struct Shared<C> {
+    pub(crate) table: Arc<Table<C>>,
+    /// The limits it was built with. Read without a lock for as long as nobody replaces them.
+    first: Arc<Rules>,
+    /// The only one of them, if it is a token bucket.
+    first_bucket: Option<Bucket>,
+    is_replaced: AtomicBool,
+    later: RwLock<Arc<Rules>>,
+    pub(crate) pause: Pause,
+    #[cfg(feature = "tokio")]
+    pub(crate) lines: crate::ready::Lines,
+}
+
+impl Limiter {
+    /// So many a second, and at first as many at once.
+    pub fn per_second(units: u64) -> Builder<Simple> {
+        Self::at(Rate::per_second(units))
+    }
+
+    /// So many a minute, and at first as many at once.
+    pub fn per_minute(units: u64) -> Builder<Simple> {
+        Self::at(Rate::per_minute(units))
+    }
+
+    /// So many an hour, and at first as many at once.
+    pub fn per_hour(units: u64) -> Builder<Simple> {
+        Self::at(Rate::per_hour(units))
+    }
+
+    /// So many in 24 hours, and at first as many at once.
+    pub fn per_day(units: u64) -> Builder<Simple> {
+        Self::at(Rate::per_day(units))
+    }
+
+    /// Any rate, as a token bucket.
+    pub fn at(rate: Rate) -> Builder<Simple> {
+        Builder::new(Simple {
+            name: Name::literal(Limits::UNNAMED),
+            bucket: TokenBucket::at(rate),
+        })
+    }
+
+    /// A limiter of several limits, or of other algorithms than the token bucket.
+    ///
+    /// ```
+    /// use tollgate::{Calendar, FixedWindow, Limiter, Rate, TokenBucket, UtcOffset, Window};
+    ///
+    /// let limiter = Limiter::builder()
+    ///     .limit("per-second", TokenBucket::at(Rate::per_second(10)).burst(20))
+    ///     .limit("per-month", FixedWindow::of(1_000_000, Window::Calendar(Calendar::Month, UtcOffset::UTC)))
+    ///     .build()?;
+    /// limiter.check("user:42")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn builder() -> Builder<Limits> {
+        Builder::new(Limits::new())
+    }
+}
+
+impl<C: Clock> Limiter<C> {
+    /// Spends one unit of every limit, or nothing of any: yes or no.
+    ///
+    /// Yes means now. A queue ([`LeakyBucket::queue`](crate::LeakyBucket::queue)) that would make the caller wait
+    /// counts as no here; [`spend`](Self::spend), [`wait`](Self::wait) and `until_ready` take the place in it.
+    ///
+    /// # Errors
+    /// A limit denies, or the key is too long.
+    #[inline]
+    pub fn check(&self, key: impl AsKey) -> Result<(), Error> {
+        self.check_n(key, 1)
+    }
+
+    /// Spends `cost` units of every limit, or nothing of any. A cost of zero is always admitted.
+    ///
+    /// # Errors
+    /// A limit denies, or the key is too long.
+    #[inline]
+    pub fn check_n(&self, key: impl AsKey, cost: u64) -> Result<(), Error> {
+        let key = key.as_key()?;
+        let shared = &*self.shared;
+        match shared.short_way() {
+            Some(bucket) => shared.check_bucket(&key, bucket, &shared.first, cost),
+            None => shared.check_long(&key, cost),
+        }
+    }
+
+    /// Forgets what a key has used of every limit. Answers whether there was anything.
+    ///
+    /// # Errors
+    /// The key is too long.
+    pub fn forget(&self, key: impl AsKey) -> Result<bool, Error> {
+        let key = key.as_key()?;
+        let rules = self.shared.rules();
+        let erase = |rule: &crate::rules::Rule| self.shared.table.memory.erase(&key, &rule.ruled);
+        Ok(rules.list().iter().filter(|rule| erase(rule)).count() > 0)
+    }
+
+    /// What the table takes, and what it has had to do for want of room. Limiters
+    /// [beside](Builder::beside) each other have one table.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.shared.table.memory.usage()
+    }
+
+    /// Replaces all limits, at once and for everyone who has this limiter. A limit with the name and the algorithm of
+    /// one in force goes on with its state; others start afresh; those that are not named any more are gone.
+    ///
+    /// Debt keeps its length in time: a key that had to wait a minute still has to, whatever the new rate. Counts of
+    /// windows and logs stay counts, and are read under the new window.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Limits, Rate, TokenBucket};
+    ///
+    /// let limiter = Limiter::per_hour(2).build()?;
+    /// limiter.check_n("alice", 2)?;
+    /// limiter.replace(Limits::of(TokenBucket::at(Rate::per_hour(3))))?;
+    /// assert_eq!(limiter.peek("bob")?.tightest().remaining, 3);
+    /// assert!(limiter.check("alice").is_err(), "she has used her hour");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Calls under way finish under the old limits. From the first replacement on, every call takes a read lock that it
+    /// does not take before.
+    ///
+    /// # Errors
+    /// The limits cannot be honoured; then those in force stay.
+    pub fn replace(&self, limits: Limits) -> Result<(), InvalidLimiter> {
+        let limits = limits.checked()?;
+        let shared = &*self.shared;
+        let mut later = shared.later.write().unwrap_or_else(PoisonError::into_inner);
+        let rules = Rules::following(later.list(), limits, || shared.table.number())?;
+        shared
+            .table
+            .learn(rules.list().iter().map(|rule| &rule.ruled));
+        let old = std::mem::replace(&mut *later, Arc::new(rules));
+        shared.is_replaced.store(true, Ordering::Release);
+        let ids = |rules: &Rules| -> Vec<_> { rules.list().iter().map(|r| r.ruled.id).collect() };
+        let kept = ids(&later);
+        for gone in ids(&old).into_iter().filter(|id| !kept.contains(id)) {
+            shared.table.memory.forget(gone);
+        }
+        Ok(())
+    }
+}
+
+impl<C: Clock> Shared<C> {
+    pub(crate) fn new(
+        table: Arc<Table<C>>,
+        limits: Vec<(Name, Limit)>,
+        pause: Pause,
+        #[cfg(feature = "tokio")] lines: crate::ready::Lines,
+    ) -> Result<Self, InvalidLimiter> {
+        let first = Arc::new(Rules::following(&[], limits, || table.number())?);
+        table.learn(first.list().iter().map(|rule| &rule.ruled));
+        Ok(Self {
+            table,
+            first_bucket: first.only_bucket(),
+            is_replaced: AtomicBool::new(false),
+            later: RwLock::new(Arc::clone(&first)),
+            first,
+            pause,
+            #[cfg(feature = "tokio")]
+            lines,
+        })
+    }
+
+    /// The only limit, if it is a token bucket that nobody has replaced.
+    #[inline]
+    fn short_way(&self) -> Option<&Bucket> {
+        match &self.first_bucket {
+            Some(bucket) if !self.is_replaced.load(Ordering::Acquire) => Some(bucket),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn check_bucket(
+        &self,
+        key: &store::Key<'_>,
+        bucket: &Bucket,
+        rules: &Arc<Rules>,
+        cost: u64,
+    ) -> Result<(), Error> {
+        match self.table.memory.spend(key, bucket.id, &bucket.quota, cost) {
+            Outcome::Allow | Outcome::Wait(_) => Ok(()),
+            outcome => Err(self.denied_by_bucket(key, bucket, rules, cost, outcome)),
+        }
+    }
+
+    #[inline(never)]
+    fn check_long(&self, key: &store::Key<'_>, cost: u64) -> Result<(), Error> {
+        let rules = self.rules();
+        if let Some(bucket) = rules.only_bucket() {
+            return self.check_bucket(key, &bucket, &rules, cost);
+        }
+        match rules.list().len() {
+            0..=2 => self.check_some::<2>(&rules, key, cost),
+            3..=4 => self.check_some::<4>(&rules, key, cost),
+            _ => self.check_some::<MAX_LIMITS>(&rules, key, cost),
+        }
+    }
+
+    #[cold]
+    fn denied_by_bucket(
+        &self,
+        key: &store::Key<'_>,
+        bucket: &Bucket,
+        rules: &Arc<Rules>,
+        cost: u64,
+        outcome: Outcome,
+    ) -> Error {
+        let quota = &bucket.quota;
+        let status = match outcome {
+            Outcome::Deny { retry_after } => status_when_denied(quota, cost, retry_after),
+            // A cost that is never admitted says nothing about the state: look.
+            _ => match self.decide(rules, key, 0, Op::Peek(0)) {
+                Ok(allowed) => allowed.first_status(),
+                Err(error) => return error,
+            },
+        };
+        let name = rules.list().first().map(|rule| rule.name.clone());
+        let name = name.unwrap_or(Name::literal(Limits::UNNAMED));
+        Denied::new(name, cost, outcome, status).into()
+    }
+
+    /// The limits in force.
+    pub(crate) fn rules(&self) -> InForce<'_> {
+        if self.is_replaced.load(Ordering::Acquire) {
+            let later = self.later.read();
+            InForce::Later(later.unwrap_or_else(PoisonError::into_inner))
+        } else {
+            InForce::First(&self.first)
+        }
+    }
+}
+
+/// Where a bucket stands that denied a cost. The short way answers only when to come back, and all else follows from that:
+/// the price of the cost, less the time it is short by, is the room that there is.
+fn status_when_denied(quota: &TokenBucket, cost: u64, retry_after: Nanos) -> Status {
+    let (interval, block) = (quota.interval().as_nanos(), quota.block());
+    // Divisions are the dearest part of a denial, and most denials need none: blocks of one, and not even one left.
+    let blocks = if block == 1 {
+        cost
+    } else {
+        cost.div_ceil(block)
+    };
+    let price = Nanos::from_nanos(blocks.saturating_mul(interval));
+    let room = price.saturating_sub(retry_after).as_nanos();
+    let units = if room < interval {
+        0
+    } else {
+        room / interval.max(1)
+    };
+    Status {
+        limit: quota.limit(),
+        remaining: units.saturating_mul(block),
+        // In the overdraft the bucket is short by more than the price, and the debt above its capacity.
+        reset_after: quota
+            .refill()
+            .saturating_add(retry_after)
+            .saturating_sub(price),
+    }
+}
+
+/// The limits in force, and the lock that keeps them so where one is needed.
+pub(crate) enum InForce<'a> {
+    First(&'a Arc<Rules>),
+    Later(RwLockReadGuard<'a, Arc<Rules>>),
+}
+
+impl Deref for InForce<'_> {
+    type Target = Arc<Rules>;
+
+    fn deref(&self) -> &Arc<Rules> {
+        match self {
+            Self::First(rules) => rules,
+            Self::Later(rules) => rules,
+        }
+    }
+}
+
+impl<C> Clone for Limiter<C> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<C> fmt::Debug for Limiter<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let later = self.shared.later.read();
+        let later = later.unwrap_or_else(PoisonError::into_inner);
+        let names = later.list().iter().map(|rule| &rule.name);
+        f.debug_tuple("Limiter")
+            .field(&names.collect::<Vec<_>>())
+            .finish()
+    }
+}

@@ -1,0 +1,167 @@
+//! The verbs that answer with more than yes or no: spend, peek, take, charge, refund.
+//!
+//! Must not know: how state is kept, how to wait.
+
+use tollgate_store as store;
+use tollgate_store::{Answer, Check, Clock, Op, Store as _};
+
+use crate::allowed::Allowed;
+use crate::denied::Error;
+use crate::key::AsKey;
+use crate::limiter::{Limiter, Shared};
+use crate::limits::MAX_LIMITS;
+use crate::rules::{Rule, Rules};
+
+/// How often taking as much as there is starts anew because others were faster.
+const MOST_TRIES: usize = 64;
+
+impl<C: Clock> Limiter<C> {
+    /// Spends like [`check_n`](Self::check_n), and answers where every limit stands, how long to wait where a limit is a
+    /// queue, and the proof that a [`refund`](Self::refund) needs.
+    ///
+    /// # Errors
+    /// A limit denies, or the key is too long.
+    pub fn spend(&self, key: impl AsKey, cost: u64) -> Result<Allowed, Error> {
+        self.shared.spend(&key.as_key()?, cost)
+    }
+
+    /// Where every limit stands for this key. Changes nothing and never denies.
+    ///
+    /// ```
+    /// use tollgate::Limiter;
+    ///
+    /// let limiter = Limiter::per_minute(60).build()?;
+    /// assert_eq!(limiter.peek("alice")?.tightest().remaining, 60);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The key is too long.
+    pub fn peek(&self, key: impl AsKey) -> Result<Allowed, Error> {
+        self.peek_n(key, 0)
+    }
+
+    /// What [`spend`](Self::spend) would answer now, without spending.
+    ///
+    /// # Errors
+    /// A limit would deny, or the key is too long.
+    pub fn peek_n(&self, key: impl AsKey, cost: u64) -> Result<Allowed, Error> {
+        let shared = &*self.shared;
+        shared.decide(&shared.rules(), &key.as_key()?, cost, Op::Peek(cost))
+    }
+
+    /// Spends as much of `most` as every limit has, but at least one. [`Allowed::cost`] says how much it was.
+    ///
+    /// ```
+    /// use tollgate::Limiter;
+    ///
+    /// let limiter = Limiter::per_minute(60).build()?;
+    /// assert_eq!(limiter.take_up_to("mail", 50)?.cost(), 50);
+    /// assert_eq!(limiter.take_up_to("mail", 50)?.cost(), 10);
+    /// assert!(limiter.take_up_to("mail", 50).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// There is not even one, or the key is too long.
+    pub fn take_up_to(&self, key: impl AsKey, most: u64) -> Result<Allowed, Error> {
+        self.shared.take_up_to(&key.as_key()?, most)
+    }
+
+    /// Spends `cost` units whether or not they are there, for work that is already done. Goes into debt down to the
+    /// overdraft of each limit and no further. Never denies.
+    ///
+    /// # Errors
+    /// The key is too long.
+    pub fn charge(&self, key: impl AsKey, cost: u64) -> Result<Allowed, Error> {
+        let shared = &*self.shared;
+        let op = Op::ChargeAlways(cost);
+        let mut allowed = shared.decide(&shared.rules(), &key.as_key()?, cost, op)?;
+        allowed.set_cost_to_receipts();
+        Ok(allowed)
+    }
+
+    /// Gives a charge back to the key that it was made on, once: the proof is used up. What time has already given back is not given back again:
+    /// a refund after the bucket has refilled changes nothing.
+    ///
+    /// ```
+    /// use tollgate::Limiter;
+    ///
+    /// let limiter = Limiter::per_day(5).build()?;
+    /// let allowed = limiter.spend("alice", 5)?;
+    /// limiter.refund("alice", allowed)?;
+    /// assert_eq!(limiter.peek("alice")?.tightest().remaining, 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The key is too long.
+    pub fn refund(&self, key: impl AsKey, allowed: Allowed) -> Result<(), Error> {
+        self.shared.settle(&key.as_key()?, &allowed, 0)
+    }
+}
+
+impl<C: Clock> Shared<C> {
+    pub(crate) fn spend(&self, key: &store::Key<'_>, cost: u64) -> Result<Allowed, Error> {
+        self.decide(&self.rules(), key, cost, Op::Spend(cost))
+    }
+
+    fn take_up_to(&self, key: &store::Key<'_>, most: u64) -> Result<Allowed, Error> {
+        let rules = self.rules();
+        if let [_] = rules.list() {
+            let mut allowed = self.decide(&rules, key, most.min(1), Op::SpendUpTo(most))?;
+            allowed.set_cost_to_receipts();
+            return Ok(allowed);
+        }
+        // Every limit must be charged the same, so look first; if somebody else takes it meanwhile, look again.
+        let mut last = Ok(());
+        for _ in 0..MOST_TRIES {
+            let there = self.decide(&rules, key, 0, Op::Peek(0))?;
+            let least = there.limits().map(|standing| standing.remaining).min();
+            let cost = most.min(least.unwrap_or(0).max(1));
+            match self.decide(&rules, key, cost, Op::Spend(cost)) {
+                Err(Error::Denied(denied)) if cost > 1 => last = Err(denied),
+                answer => return answer,
+            }
+        }
+        last?;
+        self.decide(&rules, key, 1, Op::Spend(1))
+    }
+
+    /// Corrects a charge to `actual` on every limit that was charged and is still in force.
+    pub(crate) fn settle(
+        &self,
+        key: &store::Key<'_>,
+        allowed: &Allowed,
+        actual: u64,
+    ) -> Result<(), Error> {
+        self.settle_under(&self.rules(), key, allowed, actual)
+    }
+
+    pub(crate) fn settle_under(
+        &self,
+        rules: &Rules,
+        key: &store::Key<'_>,
+        allowed: &Allowed,
+        actual: u64,
+    ) -> Result<(), Error> {
+        let mut checks = Vec::with_capacity(MAX_LIMITS);
+        for (old, answer) in allowed.pairs() {
+            // A limit that was replaced by another has other state, which this charge was not made on.
+            let same = |rule: &&Rule| rule.ruled.id == old.ruled.id;
+            if let Some(rule) = rules.list().iter().find(same) {
+                let receipt = answer.receipt;
+                checks.push(Check {
+                    key: *key,
+                    ruled: &rule.ruled,
+                    op: Op::Settle { receipt, actual },
+                });
+            }
+        }
+        let mut answers = [Answer::EMPTY; MAX_LIMITS];
+        if let Some(answers) = answers.get_mut(..checks.len()) {
+            let _admitted = self.table.memory.decide(&checks, answers)?;
+        }
+        Ok(())
+    }
+}
