@@ -1,16 +1,29 @@
 //! The scripts, assembled from the files under `lua/`, and their digests.
 //!
-//! Two of them: buckets alone, which is what almost every call needs and which the server sets up faster, and all
-//! algorithms. Limits are arguments, never part of the text, so the server caches two scripts and no more.
+//! Setting a script's functions up costs the server about as much as deciding, so there is one for each algorithm, one for
+//! plain spending on buckets without any function, and one with everything for mixed batches and reservations. Limits are
+//! arguments, never part of the text, so the server caches these and no more.
 
 use std::sync::LazyLock;
+
+use tollgate_core::limit::Quota;
 
 /// Which script a batch needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// Token and leaky buckets, without reservations.
+    /// Spending on token and leaky buckets.
+    Spend,
+    /// Token and leaky buckets.
     Buckets,
-    /// Everything.
+    /// Fixed windows.
+    Windows,
+    /// Sliding window counters.
+    Counters,
+    /// Sliding window logs.
+    Logs,
+    /// Concurrency limits.
+    Leases,
+    /// All algorithms, and reservations.
     All,
 }
 
@@ -23,47 +36,83 @@ pub struct Script {
     pub digest: String,
 }
 
-const BUCKETS: &str = concat!(
-    include_str!("lua/numbers.lua"),
-    include_str!("lua/division.lua"),
-    include_str!("lua/begin.lua"),
-    include_str!("lua/bucket.lua"),
-    include_str!("lua/finish.lua"),
-);
+/// The files of a script that has functions, in order.
+macro_rules! assembled {
+    ($($part:literal),*) => {
+        concat!(
+            include_str!("lua/numbers.lua"),
+            include_str!("lua/division.lua"),
+            include_str!("lua/begin.lua"),
+            $(include_str!(concat!("lua/", $part, ".lua")),)*
+            include_str!("lua/finish.lua"),
+        )
+    };
+}
 
-const ALL: &str = concat!(
-    include_str!("lua/numbers.lua"),
-    include_str!("lua/division.lua"),
-    include_str!("lua/begin.lua"),
-    include_str!("lua/bucket.lua"),
-    include_str!("lua/window.lua"),
-    include_str!("lua/counter.lua"),
-    include_str!("lua/log.lua"),
-    include_str!("lua/leases.lua"),
-    include_str!("lua/ledger.lua"),
-    include_str!("lua/finish.lua"),
-);
-
-static BUCKETS_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::of(BUCKETS));
-static ALL_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::of(ALL));
+static SCRIPTS: LazyLock<[Script; 7]> = LazyLock::new(|| {
+    [
+        include_str!("lua/spend.lua"),
+        assembled!("bucket"),
+        assembled!("span", "window"),
+        assembled!("span", "counter"),
+        assembled!("log"),
+        assembled!("leases"),
+        assembled!(
+            "bucket", "span", "window", "counter", "log", "leases", "ledger"
+        ),
+    ]
+    .map(|text| Script {
+        text,
+        digest: redis::Script::new(text).get_hash().to_owned(),
+    })
+});
 
 impl Which {
-    /// Both.
-    pub const EACH: [Self; 2] = [Self::Buckets, Self::All];
+    /// Every one.
+    pub const EACH: [Self; 7] = [
+        Self::Spend,
+        Self::Buckets,
+        Self::Windows,
+        Self::Counters,
+        Self::Logs,
+        Self::Leases,
+        Self::All,
+    ];
+
+    /// The script that decides on this quota.
+    #[must_use]
+    pub(crate) fn of(quota: &Quota) -> Self {
+        match quota {
+            Quota::TokenBucket(_) | Quota::LeakyBucket(_) => Self::Buckets,
+            Quota::FixedWindow(_) => Self::Windows,
+            Quota::SlidingCounter(_) => Self::Counters,
+            Quota::SlidingLog(_) => Self::Logs,
+            Quota::Concurrency(_) => Self::Leases,
+            _ => Self::All,
+        }
+    }
+
+    /// The script that can do what both can.
+    pub(crate) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            _ if self == other => self,
+            (Self::Spend, Self::Buckets) | (Self::Buckets, Self::Spend) => Self::Buckets,
+            _ => Self::All,
+        }
+    }
 
     /// The script.
     #[must_use]
     pub fn script(self) -> &'static Script {
+        let [spend, buckets, windows, counters, logs, leases, all] = &*SCRIPTS;
         match self {
-            Self::Buckets => &BUCKETS_SCRIPT,
-            Self::All => &ALL_SCRIPT,
+            Self::Spend => spend,
+            Self::Buckets => buckets,
+            Self::Windows => windows,
+            Self::Counters => counters,
+            Self::Logs => logs,
+            Self::Leases => leases,
+            Self::All => all,
         }
-    }
-}
-
-impl Script {
-    fn of(text: &'static str) -> Self {
-        let digest = redis::Script::new(text).get_hash().to_owned();
-        Self { text, digest }
     }
 }

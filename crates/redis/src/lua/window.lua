@@ -29,13 +29,6 @@ local function calendar_end(which, shift)
   return day * 86400 - shift, 0
 end
 
--- The last multiple of a length that is not after now.
-local function start_of_span(lh, ll)
-  if ll == 0 then return now_h - now_h % lh, 0 end
-  local _, _, rh, rl = divide(now_h, now_l, lh, ll)
-  return subtract(now_h, now_l, rh, rl)
-end
-
 algorithms[2] = function(op, args, raw)
   -- When the window ends, and its count. 102 is 'f'.
   local eh, el, nh, nl = 0, 0, 0, 0

@@ -40,7 +40,7 @@ impl Request {
         }
         let time = now.map_or_else(Vec::new, |now| Blob::default().pair(now.as_nanos()).done());
         let mut request = Self {
-            which: Which::Buckets,
+            which: Which::All,
             keys: Vec::with_capacity(checks.len()),
             args: vec![time],
             first: None,
@@ -80,14 +80,20 @@ impl Request {
             }
             *operation |= part.flags;
         }
+        let which = match blob.get(1) {
+            _ if part.as_op.is_some() => Which::All,
+            Some(&code::SPEND) if Which::of(quota) == Which::Buckets => Which::Spend,
+            _ => Which::of(quota),
+        };
+        self.which = match self.keys.is_empty() {
+            true => which,
+            false => self.which.and(which),
+        };
         self.keys.push(name);
         self.args.push(blob);
         self.args.extend(about);
         if part.as_op.is_some() {
             self.keys.push(digest.ledger_name(check.ruled.id));
-        }
-        if part.as_op.is_some() || !matches!(quota, Quota::TokenBucket(_) | Quota::LeakyBucket(_)) {
-            self.which = Which::All;
         }
         Ok(())
     }
