@@ -24,7 +24,9 @@ pub struct InvalidQuota {
     pub value: u64,
     /// What is wrong with it.
     pub reason: Reason,
-    /// The nearest value that the same field would accept, all else equal, where there is one.
+    /// The nearest value that the same field would accept, where there is one. For a rate that is too fine it is the
+    /// nearer of the two that whole intervals beside the asked one express, not the last one within the tolerance of
+    /// 0.1 %. Another field may still be wrong then.
     pub nearest: Option<u64>,
 }
 

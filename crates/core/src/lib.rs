@@ -44,7 +44,8 @@
 //!   in the future is corrected.
 //! - A cost above the most a limit ever admits is [`Outcome::Never`], which no waiting cures.
 //! - After exactly `retry_after` the same cost is admitted if nothing else arrives, and a nanosecond earlier it is not.
-//! - Time that goes back never mints; time that jumps ahead mints at most one burst.
+//! - Time that goes back never mints, and each jump ahead mints at most one burst. One thing a single word cannot see: a
+//!   refund after a step back may give back up to what the clock stepped back since the charge, never more than was charged.
 //! - A limit of zero denies everything.
 //! - Nothing panics and nothing overflows, whatever the input.
 

@@ -188,7 +188,8 @@ impl Reservations {
 }
 
 impl Record {
-    /// Whether it is still known at `now`. A clock that went back cannot keep it longer than its terms.
+    /// Whether it is still known at `now`. A clock that went back keeps it known for longer, by as much as it went back:
+    /// a reservation forgotten too early would be charged again by a retried call, one forgotten late is not.
     fn is_remembered(&self, now: Timestamp, terms: &Terms) -> bool {
         now < self.expires.after(terms.memory)
     }

@@ -30,17 +30,14 @@ impl Concurrency {
         weight: u64,
     ) -> Transition<LeaseEdit> {
         let view = self.view(leases, now);
-        if weight > self.limit {
-            return unchanged(&view, now, Outcome::Never);
-        }
         if weight == 0 {
             return unchanged(&view, now, Outcome::Allow);
         }
-        if let Some(held) = leases
+        let held = leases
             .iter()
             .skip(view.expired)
-            .find(|lease| lease.id == id)
-        {
+            .find(|lease| lease.id == id);
+        if let Some(held) = held {
             let receipt = Receipt {
                 cost: 0,
                 at: now,
@@ -50,6 +47,9 @@ impl Concurrency {
                 receipt,
                 ..unchanged(&view, now, Outcome::Allow)
             };
+        }
+        if weight > self.limit {
+            return unchanged(&view, now, Outcome::Never);
         }
         let excess = view.used.saturating_add(weight).saturating_sub(self.limit);
         if excess > 0 {
@@ -249,6 +249,18 @@ mod tests {
         );
         let status = quota().status(&leases, Timestamp::from_secs(1));
         assert_eq!(status.reset_after, Nanos::from_secs(9), "nor does it renew");
+    }
+
+    /// A client repeats its call after the limit was lowered below what it holds: it still holds it.
+    #[test]
+    fn what_is_held_stays_held_when_the_limit_drops_below_it() {
+        let mut leases = Leases::default();
+        let held = quota().acquire(&leases, Timestamp::EPOCH, LeaseId(1), 2);
+        leases.apply(held.next.unwrap());
+        let lowered = Concurrency::new(1, LEASE).unwrap();
+        let again = lowered.acquire(&leases, Timestamp::EPOCH, LeaseId(1), 2);
+        assert_eq!(again.outcome, Outcome::Allow);
+        assert_eq!(lowered.status(&leases, Timestamp::EPOCH).remaining, 0);
     }
 
     #[test]

@@ -11,8 +11,7 @@ impl FixedWindow {
         if cost > self.limit {
             return unspent(state, open, now, Outcome::Never);
         }
-        let count = open.count.saturating_add(cost);
-        if count > self.limit && cost > 0 {
+        if cost > self.limit.saturating_sub(open.count) {
             let retry_after = Nanos::from_nanos(open.end.saturating_sub(now.as_nanos()));
             return unspent(state, open, now, Outcome::Deny { retry_after });
         }
@@ -110,18 +109,25 @@ impl FixedWindow {
 
     /// The window that is open at `now`: the stored one while it lasts, else a new one.
     ///
-    /// A stored end further away than a window opened now would have means that the clock went back or that the
-    /// window was made shorter. The count is kept, so nothing is minted; the end moves, so nobody is locked out.
+    /// A stored end further away than that of the window after this one means that the clock went back or that the
+    /// window was made shorter. The count is kept and the end moves to that one: no nearer, so that nothing is minted
+    /// by passing the same boundary twice; no further, so that nobody is locked out for longer than two windows.
     fn open(&self, state: WindowState, now: Timestamp) -> WindowState {
         let fresh_end = self.window.end(now);
-        if state.end <= now.as_nanos() {
+        // A window of which everything was given back is as if it had never been opened.
+        if state.end <= now.as_nanos() || state.count == 0 {
             return WindowState {
                 end: fresh_end,
                 count: 0,
             };
         }
+        let end = if state.end > fresh_end {
+            state.end.min(self.window.latest_end(fresh_end))
+        } else {
+            state.end
+        };
         WindowState {
-            end: state.end.min(fresh_end),
+            end,
             count: state.count,
         }
     }
@@ -213,16 +219,48 @@ mod tests {
         assert_eq!(
             denied.outcome,
             Outcome::Deny {
-                retry_after: Nanos::from_secs(30)
+                retry_after: Nanos::from_secs(90)
             }
         );
         assert_eq!(
             denied.next,
             Some(WindowState {
-                end: 120_000_000_000,
+                end: 180_000_000_000,
                 count: 10
             })
         );
+    }
+
+    /// Found by a property: a day's limit is spent at midnight, and the clock steps back by a second. Yesterday's end
+    /// used to replace today's, so that a second later, at midnight again, the whole day's limit was there again.
+    #[test]
+    fn a_step_back_over_midnight_does_not_give_the_day_twice() {
+        for window in [
+            Window::Epoch(Nanos::DAY),
+            Window::Calendar(Calendar::Day, UtcOffset::UTC),
+        ] {
+            let quota = quota(10, window);
+            let midnight = Timestamp::from_secs(86_400);
+            let spent = quota.decide(WindowState::default(), midnight, 10);
+            let state = spent.next.unwrap();
+            let back = Timestamp::from_secs(86_399);
+            let denied = quota.decide(state, back, 1);
+            assert_eq!(denied.next, None, "the end that was told stays");
+            let retry_after = Nanos::from_secs(86_401);
+            assert_eq!(denied.outcome, Outcome::Deny { retry_after });
+            let again = Timestamp::from_secs(86_401);
+            assert!(!quota.decide(state, again, 1).outcome.is_admitted());
+        }
+    }
+
+    #[test]
+    fn a_clock_that_goes_far_back_locks_nobody_out_for_longer_than_two_windows() {
+        let quota = quota(10, HOUR);
+        let spent = quota.decide(WindowState::default(), Timestamp::from_secs(360_000), 10);
+        let back = Timestamp::from_secs(5_400);
+        let retry_after = Nanos::from_secs(5_400);
+        let denied = quota.decide(spent.next.unwrap(), back, 1);
+        assert_eq!(denied.outcome, Outcome::Deny { retry_after });
     }
 
     #[test]
@@ -238,6 +276,21 @@ mod tests {
             .unwrap();
         let late = quota.refund(next, Timestamp::from_secs(61), &first.receipt);
         assert_eq!(late.next, None, "the minute it was charged to is over");
+    }
+
+    /// A window that was refunded to nothing says that it resets at once; so the next request opens a new one.
+    #[test]
+    fn a_window_refunded_to_nothing_is_as_if_never_opened() {
+        let quota = quota(10, Window::FirstHit(Nanos::MINUTE));
+        let spent = quota.decide(WindowState::default(), Timestamp::from_secs(0), 5);
+        let now = Timestamp::from_secs(50);
+        let empty = quota
+            .refund(spent.next.unwrap(), now, &spent.receipt)
+            .next
+            .unwrap();
+        assert_eq!(quota.status(empty, now).reset_after, Nanos::ZERO);
+        let again = quota.decide(empty, now, 5).next.unwrap();
+        assert_eq!(quota.status(again, now).reset_after, Nanos::MINUTE);
     }
 
     #[test]

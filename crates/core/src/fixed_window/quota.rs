@@ -32,6 +32,21 @@ impl Window {
         }
     }
 
+    /// The latest end that a window can still have at `now`, given the end of a window opened now.
+    ///
+    /// A clock that steps back over a boundary leaves the end of the window after this one in the state. It is kept:
+    /// clients were told that end, and a nearer one would give a whole window's limit anew as soon as the clock has
+    /// passed the same boundary a second time.
+    pub(super) fn latest_end(self, fresh_end: u64) -> u64 {
+        match self {
+            Self::Epoch(length) => fresh_end.saturating_add(length.as_nanos()),
+            Self::FirstHit(_) => fresh_end,
+            Self::Calendar(calendar, offset) => {
+                calendar.end(Timestamp::from_nanos(fresh_end), offset)
+            }
+        }
+    }
+
     const fn length(self) -> Option<Nanos> {
         match self {
             Self::Epoch(length) | Self::FirstHit(length) => Some(length),

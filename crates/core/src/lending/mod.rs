@@ -7,10 +7,10 @@
 //!
 //! - A grant changes only what is outstanding.
 //! - A report of k spent by instant t moves k from what is outstanding to the bucket's debt, as if spent at t.
-//! - A return only lowers what is outstanding.
+//! - A return only lowers what is outstanding, and not by what was spent and perhaps never reported.
 //! - A slice that expires counts as spent at its expiry, for its holder may have spent it and died.
 //!
-//! The borrower counts its slice's life from before it asked, less a margin for clocks that run at different speeds,
+//! The borrower counts its slice's life from before it first asked, less a margin for clocks that run at different speeds,
 //! so it always stops before the lender has written the slice off.
 //!
 //! Must not know: networks, Redis, clocks, how much a node should ask for (see [`share`](crate::share)).

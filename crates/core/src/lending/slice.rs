@@ -14,11 +14,15 @@ use crate::time::{Nanos, Timestamp};
 /// assert!(!slice.spend(Timestamp::from_secs(101), 31), "there are only 30 left");
 /// assert!(!slice.spend(Timestamp::from_secs(102), 1), "the lender may have written it off");
 /// assert_eq!(slice.take_report(), Some((20, Timestamp::from_secs(101))));
+/// assert_eq!(slice.unconfirmed(), 20, "a return now must keep these");
+/// slice.confirm(20);
+/// assert_eq!(slice.unconfirmed(), 0);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
     left: u64,
     unreported: u64,
+    unconfirmed: u64,
     last_spend: Timestamp,
     dies_at: Timestamp,
 }
@@ -26,13 +30,15 @@ pub struct Slice {
 impl Slice {
     /// A slice of `amount` units that the lender will write off `life` after it received the request.
     ///
-    /// `asked_at` is this node's clock when it *sent* the request, which the lender cannot have received earlier;
-    /// `margin` covers how far the two clocks may drift apart during one life.
+    /// `asked_at` is this node's clock when it *first* sent the request under this id, which the lender cannot have
+    /// received earlier: if a request is sent again, the lender may have granted the first. `margin` covers how far the
+    /// two clocks may drift apart during one life. One id makes one slice, however many answers arrive.
     #[must_use]
     pub const fn new(amount: u64, asked_at: Timestamp, life: Nanos, margin: Nanos) -> Self {
         Self {
             left: amount,
             unreported: 0,
+            unconfirmed: 0,
             last_spend: asked_at,
             dies_at: asked_at.after(life.saturating_sub(margin)),
         }
@@ -45,6 +51,7 @@ impl Slice {
         }
         self.left = self.left.saturating_sub(cost);
         self.unreported = self.unreported.saturating_add(cost);
+        self.unconfirmed = self.unconfirmed.saturating_add(cost);
         if now.as_nanos() > self.last_spend.as_nanos() {
             self.last_spend = now;
         }
@@ -72,5 +79,16 @@ impl Slice {
         let report = (self.unreported, self.last_spend);
         self.unreported = 0;
         Some(report)
+    }
+
+    /// The lender has answered a report of so many units.
+    pub const fn confirm(&mut self, units: u64) {
+        self.unconfirmed = self.unconfirmed.saturating_sub(units);
+    }
+
+    /// Units spent that the lender is not known to have heard of: what a return must not take back.
+    #[must_use]
+    pub const fn unconfirmed(&self) -> u64 {
+        self.unconfirmed
     }
 }

@@ -147,13 +147,15 @@ impl SlidingCounter {
     }
 
     /// The state as it stands at `now`: windows that have passed moved along, counts within the ceiling. A start
-    /// that lies ahead means that the clock went back: the counts are kept and the start moves.
+    /// that lies ahead means that the clock went back: the counts are kept and the window starts anew at `now`, so
+    /// that the previous one weighs in full. Were the start moved to a whole multiple of the window, a step back over
+    /// its edge would find the previous window almost faded, and mint what it held.
     fn roll(&self, state: CounterState, now: Timestamp) -> CounterState {
         let previous = state.previous.min(self.ceiling);
         let current = state.current.min(self.ceiling);
         let Some(elapsed) = now.as_nanos().checked_sub(state.start) else {
             return CounterState {
-                start: self.start_of(now),
+                start: now.as_nanos(),
                 previous,
                 current,
             };
@@ -342,6 +344,26 @@ mod tests {
             current: 60,
         };
         assert_eq!(denied.next, Some(moved));
+    }
+
+    /// Found by a property: 100 in one minute, one more early in the next, then the clock steps back by less than a
+    /// second, over the edge between them. The previous minute used to count as faded, and 99 more were admitted.
+    #[test]
+    fn a_small_step_back_over_the_edge_of_a_window_mints_nothing() {
+        let quota = quota(100);
+        let full = quota.decide(
+            CounterState::default(),
+            Timestamp::from_nanos(MINUTE - 1),
+            100,
+        );
+        let early = Timestamp::from_nanos(MINUTE + MINUTE / 100);
+        let one = quota.decide(full.next.unwrap(), early, 1);
+        assert_eq!(one.outcome, Outcome::Allow, "one of the hundred has faded");
+        let state = one.next.unwrap();
+        assert_eq!(quota.status(state, early).remaining, 0);
+        let back = Timestamp::from_nanos(MINUTE - 1);
+        assert_eq!(quota.status(state, back).remaining, 0);
+        assert!(!quota.decide(state, back, 1).outcome.is_admitted());
     }
 
     #[test]

@@ -114,7 +114,8 @@ impl SlidingLogBuilder {
         self
     }
 
-    /// Charge in blocks of this many units, rounded up, so that a limit in bytes fits a log.
+    /// Charge in blocks of this many units, rounded up, so that a limit in bytes fits a log. Entries count blocks, so a
+    /// log must not be shared with, or handed on to, a quota of another block: that is another limit.
     pub const fn block(mut self, units: u64) -> Self {
         self.block = units;
         self

@@ -1,5 +1,7 @@
 //! Deciding on a token bucket: add, compare, and nothing else.
 
+use core::num::NonZeroU128;
+
 use super::{Tat, TokenBucket};
 use crate::outcome::{Outcome, Receipt, Status, Transition};
 use crate::time::{Nanos, Timestamp};
@@ -43,7 +45,8 @@ impl TokenBucket {
 
     /// Corrects an earlier charge to what the work turned out to cost. More is charged as by
     /// [`charge_always`](Self::charge_always). Less is given back, but never what refill has already replaced:
-    /// at most the difference less the time that has passed since.
+    /// at most the difference less the time that has passed since. Time that a clock stepping back has taken away
+    /// again cannot be seen here: such a refund may give back that much more, though never more than was charged.
     pub fn settle(
         &self,
         tat: Tat,
@@ -94,15 +97,9 @@ impl TokenBucket {
     #[must_use]
     pub fn rescale(&self, old: &Self, tat: Tat, now: Timestamp) -> Tat {
         let debt = u128::from(old.debt(tat, now));
-        let scaled = debt
-            .saturating_mul(u128::from(self.interval.get()))
-            .saturating_mul(u128::from(old.block.get()))
-            .div_ceil(
-                u128::from(old.interval.get())
-                    .saturating_mul(u128::from(self.block.get()))
-                    .max(1),
-            );
-        let scaled = u64::try_from(scaled).unwrap_or(u64::MAX).min(self.ceiling);
+        let debt = debt.saturating_mul(u128::from(self.interval.get()));
+        let divisor = NonZeroU128::from(old.interval).saturating_mul(self.block.into());
+        let scaled = scale_up(debt, old.block.get(), divisor).min(self.ceiling);
         now.as_nanos().saturating_add(scaled)
     }
 
@@ -180,10 +177,55 @@ impl TokenBucket {
     }
 }
 
+/// `debt · factor / divisor`, rounded up once, or the largest number if it is larger. The product may need 188 bits, so
+/// the factor is taken in bit by bit from the top and only the remainder is kept; a debt is below 2^124 and a divisor
+/// below 2^126, which leaves room to double.
+fn scale_up(debt: u128, factor: u64, divisor: NonZeroU128) -> u64 {
+    let (whole, part) = (debt / divisor, debt % divisor);
+    let divisor = divisor.get();
+    // Adds to a quotient and a remainder, and carries.
+    let add = |quotient: u128, remainder: u128| match remainder.checked_sub(divisor) {
+        Some(less) => (quotient.saturating_add(1), less),
+        None => (quotient, remainder),
+    };
+    let (mut quotient, mut remainder) = (0_u128, 0_u128);
+    for bit in (0..u64::BITS).rev() {
+        (quotient, remainder) = add(quotient.saturating_mul(2), remainder.saturating_mul(2));
+        if factor.checked_shr(bit).unwrap_or(0) & 1 == 1 {
+            let sum = (
+                quotient.saturating_add(whole),
+                remainder.saturating_add(part),
+            );
+            (quotient, remainder) = add(sum.0, sum.1);
+        }
+    }
+    u64::try_from(quotient.saturating_add(u128::from(remainder > 0))).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::rate::Rate;
+
+    /// Found by a property: with blocks of petabytes the product of debt, interval and block needs more than 128 bits. It
+    /// was held at the largest number, and what came out of the division was less than what was owed.
+    #[test]
+    fn rescaling_blocks_of_any_size_forgives_nothing() {
+        let quota = |units: u64, block: u64| {
+            let builder = TokenBucket::at(Rate::per_second(units)).block(block);
+            builder.burst(block).build().unwrap()
+        };
+        let old = quota(1 << 40, 1 << 62);
+        let new = quota(1 << 62, 1 << 62);
+        let now = Timestamp::from_secs(1);
+        let owed = old.decide(0, now, 1 << 62).next.unwrap();
+        let rescaled = new.rescale(&old, owed, now);
+        assert_eq!(
+            new.status(rescaled, now).reset_after,
+            new.interval(),
+            "one block of one is owed"
+        );
+    }
 
     /// Found by fuzzing: after `charge_always` had gone into the overdraft, the debt alone was above the capacity, and
     /// a peek, which costs nothing, was denied.

@@ -23,7 +23,8 @@ algorithms[3] = function(op, args, raw)
   if current > ceiling then current = ceiling end
   local gone_h, gone_l = subtract(now_h, now_l, sh, sl)
   if is_ahead then
-    sh, sl = start_of_span(lh, ll)
+    -- The clock went back: the counts are kept and weigh in full.
+    sh, sl = now_h, now_l
   elseif not less(gone_h, gone_l, lh, ll) then
     gone_h, gone_l = subtract(gone_h, gone_l, lh, ll)
     if less(gone_h, gone_l, lh, ll) then

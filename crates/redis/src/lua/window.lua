@@ -16,8 +16,9 @@ local function month_after(day)
   return era * 146097 + first - 719468
 end
 
-local function calendar_end(which, shift)
-  local today = math.floor((now_h + shift) / 86400)
+-- The first end after this second.
+local function calendar_end(second, which, shift)
+  local today = math.floor((second + shift) / 86400)
   local day
   if which == 0 then
     day = today + 1
@@ -44,6 +45,7 @@ algorithms[2] = function(op, args, raw)
   put(nh, nl)
   -- How far this operation may count; how much it asks; how windows lie, and how long they are.
   local bh, bl, ph, pl, kind, lh, ll = unpacked('>I5I4I5I4BI5I4', args, 3)
+  -- The end of a window opened now.
   local fh, fl
   if kind == 0 then
     fh, fl = start_of_span(lh, ll)
@@ -52,14 +54,23 @@ algorithms[2] = function(op, args, raw)
     fh, fl = add(now_h, now_l, lh, ll)
   else
     -- The length is a calendar's name and its offset in minutes, moved up to be positive.
-    fh, fl = calendar_end(lh, (ll - 840) * 60)
+    fh, fl = calendar_end(now_h, lh, (ll - 840) * 60)
   end
   local moved = false
-  if not less(now_h, now_l, eh, el) then
+  if (nh == 0 and nl == 0) or not less(now_h, now_l, eh, el) then
     eh, el, nh, nl = fh, fl, 0, 0
   elseif less(fh, fl, eh, el) then
-    eh, el = fh, fl
-    moved = nh > 0 or nl > 0
+    -- The clock went back, or the window was made shorter: the count stays, and the end is at most the next window's.
+    if kind == 0 then
+      fh, fl = add(fh, fl, lh, ll)
+    elseif kind == 2 then
+      -- Core's last instant lies in this second.
+      fh, fl = calendar_end(math.min(fh, 9223372036), lh, (ll - 840) * 60)
+    end
+    if less(fh, fl, eh, el) then
+      eh, el = fh, fl
+      moved = true
+    end
   end
 
   local admits, charged, back = op ~= NEVER, false, false
@@ -75,8 +86,8 @@ algorithms[2] = function(op, args, raw)
     sh, sl = ph, pl
   end
   if op == SPEND then
-    local h, l = add(nh, nl, ph, pl)
-    charged = not less(bh, bl, h, l)
+    local rh, rl = subtract(bh, bl, nh, nl)
+    charged = not less(rh, rl, ph, pl)
     admits = charged
   elseif op == UP_TO or op == ALWAYS then
     local rh, rl = subtract(bh, bl, nh, nl)

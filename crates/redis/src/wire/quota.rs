@@ -152,7 +152,7 @@ fn of_log(log: &SlidingLog, ask: Ask) -> Option<Vec<u8>> {
 fn of_leases(quota: &Concurrency, ask: Ask) -> Option<Vec<u8>> {
     let (operation, id, weight) = match ask {
         Ask::Acquire { weight: 0, .. } => (code::LOOK, 0, 0),
-        Ask::Acquire { weight, .. } if weight > quota.limit() => (code::NEVER, 0, 0),
+        // Also what can never be admitted: it may be held already, from before the limit was lowered.
         Ask::Acquire { id, weight } => (code::ACQUIRE, id, weight),
         Ask::Renew(id) => (code::RENEW, id, 0),
         Ask::Release(id) => (code::RELEASE, id, 0),

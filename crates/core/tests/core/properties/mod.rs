@@ -1,1 +1,42 @@
-//! See main.rs.
+//! Properties of every algorithm, each as a checker that runs on the real code, where it must hold, and on a wrong
+//! variant, which it must catch: a checker that catches nothing proves nothing.
+//!
+//! [`harness`] runs checkers, [`subject`] is the face that real and wrong limiters share, [`promises`] are the checkers
+//! that fit any algorithm. Everything else is one file per algorithm or per theme. Wrong variants stand beside the
+//! checkers that catch them, and say which mistake in the field they copy.
+//!
+//! Must not know: the insides of an algorithm. Oracles come from the test kit.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may stop at what it did not expect, in its helpers too"
+)]
+
+mod harness;
+mod promises;
+mod subject;
+
+mod builders;
+mod clock;
+mod clock_controls;
+mod compose;
+mod concurrency;
+mod extremes;
+mod fixed_window;
+mod leaky_queue;
+mod lending;
+mod lending_promises;
+mod lending_simulation;
+mod lending_wrong;
+mod refunds;
+mod rescale;
+mod reservation;
+mod share;
+mod sketch;
+mod sliding_counter;
+mod sliding_log;
+mod tiers;
+mod token_bucket;

@@ -1,0 +1,277 @@
+//! Clocks that step (I-08): what is admitted in *real* time while the clock that the limiter sees goes back and forth.
+//!
+//! Real time only advances. The limiter sees real time plus an offset that steps. The precise statements, with F the
+//! number of forward steps inside the window w, and none of them depending on how often or how far the clock goes back:
+//!
+//! - token and leaky bucket: A(w) ≤ B·(1 + F) + w/T. A forward step of j mints at most min(j, B·T)/T.
+//! - fixed window of length W (the shortest one, for a calendar): A(w) ≤ L·(⌊w/W⌋ + 2 + F), as without steps.
+//! - sliding log: A(w) ≤ L·(1 + F) for w < W.
+//! - sliding counter: A(w) < L·(2 + F) for w < W, as without steps.
+//! - concurrency: held at once ≤ L·(1 + F), each lease counted for its whole length in real time.
+//!
+//! And at every moment, for every algorithm: if the clock steps back, `remaining` does not grow.
+
+use proptest::prelude::*;
+use tollgate_core::limit::Quota;
+use tollgate_core::{
+    Calendar, Nanos, Outcome, SlidingCounter, SlidingLog, Status, Timestamp, Window,
+};
+use tollgate_testkit::oracle::BucketLog;
+
+use super::harness::{Checked, ensure, holds};
+use super::subject::{
+    Real, Step, Subject, any_limit, at, bucket, concurrencies, fixed_windows, interval,
+    leaky_buckets, trace,
+};
+
+/// Where clocks begin: far enough from 1970 to step back.
+pub(super) const BEGIN: u64 = 1_700_000_000_000_000_000;
+const DAY: u64 = 86_400_000_000_000;
+
+/// What happened, in real time.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// When, and how much was admitted.
+    admitted: Vec<(u64, u64)>,
+    /// Before which admission, when, and how far the clock stepped ahead.
+    ahead: Vec<(usize, u64, u64)>,
+}
+
+/// How the clock steps before a request: mostly not.
+pub(super) type Jump = (u8, u64);
+
+pub(super) fn jumps(may_go_ahead: bool) -> impl Strategy<Value = Vec<Jump>> {
+    let most = if may_go_ahead { 7_u8 } else { 5 };
+    prop::collection::vec((0..most, any::<u64>()), 40)
+}
+
+/// Runs a trace in real time under a stepping clock.
+pub(super) fn run<S: Subject>(
+    limiter: &mut S,
+    scale: u64,
+    steps: &[Step],
+    jumps: &[Jump],
+) -> History {
+    let mut history = History::default();
+    let (mut real, mut clock) = (0, BEGIN);
+    for (step, (kind, raw)) in steps.iter().zip(jumps) {
+        let advance = step.advance(scale);
+        real += advance;
+        clock += advance;
+        match kind {
+            2 => clock -= 1 + raw % scale,
+            3 => clock -= 1,
+            4 => clock = clock.saturating_sub(raw % (5 * scale)),
+            5 => {
+                let jump = raw % (5 * scale);
+                clock += jump;
+                history.ahead.push((history.admitted.len(), real, jump));
+            }
+            6 => {
+                let jump = raw % DAY;
+                clock += jump;
+                history.ahead.push((history.admitted.len(), real, jump));
+            }
+            _ => {}
+        }
+        if limiter.spend(at(clock), step.cost).is_admitted() {
+            history.admitted.push((real, step.cost));
+        }
+    }
+    history
+}
+
+impl History {
+    /// Every window from one admission to another: its length, what it admitted, how often the clock stepped ahead.
+    fn windows(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        let firsts = self.admitted.iter().enumerate();
+        firsts.flat_map(move |(i, first)| {
+            let mut sum = 0;
+            self.admitted
+                .iter()
+                .enumerate()
+                .skip(i)
+                .map(move |(j, last)| {
+                    sum += last.1;
+                    let inside = |jump: &&(usize, u64, u64)| jump.0 > i && jump.0 <= j;
+                    let ahead = self.ahead.iter().filter(inside).count();
+                    (last.0 - first.0, sum, u64::try_from(ahead).unwrap())
+                })
+        })
+    }
+
+    pub(super) fn in_a_bucket(&self, interval: u64, burst: u64) -> Checked {
+        let capacity = i128::from(interval) * i128::from(burst);
+        let mut log = BucketLog::with_capacity(capacity);
+        for (index, (real, cost)) in self.admitted.iter().enumerate() {
+            for (_, when, jump) in self.ahead.iter().filter(|jump| jump.0 == index) {
+                log.charge(*when, -i128::from(*jump).min(capacity));
+            }
+            log.charge(*real, i128::from(*cost) * i128::from(interval));
+        }
+        ensure!(log.worst_excess() <= 0, "minted {} ns", log.worst_excess());
+        Ok(())
+    }
+
+    pub(super) fn in_fixed_windows(&self, limit: u64, window: u64) -> Checked {
+        for (length, sum, ahead) in self.windows() {
+            let most = limit * (length / window + 2 + ahead);
+            ensure!(sum <= most, "{sum} in {length} ns, at most {most}");
+        }
+        Ok(())
+    }
+
+    pub(super) fn in_any_window(&self, most: impl Fn(u64) -> u64, window: u64) -> Checked {
+        for (length, sum, ahead) in self.windows().filter(|each| each.0 < window) {
+            ensure!(
+                sum <= most(ahead),
+                "{sum} in {length} ns and {ahead} steps ahead"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The statement that fits the limiter's algorithm.
+fn the_bound_holds_in_real_time(real: &Real, scale: u64, history: &History) -> Checked {
+    let limit = real.status(at(BEGIN)).limit;
+    match real.limit.quota() {
+        Quota::TokenBucket(quota) => {
+            history.in_a_bucket(quota.interval().as_nanos(), quota.limit())
+        }
+        Quota::LeakyBucket(quota) => {
+            history.in_a_bucket(quota.interval().as_nanos(), quota.limit())
+        }
+        Quota::FixedWindow(quota) => history.in_fixed_windows(limit, shortest(quota.window())),
+        Quota::SlidingLog(_) | Quota::Concurrency(_) => {
+            history.in_any_window(|ahead| limit * (1 + ahead), scale)
+        }
+        Quota::SlidingCounter(_) => {
+            let most = |ahead: u64| (limit * (2 + ahead)).saturating_sub(1);
+            history.in_any_window(most, scale)
+        }
+        other => panic!("no statement for {other:?}"),
+    }
+}
+
+fn shortest(window: Window) -> u64 {
+    match window {
+        Window::Epoch(length) | Window::FirstHit(length) => length.as_nanos(),
+        Window::Calendar(Calendar::Day, _) => DAY,
+        Window::Calendar(Calendar::Week, _) => 7 * DAY,
+        _ => 28 * DAY,
+    }
+}
+
+fn check(mut real: Real, scale: u64, steps: &[Step], jumps: &[Jump]) -> Checked {
+    let history = run(&mut real, scale, steps, jumps);
+    the_bound_holds_in_real_time(&real, scale, &history)
+}
+
+/// Whole microseconds, as a log reads them: within one, real time and the log's may differ.
+fn logs_in_whole_micros() -> impl Strategy<Value = (Real, u64)> {
+    (0_u64..12, 1_u64..5_000_000).prop_map(|(limit, micros)| {
+        let window = Nanos::from_micros(micros);
+        let quota = SlidingLog::of(limit, window).build().unwrap();
+        (Real::new(quota), micros)
+    })
+}
+
+/// A log's trace has one microsecond for every nanosecond of the others'.
+#[derive(Clone, Debug, PartialEq)]
+struct InMicros(Real);
+
+impl Subject for InMicros {
+    fn spend(&mut self, now: Timestamp, cost: u64) -> Outcome {
+        let past = now.as_nanos() - (BEGIN - 100_000_000_000_000);
+        self.0.spend(at(past * 1_000), cost)
+    }
+
+    fn status(&self, now: Timestamp) -> Status {
+        self.0.status(now)
+    }
+}
+
+macro_rules! bounded {
+    ($($back:ident, $both:ident: $limits:ident),* $(,)?) => {$(
+        #[test]
+        fn $back() {
+            holds(&($limits(), trace(40, 12), jumps(false)), |((real, scale), steps, jumps)| {
+                check(real, scale, &steps, &jumps)
+            });
+        }
+
+        #[test]
+        fn $both() {
+            holds(&($limits(), trace(40, 12), jumps(true)), |((real, scale), steps, jumps)| {
+                check(real, scale, &steps, &jumps)
+            });
+        }
+    )*};
+}
+bounded! {
+    i08_backwards_time_mints_nothing_in_a_token_bucket,
+    i08_a_forward_step_mints_at_most_one_burst_in_a_token_bucket: plain_buckets,
+    i08_backwards_time_mints_nothing_in_a_leaky_bucket,
+    i08_a_forward_step_mints_at_most_one_burst_in_a_leaky_bucket: leaky_buckets,
+    i08_backwards_time_mints_nothing_in_a_fixed_window,
+    i08_a_forward_step_mints_at_most_one_window_in_a_fixed_window: fixed_windows,
+    i08_backwards_time_mints_nothing_in_a_sliding_counter,
+    i08_a_forward_step_mints_at_most_one_limit_in_a_sliding_counter: fine_counters,
+    i08_backwards_time_holds_no_lease_too_many,
+    i08_a_forward_step_frees_at_most_every_lease_once: concurrencies,
+}
+
+#[test]
+fn i08_backwards_time_mints_nothing_in_a_sliding_log() {
+    let inputs = (logs_in_whole_micros(), trace(40, 12), jumps(true));
+    holds(&inputs, |((real, micros), steps, jumps)| {
+        let mut limiter = InMicros(real.clone());
+        let history = run(&mut limiter, micros, &steps, &jumps);
+        the_bound_holds_in_real_time(&real, micros, &history)
+    });
+}
+
+/// Blocks of one, so that units and intervals are the same thing.
+fn plain_buckets() -> impl Strategy<Value = (Real, u64)> {
+    (interval(), 1_u64..12).prop_map(|(n, burst)| (Real::new(bucket(n, burst)), n))
+}
+
+/// Limits that traces can reach.
+fn fine_counters() -> impl Strategy<Value = (Real, u64)> {
+    (1_u64..12, interval()).prop_map(|(limit, window)| {
+        let quota = SlidingCounter::of(limit, Nanos::from_nanos(window));
+        (Real::new(quota.build().unwrap()), window)
+    })
+}
+
+/// If the clock steps back at any moment, nothing more remains than did.
+pub(super) fn a_step_back_adds_nothing<S: Subject>(
+    mut limiter: S,
+    scale: u64,
+    steps: &[Step],
+    jumps: &[Jump],
+) -> Checked {
+    let mut now = BEGIN;
+    for (step, (_, raw)) in steps.iter().zip(jumps) {
+        now += step.advance(scale);
+        limiter.spend(at(now), step.cost);
+        for back in [1, raw % scale, raw % (3 * scale), raw % DAY] {
+            let before = limiter.status(at(now)).remaining;
+            let after = limiter.status(at(now - back)).remaining;
+            ensure!(
+                after <= before,
+                "{before} remained, {after} after {back} ns back"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn i08_a_step_back_never_raises_what_remains() {
+    holds(
+        &(any_limit(), trace(40, 12), jumps(false)),
+        |((real, scale), steps, jumps)| a_step_back_adds_nothing(real, scale, &steps, &jumps),
+    );
+}

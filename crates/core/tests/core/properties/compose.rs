@@ -1,0 +1,147 @@
+//! Several limits of any algorithms together (I-11): all are charged or none, the strictest binds, and after its time,
+//! and not a nanosecond earlier, all admit.
+
+use proptest::prelude::*;
+use tollgate_core::compose::Verdict;
+use tollgate_core::limit::{Check, decide_all};
+use tollgate_core::{Nanos, Outcome, Timestamp};
+
+use super::harness::{Checked, caught, ensure, holds};
+use super::subject::{Real, Step, Subject, any_limit, at, beginning, trace};
+
+/// Decides on several limits at once.
+type Decider = fn(&mut [Real], Timestamp, u64) -> (Outcome, Option<usize>);
+
+fn real(limits: &mut [Real], now: Timestamp, cost: u64) -> (Outcome, Option<usize>) {
+    let ops: Vec<_> = limits.iter().map(|limit| limit.spend_op(cost)).collect();
+    let mut checks: Vec<Check<'_>> = limits
+        .iter_mut()
+        .zip(ops)
+        .map(|(limit, op)| Check {
+            limit: &limit.limit,
+            state: &mut limit.state,
+            op,
+        })
+        .collect();
+    let (verdict, _) = decide_all(&mut checks, now).unwrap();
+    let binding = verdict.binding();
+    if verdict.is_admitted() && cost > 0 {
+        limits.iter_mut().for_each(Real::took_a_lease);
+    }
+    (verdict.outcome(), binding)
+}
+
+fn all_or_nothing(
+    decide: Decider,
+    mut limits: Vec<Real>,
+    scale: u64,
+    begin: u64,
+    steps: &[Step],
+) -> Checked {
+    let mut now = begin;
+    for step in steps {
+        now += step.advance(scale);
+        let now = at(now);
+        // What each would do by itself.
+        let mut alone = limits.clone();
+        let outcomes: Vec<Outcome> = alone
+            .iter_mut()
+            .map(|one| one.spend(now, step.cost))
+            .collect();
+        let before = limits.clone();
+        let (outcome, binding) = decide(&mut limits, now, step.cost);
+        let admits = outcomes.iter().all(|outcome| outcome.is_admitted());
+        ensure!(
+            outcome.is_admitted() == admits,
+            "{outcome:?} of {outcomes:?}"
+        );
+        if admits {
+            ensure!(limits == alone, "not all were charged");
+        } else {
+            ensure!(limits == before, "a refused request was charged");
+        }
+        let strictest = outcomes.iter().map(|outcome| severity(*outcome)).max();
+        ensure!(
+            Some(severity(outcome)) == strictest.or(Some((0, 0))),
+            "{outcome:?} of {outcomes:?}"
+        );
+        let first = outcomes.iter().position(|one| *one == outcome);
+        let expected = first.filter(|_| outcome != Outcome::Allow);
+        ensure!(binding == expected, "{binding:?} binds in {outcomes:?}");
+        if let Outcome::Deny { retry_after } = outcome {
+            let then = now.after(retry_after);
+            let early = now.after(retry_after.saturating_sub(Nanos::from_nanos(1)));
+            let at_last = decide(&mut limits.clone(), then, step.cost).0;
+            ensure!(at_last.is_admitted(), "after {retry_after:?} {at_last:?}");
+            let too_soon = decide(&mut limits.clone(), early, step.cost).0;
+            ensure!(!too_soon.is_admitted(), "admitted before {retry_after:?}");
+        }
+    }
+    Ok(())
+}
+
+fn severity(outcome: Outcome) -> (u8, u64) {
+    match outcome {
+        Outcome::Allow => (0, 0),
+        Outcome::Wait(wait) => (1, wait.as_nanos()),
+        Outcome::Deny { retry_after } => (2, retry_after.as_nanos()),
+        Outcome::Never => (3, 0),
+    }
+}
+
+fn inputs() -> impl Strategy<Value = (Vec<(Real, u64)>, u64, Vec<Step>)> {
+    (
+        prop::collection::vec(any_limit(), 0..5),
+        beginning(),
+        trace(30, 6),
+    )
+}
+
+fn check(decide: Decider, limits: Vec<(Real, u64)>, begin: u64, steps: &[Step]) -> Checked {
+    let scale = limits.iter().map(|limit| limit.1).min().unwrap_or(1);
+    let limits = limits.into_iter().map(|limit| limit.0).collect();
+    all_or_nothing(decide, limits, scale, begin, steps)
+}
+
+#[test]
+fn i11_several_limits_are_charged_together_or_not_at_all() {
+    holds(&inputs(), |(limits, begin, steps)| {
+        check(real, limits, begin, &steps)
+    });
+}
+
+/// Charges each limit as it goes, and finds out too late that a later one refuses.
+fn charges_as_it_goes(limits: &mut [Real], now: Timestamp, cost: u64) -> (Outcome, Option<usize>) {
+    let verdict: Verdict = limits
+        .iter_mut()
+        .map(|limit| limit.spend(now, cost))
+        .collect();
+    (verdict.outcome(), verdict.binding())
+}
+
+/// Answers with the first refusal instead of the longest.
+fn first_refusal_binds(limits: &mut [Real], now: Timestamp, cost: u64) -> (Outcome, Option<usize>) {
+    let mut tried = limits.to_vec();
+    let outcomes: Vec<_> = tried
+        .iter_mut()
+        .map(|limit| limit.spend(now, cost))
+        .collect();
+    match outcomes.iter().position(|outcome| !outcome.is_admitted()) {
+        Some(first) => (outcomes[first], Some(first)),
+        None => real(limits, now, cost),
+    }
+}
+
+#[test]
+fn control_charging_one_limit_although_another_refuses_is_caught() {
+    caught(&inputs(), |(limits, begin, steps)| {
+        check(charges_as_it_goes, limits, begin, &steps)
+    });
+}
+
+#[test]
+fn control_answering_with_the_first_refusal_is_caught() {
+    caught(&inputs(), |(limits, begin, steps)| {
+        check(first_refusal_binds, limits, begin, &steps)
+    });
+}

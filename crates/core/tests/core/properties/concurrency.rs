@@ -1,0 +1,243 @@
+//! Concurrency against a plain list of holders (I-14): never more held than the limit, a lost holder's places back when
+//! its lease ends, and the weights always add up.
+
+use proptest::prelude::*;
+use tollgate_core::concurrency::{LeaseEdit, LeaseId, Leases};
+use tollgate_core::{Concurrency, Nanos, Timestamp, Transition};
+use tollgate_testkit::oracle::Holders;
+
+use super::harness::{Checked, caught, ensure, holds};
+use super::subject::at;
+
+#[derive(Clone, Copy, Debug)]
+enum Move {
+    Acquire(u128, u64),
+    Renew(u128),
+    Release(u128),
+}
+
+type Moves = Vec<(u64, Move)>;
+
+/// A handful of ids, so that they repeat. Times are in hundredths of a lease.
+fn moves() -> impl Strategy<Value = Moves> {
+    let id = || 0_u128..6;
+    let what = prop_oneof![
+        5 => (id(), 0_u64..5).prop_map(|(id, weight)| Move::Acquire(id, weight)),
+        2 => id().prop_map(Move::Renew),
+        2 => id().prop_map(Move::Release),
+    ];
+    let time = prop_oneof![3 => Just(0), 4 => 0_u64..60, 1 => Just(100), 1 => 0_u64..300];
+    prop::collection::vec((time, what), 1..60)
+}
+
+/// A concurrency limit under test.
+trait Holds {
+    fn acquire(&mut self, now: u64, id: u128, weight: u64) -> bool;
+    fn renew(&mut self, now: u64, id: u128) -> bool;
+    fn release(&mut self, now: u64, id: u128);
+    /// Places free, and leases stored.
+    fn free(&self, now: u64) -> u64;
+}
+
+struct Real(Concurrency, Leases);
+
+impl Real {
+    fn new(limit: u64, lease: u64) -> Self {
+        let quota = Concurrency::new(limit, Nanos::from_nanos(lease)).unwrap();
+        Self(quota, Leases::default())
+    }
+
+    fn keep(&mut self, transition: &Transition<LeaseEdit>) -> bool {
+        if let Some(edit) = transition.next {
+            self.1.apply(edit);
+        }
+        transition.outcome.is_admitted()
+    }
+}
+
+impl Holds for Real {
+    fn acquire(&mut self, now: u64, id: u128, weight: u64) -> bool {
+        let transition = self.0.acquire(&self.1, at(now), LeaseId(id), weight);
+        self.keep(&transition)
+    }
+
+    fn renew(&mut self, now: u64, id: u128) -> bool {
+        let renewed = self.0.renew(&self.1, at(now), LeaseId(id));
+        renewed.is_some_and(|transition| self.keep(&transition))
+    }
+
+    fn release(&mut self, now: u64, id: u128) {
+        let transition = self.0.release(&self.1, at(now), LeaseId(id));
+        self.keep(&transition);
+    }
+
+    fn free(&self, now: u64) -> u64 {
+        self.0.status(&self.1, at(now)).remaining
+    }
+}
+
+/// Every answer is that of the list of holders, and so is what is free after it and when leases end.
+fn holds_like_the_list(
+    mut subject: impl Holds,
+    (limit, lease): (u64, u64),
+    moves: &Moves,
+) -> Checked {
+    let mut list = Holders::new(limit, lease);
+    let mut now = 1_700_000_000_000_000_000;
+    for (time, what) in moves {
+        now += time * lease / 100;
+        let (answer, expected) = match *what {
+            Move::Acquire(id, weight) => (
+                subject.acquire(now, id, weight),
+                list.acquire(now, id, weight),
+            ),
+            Move::Renew(id) => (subject.renew(now, id), list.renew(now, id)),
+            Move::Release(id) => {
+                subject.release(now, id);
+                list.release(id);
+                (true, true)
+            }
+        };
+        ensure!(answer == expected, "{what:?} answered {answer}");
+        let in_use = list.in_use(now);
+        ensure!(in_use <= limit, "{in_use} held of {limit}");
+        ensure!(
+            subject.free(now) == limit - in_use,
+            "{} free",
+            subject.free(now)
+        );
+    }
+    ensure!(
+        subject.free(now + lease) == limit,
+        "a lost holder kept its place"
+    );
+    Ok(())
+}
+
+fn quotas() -> impl Strategy<Value = (u64, u64)> {
+    (0_u64..8, prop_oneof![100_u64..1_000, Just(30_000_000_000)])
+}
+
+#[test]
+fn i14_leases_are_held_like_the_list_of_holders() {
+    holds(&(quotas(), moves()), |(quota, moves)| {
+        holds_like_the_list(Real::new(quota.0, quota.1), quota, &moves)
+    });
+}
+
+#[test]
+fn i14_the_weights_of_all_leases_add_up_and_stay_within_the_limit() {
+    holds(&(quotas(), moves()), |((limit, lease), moves)| {
+        let mut real = Real::new(limit, lease);
+        let mut now = 1_700_000_000_000_000_000;
+        for (time, what) in moves {
+            now += time * lease / 100;
+            match what {
+                Move::Acquire(id, weight) => {
+                    real.acquire(now, id, weight);
+                }
+                Move::Renew(id) => {
+                    real.renew(now, id);
+                }
+                Move::Release(id) => real.release(now, id),
+            }
+            let live = real.1.iter().filter(|lease| lease.expires > now);
+            let sum: u64 = live.map(|lease| lease.weight).sum();
+            ensure!(sum <= limit, "{sum} held of {limit}");
+            ensure!(real.free(now) == limit - sum, "the total is not the sum");
+            let latest = Timestamp::from_nanos(now).after(Nanos::from_nanos(lease));
+            let is_bounded = real.1.iter().all(|one| one.expires <= latest.as_nanos());
+            ensure!(is_bounded, "a lease outlives its length");
+        }
+        Ok(())
+    });
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mistake {
+    /// A counter without leases: a lost holder keeps its place for ever.
+    NeverExpires,
+    /// Acquiring again under a held id takes a second place.
+    CountsAnIdTwice,
+    /// A release of an id that is not held lowers the count all the same, as a `DECR`.
+    ReleasesWhatIsNotHeld,
+    /// An expired lease can be renewed although its place was given away.
+    RenewsTheDead,
+}
+
+/// Id, weight and end of each lease, or of what was a lease.
+struct Wrong {
+    mistake: Mistake,
+    limit: u64,
+    lease: u64,
+    held: Vec<(u128, u64, u64)>,
+    /// Places given back that nobody held.
+    phantom: u64,
+}
+
+impl Wrong {
+    fn used(&self, now: u64) -> u64 {
+        let never = self.mistake == Mistake::NeverExpires;
+        let live = self.held.iter().filter(|held| never || held.2 > now);
+        live.map(|held| held.1)
+            .sum::<u64>()
+            .saturating_sub(self.phantom)
+    }
+}
+
+impl Holds for Wrong {
+    fn acquire(&mut self, now: u64, id: u128, weight: u64) -> bool {
+        let is_held = self.held.iter().any(|held| held.0 == id && held.2 > now);
+        if weight > self.limit {
+            return false;
+        }
+        if weight == 0 || (is_held && self.mistake != Mistake::CountsAnIdTwice) {
+            return true;
+        }
+        let fits = self.used(now) + weight <= self.limit;
+        if fits {
+            self.held.push((id, weight, now + self.lease));
+        }
+        fits
+    }
+
+    fn renew(&mut self, now: u64, id: u128) -> bool {
+        let dead = self.mistake == Mistake::RenewsTheDead;
+        let (mut held, until) = (self.held.iter_mut(), now + self.lease);
+        let found = held.find(|held| held.0 == id && (dead || held.2 > now));
+        found.map(|held| held.2 = until).is_some()
+    }
+
+    fn release(&mut self, now: u64, id: u128) {
+        let is_held = self.held.iter().any(|held| held.0 == id && held.2 > now);
+        if !is_held && self.mistake == Mistake::ReleasesWhatIsNotHeld {
+            self.phantom += 1;
+        }
+        self.held.retain(|held| held.0 != id);
+    }
+
+    fn free(&self, now: u64) -> u64 {
+        self.limit.saturating_sub(self.used(now))
+    }
+}
+
+#[test]
+fn control_every_wrong_way_to_hold_is_told_from_the_list() {
+    for mistake in [
+        Mistake::NeverExpires,
+        Mistake::CountsAnIdTwice,
+        Mistake::ReleasesWhatIsNotHeld,
+        Mistake::RenewsTheDead,
+    ] {
+        caught(&(quotas(), moves()), |(quota, moves)| {
+            let wrong = Wrong {
+                mistake,
+                limit: quota.0,
+                lease: quota.1,
+                held: Vec::new(),
+                phantom: 0,
+            };
+            holds_like_the_list(wrong, quota, &moves)
+        });
+    }
+}

@@ -1,0 +1,67 @@
+//! Runs a checker over generated inputs: on what must hold until something does not, on what must be caught until it is.
+
+use std::fmt::Debug;
+use std::panic::Location;
+
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+
+/// What a checker saw that must not be.
+#[derive(Debug)]
+pub(crate) struct Violation(pub(crate) String);
+
+/// What a checker answers.
+pub(crate) type Checked = Result<(), Violation>;
+
+const MARK: &str = "violation: ";
+
+/// Returns a violation from a checker unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($words:tt)+) => {
+        if !$condition {
+            return Err($crate::properties::harness::Violation(format!($($words)+)));
+        }
+    };
+}
+pub(crate) use ensure;
+
+/// The checker holds for everything that is generated.
+#[track_caller]
+pub(crate) fn holds<S: Strategy>(inputs: &S, check: impl Fn(S::Value) -> Checked)
+where
+    S::Value: Debug,
+{
+    let config = Config {
+        source_file: Some(Location::caller().file()),
+        ..Config::default()
+    };
+    let result = TestRunner::new(config).run(inputs, |input| judged(check(input)));
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}
+
+/// The checker catches the wrong variant. Always the same inputs, so that a control never fails by chance.
+#[track_caller]
+pub(crate) fn caught<S: Strategy>(inputs: &S, check: impl Fn(S::Value) -> Checked)
+where
+    S::Value: Debug,
+{
+    let config = Config {
+        cases: 2_000,
+        failure_persistence: None,
+        max_shrink_iters: 0,
+        ..Config::default()
+    };
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let result = TestRunner::new_with_rng(config, rng).run(inputs, |input| judged(check(input)));
+    match result {
+        Err(TestError::Fail(reason, _)) if reason.message().starts_with(MARK) => {}
+        Err(other) => panic!("the wrong variant broke down instead of being caught: {other}"),
+        Ok(()) => panic!("the wrong variant passes: this checker proves nothing"),
+    }
+}
+
+fn judged(checked: Checked) -> Result<(), TestCaseError> {
+    checked.map_err(|violation| TestCaseError::fail(format!("{MARK}{}", violation.0)))
+}

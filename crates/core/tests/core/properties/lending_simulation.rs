@@ -1,0 +1,359 @@
+//! A book and its borrowers under simulated time: a network that delays, reorders and loses, nodes that die, clocks that
+//! are behind or drift. Judged by what was really spent, and when.
+
+use proptest::prelude::*;
+use tollgate_core::lending::{LoanId, Slice};
+use tollgate_core::{Nanos, Timestamp};
+use tollgate_testkit::oracle::BucketLog;
+
+use super::harness::{Checked, ensure};
+use super::subject::at;
+
+const BEGIN: u64 = 1_700_000_000_000_000_000;
+pub(super) const INTERVAL: u64 = 1_000;
+/// How long slices live, and how much earlier nodes stop: drift is at most 4 in 1,000.
+const LIFE: u64 = 20_000;
+const MARGIN: u64 = 100;
+
+/// The lender's side, real or wrong. Units, not blocks.
+pub(super) trait Lender {
+    fn decide(&mut self, now: Timestamp, cost: u64) -> bool;
+    fn lend(&mut self, now: Timestamp, id: LoanId, want: u64, life: Nanos) -> u64;
+    fn report(&mut self, now: Timestamp, id: LoanId, spent: u64, at: Timestamp);
+    fn give_back(&mut self, now: Timestamp, id: LoanId, unconfirmed: u64);
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Move {
+    /// A direct decision at the lender.
+    Decide(u64),
+    /// A direct decision on as much as the lender will admit: what a wrong lender has minted is found at once.
+    DecideOnAll,
+    Ask {
+        node: usize,
+        want: u64,
+    },
+    /// Spends from the slices a node has, until one has it.
+    Spend {
+        node: usize,
+        cost: u64,
+    },
+    /// Spends all it has just before the slice dies.
+    SpendAtTheLastMoment(usize),
+    Report(usize),
+    Return(usize),
+    Dies(usize),
+}
+
+/// What a move meets: time since the last one, and the fate of what it sends: delays there and back, lost or not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    pub(super) advance: u64,
+    pub(super) what: Move,
+    pub(super) there: u64,
+    pub(super) back: u64,
+    pub(super) is_lost: bool,
+}
+
+pub(super) fn turns() -> impl Strategy<Value = Vec<Turn>> {
+    let node = || 0_usize..3;
+    let what = prop_oneof![
+        2 => (0_u64..6).prop_map(Move::Decide),
+        3 => Just(Move::DecideOnAll),
+        4 => (node(), 1_u64..16).prop_map(|(node, want)| Move::Ask { node, want }),
+        6 => (node(), 1_u64..4).prop_map(|(node, cost)| Move::Spend { node, cost }),
+        3 => node().prop_map(Move::SpendAtTheLastMoment),
+        3 => node().prop_map(Move::Report),
+        2 => node().prop_map(Move::Return),
+        1 => node().prop_map(Move::Dies),
+    ];
+    let advance = prop_oneof![3 => Just(0), 3 => 0..INTERVAL * 2, 2 => 0..LIFE];
+    let delay = || prop_oneof![2 => Just(0), 2 => 0..INTERVAL * 3, 1 => 0..LIFE / 2];
+    let turn = (advance, what, delay(), delay(), prop::bool::weighted(0.2));
+    let turn = turn.prop_map(|(advance, what, there, back, is_lost)| Turn {
+        advance,
+        what,
+        there,
+        back,
+        is_lost,
+    });
+    prop::collection::vec(turn, 1..70)
+}
+
+/// A message on its way.
+#[derive(Clone, Copy, Debug)]
+enum Message {
+    Ask {
+        node: usize,
+        id: LoanId,
+        want: u64,
+        asked: Timestamp,
+        back: u64,
+    },
+    Grant {
+        node: usize,
+        id: LoanId,
+        amount: u64,
+        asked: Timestamp,
+    },
+    Report {
+        node: usize,
+        id: LoanId,
+        spent: u64,
+        at: Timestamp,
+        back: u64,
+    },
+    Confirmed {
+        node: usize,
+        id: LoanId,
+        units: u64,
+    },
+    Return {
+        id: LoanId,
+        unconfirmed: u64,
+    },
+}
+
+/// How nodes may be wrong, and how their clocks are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Nodes {
+    /// How far behind the lender's clock each begins.
+    pub(super) behind: u64,
+    /// Thousandths by which the second runs fast and the third slow.
+    pub(super) drift: u64,
+    /// Counts a slice's life from when the answer came.
+    pub(super) counts_from_the_answer: bool,
+}
+
+struct Simulation<L> {
+    lender: L,
+    nodes: Nodes,
+    now: u64,
+    next_id: u128,
+    slices: [Vec<(LoanId, Slice)>; 3],
+    network: Vec<(u64, Message)>,
+    /// Units really spent, when.
+    log: BucketLog,
+    unit: i128,
+}
+
+impl<L: Lender> Simulation<L> {
+    /// The node's clock: behind, and drifting since the beginning.
+    fn clock(&self, node: usize) -> Timestamp {
+        let passed = self.now - BEGIN;
+        let drifted = match node {
+            1 => passed + passed * self.nodes.drift / 1_000,
+            2 => passed - passed * self.nodes.drift / 1_000,
+            _ => passed,
+        };
+        at(BEGIN - self.nodes.behind + drifted)
+    }
+
+    fn send(&mut self, turn: &Turn, message: Message) {
+        if !turn.is_lost {
+            self.network.push((self.now + turn.there, message));
+        }
+    }
+
+    fn spent(&mut self, units: u64) {
+        self.log.charge(self.now, i128::from(units) * self.unit);
+    }
+
+    /// Moves time on, delivering what arrives on the way, in order of arrival.
+    fn advance_to(&mut self, then: u64) {
+        loop {
+            let due = self
+                .network
+                .iter()
+                .enumerate()
+                .filter(|(_, sent)| sent.0 <= then);
+            let Some((index, _)) = due.min_by_key(|(_, sent)| sent.0) else {
+                break;
+            };
+            let (when, message) = self.network.remove(index);
+            self.now = self.now.max(when);
+            self.deliver(message);
+        }
+        self.now = then;
+    }
+
+    fn deliver(&mut self, message: Message) {
+        let now = at(self.now);
+        match message {
+            Message::Ask {
+                node,
+                id,
+                want,
+                asked,
+                back,
+            } => {
+                let amount = self.lender.lend(now, id, want, Nanos::from_nanos(LIFE));
+                let grant = Message::Grant {
+                    node,
+                    id,
+                    amount,
+                    asked,
+                };
+                self.network.push((self.now + back, grant));
+            }
+            Message::Grant {
+                node,
+                id,
+                amount,
+                asked,
+            } => {
+                let answered = self.clock(node);
+                let from = if self.nodes.counts_from_the_answer {
+                    answered
+                } else {
+                    asked
+                };
+                let (life, margin) = (Nanos::from_nanos(LIFE), Nanos::from_nanos(MARGIN));
+                self.slices[node].push((id, Slice::new(amount, from, life, margin)));
+            }
+            Message::Report {
+                node,
+                id,
+                spent,
+                at,
+                back,
+            } => {
+                self.lender.report(now, id, spent, at);
+                let units = spent;
+                let confirmed = Message::Confirmed { node, id, units };
+                self.network.push((self.now + back, confirmed));
+            }
+            Message::Confirmed { node, id, units } => {
+                let mut slices = self.slices[node].iter_mut();
+                if let Some((_, slice)) = slices.find(|(other, _)| *other == id) {
+                    slice.confirm(units);
+                }
+            }
+            Message::Return { id, unconfirmed } => self.lender.give_back(now, id, unconfirmed),
+        }
+    }
+
+    fn spend_at_the_last_moment(&mut self, node: usize) {
+        // Time goes on to shortly before the slice that lives longest dies, by steps that halve.
+        let mut step = LIFE;
+        while step > MARGIN / 4 {
+            let then = at(self.clock(node).as_nanos() + step);
+            if self.slices[node]
+                .iter()
+                .any(|(_, slice)| slice.is_alive(then))
+            {
+                self.advance_to(self.now + step);
+            } else {
+                step /= 2;
+            }
+        }
+        let clock = self.clock(node);
+        let mut units = 0;
+        for (_, slice) in &mut self.slices[node] {
+            let left = slice.left();
+            units += if slice.spend(clock, left) { left } else { 0 };
+        }
+        self.spent(units);
+    }
+
+    fn act(&mut self, turn: &Turn) {
+        match turn.what {
+            Move::Decide(cost) => {
+                if self.lender.decide(at(self.now), cost) {
+                    self.spent(cost);
+                }
+            }
+            Move::DecideOnAll => {
+                let most = (1..60)
+                    .rev()
+                    .find(|cost| self.lender.decide(at(self.now), *cost));
+                self.spent(most.unwrap_or(0));
+            }
+            Move::Ask { node, want } => {
+                self.next_id += 1;
+                let (id, asked, back) = (LoanId(self.next_id), self.clock(node), turn.back);
+                let ask = Message::Ask {
+                    node,
+                    id,
+                    want,
+                    asked,
+                    back,
+                };
+                self.send(turn, ask);
+            }
+            Move::Spend { node, cost } => {
+                let clock = self.clock(node);
+                if self.slices[node]
+                    .iter_mut()
+                    .any(|(_, slice)| slice.spend(clock, cost))
+                {
+                    self.spent(cost);
+                }
+            }
+            Move::SpendAtTheLastMoment(node) => self.spend_at_the_last_moment(node),
+            Move::Report(node) => {
+                let (there, back) = (turn.there, turn.back);
+                let reports: Vec<_> = self.slices[node]
+                    .iter_mut()
+                    .filter_map(|(id, slice)| Some((*id, slice.take_report()?)))
+                    .collect();
+                for (id, (spent, at)) in reports.into_iter().filter(|_| !turn.is_lost) {
+                    let report = Message::Report {
+                        node,
+                        id,
+                        spent,
+                        at,
+                        back,
+                    };
+                    self.network.push((self.now + there, report));
+                }
+            }
+            Move::Return(node) => {
+                if let Some((id, slice)) = self.slices[node].pop() {
+                    let unconfirmed = slice.unconfirmed();
+                    self.send(turn, Message::Return { id, unconfirmed });
+                }
+            }
+            Move::Dies(node) => self.slices[node].clear(),
+        }
+    }
+}
+
+/// Everything spent anywhere conforms, but for the time by which clocks are behind.
+pub(super) fn conforms(
+    lender: impl Lender,
+    (burst, block): (u64, u64),
+    nodes: Nodes,
+    turns: &[Turn],
+) -> Checked {
+    // A unit is a block's part of an interval; counted in parts of a nanosecond that divide.
+    let scale = i128::from(block);
+    let capacity = i128::from(INTERVAL) * i128::from(burst) * scale;
+    let mut simulation = Simulation {
+        lender,
+        nodes,
+        now: BEGIN,
+        next_id: 0,
+        slices: [Vec::new(), Vec::new(), Vec::new()],
+        network: Vec::new(),
+        log: BucketLog::with_capacity(capacity),
+        unit: i128::from(INTERVAL),
+    };
+    for turn in turns {
+        simulation.advance_to(simulation.now + turn.advance);
+        simulation.act(turn);
+    }
+    let passed = i128::from(simulation.now - BEGIN);
+    let late = i128::from(nodes.behind) + passed * i128::from(nodes.drift) / 1_000 + 1;
+    let allowed = if nodes.behind + nodes.drift > 0 {
+        late
+    } else {
+        0
+    };
+    let excess = simulation.log.scaled_excess(scale);
+    ensure!(
+        excess <= allowed * scale,
+        "{excess} parts too much, {allowed} ns allowed"
+    );
+    Ok(())
+}

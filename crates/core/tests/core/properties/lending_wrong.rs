@@ -1,0 +1,158 @@
+//! A second lender, written plainly, that can be told to make one mistake.
+
+use tollgate_core::lending::LoanId;
+use tollgate_core::{Nanos, Timestamp};
+
+use super::lending_simulation::{INTERVAL, Lender};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Mistake {
+    None,
+    /// What is out is not taken off the capacity.
+    CapacityNotShrunk,
+    /// A slice that expires is dropped: its holder is taken to have spent nothing.
+    ForgetsExpired,
+    /// A return takes everything back that was not reported, although reports get lost.
+    ReturnForgives,
+    /// A part of a block is charged as a block, and the rest of it forgotten.
+    PartIsABlock,
+    /// What is reported counts as spent when it was granted.
+    ReportsCountFromTheGrant,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Loan {
+    id: LoanId,
+    /// Units out.
+    units: u64,
+    granted: u64,
+    expires: u64,
+}
+
+/// Debt in nanoseconds times the block size, so that a unit is a whole number of them.
+pub(super) struct WrongBook {
+    mistake: Mistake,
+    burst: u64,
+    block: u64,
+    tat: u64,
+    last: u64,
+    loans: Vec<Loan>,
+}
+
+impl WrongBook {
+    pub(super) const fn new(mistake: Mistake, (burst, block): (u64, u64)) -> Self {
+        Self {
+            mistake,
+            burst,
+            block,
+            tat: 0,
+            last: 0,
+            loans: Vec::new(),
+        }
+    }
+
+    /// The debt of so many units: whole blocks, rounded up.
+    const fn price(&self, units: u64) -> u64 {
+        units.div_ceil(self.block) * INTERVAL
+    }
+
+    fn charge(&mut self, then: u64, units: u64) {
+        self.tat = self.tat.max(then) + self.price(units);
+    }
+
+    fn write_off(&mut self, now: u64) {
+        self.last = now;
+        self.loans.sort_by_key(|loan| loan.expires);
+        while let Some(loan) = self
+            .loans
+            .first()
+            .copied()
+            .filter(|loan| loan.expires <= now)
+        {
+            self.loans.remove(0);
+            if self.mistake != Mistake::ForgetsExpired {
+                self.charge(loan.expires, loan.units);
+            }
+        }
+    }
+
+    /// Blocks that are there.
+    fn there(&self, now: u64) -> u64 {
+        let out: u64 = self
+            .loans
+            .iter()
+            .map(|loan| loan.units.div_ceil(self.block))
+            .sum();
+        let out = if self.mistake == Mistake::CapacityNotShrunk {
+            0
+        } else {
+            out
+        };
+        let capacity = self.burst.saturating_sub(out) * INTERVAL;
+        capacity.saturating_sub(self.tat.saturating_sub(now)) / INTERVAL
+    }
+}
+
+impl Lender for WrongBook {
+    fn decide(&mut self, now: Timestamp, cost: u64) -> bool {
+        let now = now.as_nanos();
+        self.write_off(now);
+        let fits = cost.div_ceil(self.block) <= self.there(now);
+        if fits && cost > 0 {
+            self.charge(now, cost);
+        }
+        fits
+    }
+
+    fn lend(&mut self, now: Timestamp, id: LoanId, want: u64, life: Nanos) -> u64 {
+        let now = now.as_nanos();
+        self.write_off(now);
+        let units = self.there(now).min(want / self.block) * self.block;
+        if units > 0 {
+            self.loans.push(Loan {
+                id,
+                units,
+                granted: now,
+                expires: now + life.as_nanos(),
+            });
+        }
+        units
+    }
+
+    fn report(&mut self, now: Timestamp, id: LoanId, spent: u64, at: Timestamp) {
+        let now = now.as_nanos();
+        self.write_off(now);
+        let Some(index) = self.loans.iter().position(|loan| loan.id == id) else {
+            return;
+        };
+        let loan = self.loans[index];
+        let at = match self.mistake {
+            Mistake::ReportsCountFromTheGrant => loan.granted,
+            _ => at.as_nanos().max(loan.granted).min(now),
+        };
+        let units = match self.mistake {
+            Mistake::PartIsABlock => spent.div_ceil(self.block) * self.block,
+            // Only whole blocks: parts stay out until the slice expires.
+            _ => spent / self.block * self.block,
+        };
+        let units = units.min(loan.units);
+        self.charge(at, units);
+        self.loans[index].units -= units;
+        self.loans.retain(|loan| loan.units > 0);
+    }
+
+    fn give_back(&mut self, now: Timestamp, id: LoanId, unconfirmed: u64) {
+        self.write_off(now.as_nanos());
+        // Parts of blocks that were reported are not remembered here, so only whole returns are taken.
+        let block = self.block;
+        let kept = match self.mistake {
+            Mistake::ReturnForgives => 0,
+            _ if block > 1 => u64::MAX,
+            _ => unconfirmed,
+        };
+        for loan in self.loans.iter_mut().filter(|loan| loan.id == id) {
+            loan.units = loan.units.min(kept);
+        }
+        self.loans.retain(|loan| loan.units > 0);
+    }
+}

@@ -1,0 +1,222 @@
+//! Reservations against a table in which nothing is erased (I-02): whatever is repeated, late or unknown, each
+//! reservation changes its charge at most once.
+
+use proptest::prelude::*;
+use tollgate_core::reservation::{Correction, ReservationId, Reservations, Standing, Terms};
+use tollgate_core::{Nanos, Receipt};
+use tollgate_testkit::oracle::{NaiveCorrection, NaiveLedger};
+
+use super::harness::{Checked, caught, ensure, holds};
+use super::subject::{at, bucket};
+
+const HOLD: u64 = 100;
+const MEMORY: u64 = 50;
+const MOST: usize = 4;
+
+#[derive(Clone, Copy, Debug)]
+enum Move {
+    Reserve(u128, u64),
+    Settle(u128, u64),
+    Cancel(u128),
+}
+
+type Moves = Vec<(u64, Move)>;
+
+fn moves() -> impl Strategy<Value = Moves> {
+    let id = || 0_u128..6;
+    let what = prop_oneof![
+        3 => (id(), 0_u64..20).prop_map(|(id, cost)| Move::Reserve(id, cost)),
+        2 => (id(), 0_u64..20).prop_map(|(id, actual)| Move::Settle(id, actual)),
+        2 => id().prop_map(Move::Cancel),
+    ];
+    let time = prop_oneof![3 => 0_u64..10, 2 => 0_u64..60, 1 => Just(HOLD), 1 => 0_u64..200];
+    prop::collection::vec((time, what), 1..60)
+}
+
+/// A ledger under test. The answers are those of the table.
+trait Keeps {
+    /// What was known; `None` if it was written down, `Some(None)` if there was no room.
+    fn reserve(&mut self, now: u64, id: u128, cost: u64) -> Option<Option<u64>>;
+    fn close(&mut self, now: u64, id: u128, actual: Option<u64>) -> NaiveCorrection;
+}
+
+struct Real(Reservations, Terms);
+
+impl Real {
+    fn new() -> Self {
+        let terms = Terms {
+            hold: Nanos::from_nanos(HOLD),
+            memory: Nanos::from_nanos(MEMORY),
+            most: MOST,
+        };
+        Self(Reservations::default(), terms)
+    }
+}
+
+impl Keeps for Real {
+    fn reserve(&mut self, now: u64, id: u128, cost: u64) -> Option<Option<u64>> {
+        match self.0.standing(at(now), &self.1, ReservationId(id)) {
+            Standing::Known(receipt) => Some(Some(receipt.cost)),
+            Standing::Full => Some(None),
+            Standing::Fresh => {
+                let receipt = Receipt {
+                    cost,
+                    at: at(now),
+                    mark: 0,
+                };
+                self.0.open(at(now), &self.1, ReservationId(id), receipt);
+                None
+            }
+        }
+    }
+
+    fn close(&mut self, now: u64, id: u128, actual: Option<u64>) -> NaiveCorrection {
+        let (now, id) = (at(now), ReservationId(id));
+        let correction = match actual {
+            Some(actual) => self.0.settle(now, &self.1, id, actual),
+            None => self.0.cancel(now, &self.1, id),
+        };
+        match correction {
+            Correction::Settle { actual, .. } => NaiveCorrection::Becomes(actual),
+            Correction::AlreadyClosed => NaiveCorrection::AlreadyClosed,
+            Correction::Expired => NaiveCorrection::Expired,
+            Correction::Unknown => NaiveCorrection::Unknown,
+        }
+    }
+}
+
+fn answers_like_the_table(mut ledger: impl Keeps, moves: &Moves) -> Checked {
+    let mut table = NaiveLedger::new(HOLD, MEMORY);
+    let mut now = 1_000;
+    for (time, what) in moves {
+        now += time;
+        match *what {
+            Move::Reserve(id, cost) => {
+                let expected = match table.known(now, id) {
+                    Some(cost) => Some(Some(cost)),
+                    None if table.remembered(now) >= MOST => Some(None),
+                    None => {
+                        table.open(now, id, cost);
+                        None
+                    }
+                };
+                let answer = ledger.reserve(now, id, cost);
+                ensure!(answer == expected, "{what:?}: {answer:?}, not {expected:?}");
+            }
+            Move::Settle(id, actual) => {
+                let expected = table.close(now, id, Some(actual));
+                let answer = ledger.close(now, id, Some(actual));
+                ensure!(answer == expected, "{what:?}: {answer:?}, not {expected:?}");
+            }
+            Move::Cancel(id) => {
+                let expected = table.close(now, id, None);
+                let answer = ledger.close(now, id, None);
+                ensure!(answer == expected, "{what:?}: {answer:?}, not {expected:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn i02_a_reservation_is_corrected_at_most_once_whatever_is_repeated() {
+    holds(&moves(), |moves| {
+        answers_like_the_table(Real::new(), &moves)
+    });
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mistake {
+    /// The record stays open, so a retried settle corrects twice.
+    SettlesTwice,
+    /// The record is erased when closed, so a retried reserve charges twice.
+    ForgetsWhenClosed,
+    /// What expired can still be cancelled.
+    NeverExpires,
+}
+
+struct Wrong(Mistake, NaiveLedger);
+
+impl Keeps for Wrong {
+    fn reserve(&mut self, now: u64, id: u128, cost: u64) -> Option<Option<u64>> {
+        if let Some(cost) = self.1.known(now, id) {
+            return Some(Some(cost));
+        }
+        if self.1.remembered(now) >= MOST {
+            return Some(None);
+        }
+        self.1.open(now, id, cost);
+        None
+    }
+
+    fn close(&mut self, now: u64, id: u128, actual: Option<u64>) -> NaiveCorrection {
+        let mut before = self.1.clone();
+        let answer = self.1.close(now, id, actual);
+        match (self.0, answer) {
+            (Mistake::SettlesTwice, NaiveCorrection::Becomes(_)) => self.1 = before,
+            (Mistake::ForgetsWhenClosed, NaiveCorrection::AlreadyClosed) => {
+                return NaiveCorrection::Unknown;
+            }
+            (Mistake::NeverExpires, NaiveCorrection::Expired) => {
+                before.close(now, id, Some(0));
+                return NaiveCorrection::Becomes(0);
+            }
+            _ => {}
+        }
+        answer
+    }
+}
+
+#[test]
+fn control_a_ledger_that_corrects_twice_or_forgets_is_caught() {
+    for mistake in [
+        Mistake::SettlesTwice,
+        Mistake::ForgetsWhenClosed,
+        Mistake::NeverExpires,
+    ] {
+        caught(&moves(), |moves| {
+            answers_like_the_table(Wrong(mistake, NaiveLedger::new(HOLD, MEMORY)), &moves)
+        });
+    }
+}
+
+/// Reserving, settling and repeating everything twice leaves a bucket as doing it once.
+#[test]
+fn i02_repeating_every_call_leaves_the_bucket_as_calling_once() {
+    holds(&moves(), |moves| {
+        let quota = bucket(7, 40);
+        let run = |repeats: usize| {
+            let (mut ledger, mut tat, mut now) = (Real::new(), 0, 1_000);
+            for (time, what) in &moves {
+                now += time;
+                for _ in 0..repeats {
+                    let correction = match *what {
+                        Move::Reserve(id, cost) => {
+                            let id = ReservationId(id);
+                            if ledger.0.standing(at(now), &ledger.1, id) == Standing::Fresh {
+                                let charged = quota.decide(tat, at(now), cost);
+                                tat = charged.next.unwrap_or(tat);
+                                ledger.0.open(at(now), &ledger.1, id, charged.receipt);
+                            }
+                            continue;
+                        }
+                        Move::Settle(id, actual) => {
+                            ledger
+                                .0
+                                .settle(at(now), &ledger.1, ReservationId(id), actual)
+                        }
+                        Move::Cancel(id) => ledger.0.cancel(at(now), &ledger.1, ReservationId(id)),
+                    };
+                    if let Correction::Settle { receipt, actual } = correction {
+                        let settled = quota.settle(tat, at(now), &receipt, actual);
+                        tat = settled.next.unwrap_or(tat);
+                    }
+                }
+            }
+            tat
+        };
+        let (once, twice) = (run(1), run(2));
+        ensure!(once == twice, "{once} once, {twice} twice");
+        Ok(())
+    });
+}

@@ -1,0 +1,206 @@
+//! What a limiter under test looks like, real or deliberately wrong, and the traces it is put through.
+
+use std::fmt::Debug;
+
+use proptest::prelude::*;
+use tollgate_core::concurrency::LeaseId;
+use tollgate_core::limit::{Limit, Op, Quota, State};
+use tollgate_core::{
+    Calendar, Concurrency, FixedWindow, LeakyBucket, Nanos, Outcome, Rate, SlidingCounter,
+    SlidingLog, Status, Timestamp, TokenBucket, UtcOffset, Window,
+};
+
+/// A limiter with its state inside.
+pub(crate) trait Subject: Clone + PartialEq + Debug {
+    /// Decides, and keeps the state that follows.
+    fn spend(&mut self, now: Timestamp, cost: u64) -> Outcome;
+    /// What a client would be told.
+    fn status(&self, now: Timestamp) -> Status;
+}
+
+/// A real limit of any algorithm with one key's state.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Real {
+    pub(crate) limit: Limit,
+    pub(crate) state: State,
+    /// The id of the next lease, where the limit counts leases.
+    next_id: u128,
+}
+
+impl Real {
+    pub(crate) fn new(limit: impl Into<Limit>) -> Self {
+        Self {
+            limit: limit.into(),
+            state: State::default(),
+            next_id: 0,
+        }
+    }
+
+    /// The lease that `spend_op` named was taken by someone who decided without `spend`.
+    pub(crate) fn took_a_lease(&mut self) {
+        self.next_id += 1;
+    }
+
+    pub(crate) fn spend_op(&self, cost: u64) -> Op {
+        match self.limit.quota() {
+            Quota::Concurrency(_) => Op::Acquire {
+                id: LeaseId(self.next_id),
+                weight: cost,
+            },
+            _ => Op::Spend(cost),
+        }
+    }
+}
+
+impl Subject for Real {
+    fn spend(&mut self, now: Timestamp, cost: u64) -> Outcome {
+        let transition = self
+            .limit
+            .decide(&self.state, now, self.spend_op(cost))
+            .unwrap();
+        if let Some(edit) = transition.next {
+            self.state.apply(edit);
+        }
+        if transition.receipt.cost > 0 {
+            self.next_id += 1;
+        }
+        transition.outcome
+    }
+
+    fn status(&self, now: Timestamp) -> Status {
+        self.limit.status(&self.state, now)
+    }
+}
+
+/// One request of a trace, its time still without a scale.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    kind: u8,
+    raw: u64,
+    pub(crate) cost: u64,
+}
+
+impl Step {
+    /// Time since the request before, for a limiter in which things happen every `scale` nanoseconds: nothing, the
+    /// edges of one scale, something around it, or long enough for a fresh start.
+    pub(crate) const fn advance(&self, scale: u64) -> u64 {
+        match self.kind {
+            0 | 1 => 0,
+            2 => 1,
+            3 => scale.saturating_sub(1),
+            4 => scale,
+            5 => scale + 1,
+            6 | 7 => self.raw % (2 * scale + 1),
+            _ => self.raw % (40 * scale),
+        }
+    }
+}
+
+/// A trace of up to `longest` requests that cost up to `dearest` each.
+pub(crate) fn trace(longest: usize, dearest: u64) -> impl Strategy<Value = Vec<Step>> {
+    let cost = prop_oneof![1 => Just(0), 5 => Just(1), 3 => 0..=dearest];
+    let step = (0_u8..9, any::<u64>(), cost).prop_map(|(kind, raw, cost)| Step { kind, raw, cost });
+    prop::collection::vec(step, 1..longest)
+}
+
+/// An instant to begin at: the epoch, shortly after, today.
+pub(crate) fn beginning() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        Just(0),
+        1_u64..10_000,
+        Just(1_700_000_000_000_000_000),
+        1_600_000_000_000_000_000_u64..1_900_000_000_000_000_000,
+    ]
+}
+
+pub(crate) const fn at(nanos: u64) -> Timestamp {
+    Timestamp::from_nanos(nanos)
+}
+
+/// An interval of refill, small and large, even and odd.
+pub(crate) fn interval() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        1_u64..20,
+        Just(1_000),
+        Just(333_333_334),
+        1_u64..5_000_000_000
+    ]
+}
+
+/// A token bucket of exactly this interval and burst.
+pub(crate) fn bucket(interval: u64, burst: u64) -> TokenBucket {
+    let rate = Rate::new(1, Nanos::from_nanos(interval));
+    TokenBucket::at(rate).burst(burst).build().unwrap()
+}
+
+/// Any limit, and the scale of time at which it is interesting.
+pub(crate) fn any_limit() -> impl Strategy<Value = (Real, u64)> {
+    prop_oneof![
+        token_buckets(),
+        leaky_buckets(),
+        fixed_windows(),
+        sliding_logs(),
+        sliding_counters(),
+        concurrencies()
+    ]
+}
+
+pub(crate) fn token_buckets() -> impl Strategy<Value = (Real, u64)> {
+    (interval(), 0_u64..12, 1_u64..4).prop_map(|(interval, burst, block)| {
+        let rate = Rate::new(u64::from(burst > 0) * block, Nanos::from_nanos(interval));
+        let builder = TokenBucket::at(rate).burst(burst * block).block(block);
+        (Real::new(builder.build().unwrap()), interval)
+    })
+}
+
+pub(crate) fn leaky_buckets() -> impl Strategy<Value = (Real, u64)> {
+    (interval(), 0_u64..12, 0_u64..12, any::<bool>()).prop_map(|(interval, burst, delay, meter)| {
+        let rate = Rate::new(1, Nanos::from_nanos(interval));
+        let builder = LeakyBucket::queue(rate)
+            .burst(burst)
+            .delay(delay.min(burst));
+        let builder = if meter { builder.nodelay() } else { builder };
+        (Real::new(builder.build().unwrap()), interval)
+    })
+}
+
+pub(crate) fn fixed_windows() -> impl Strategy<Value = (Real, u64)> {
+    let window = prop_oneof![
+        interval().prop_map(|n| (Window::Epoch(Nanos::from_nanos(n)), n)),
+        interval().prop_map(|n| (Window::FirstHit(Nanos::from_nanos(n)), n)),
+        (0_usize..3, -840_i16..=840).prop_map(|(which, minutes)| {
+            let calendar = [Calendar::Day, Calendar::Week, Calendar::Month][which];
+            let offset = UtcOffset::from_minutes(minutes).unwrap();
+            (Window::Calendar(calendar, offset), 86_400_000_000_000)
+        }),
+    ];
+    // Small limits too, for a window that is given twice shows only when it was spent.
+    (prop_oneof![0_u64..4, 0_u64..12], window).prop_map(|(limit, (window, scale))| {
+        (
+            Real::new(FixedWindow::of(limit, window).build().unwrap()),
+            scale,
+        )
+    })
+}
+
+pub(crate) fn sliding_logs() -> impl Strategy<Value = (Real, u64)> {
+    (0_u64..12, interval(), 1_u64..4).prop_map(|(limit, window, block)| {
+        let builder = SlidingLog::of(limit * block, Nanos::from_nanos(window)).block(block);
+        (Real::new(builder.build().unwrap()), window)
+    })
+}
+
+pub(crate) fn sliding_counters() -> impl Strategy<Value = (Real, u64)> {
+    let limit = prop_oneof![4 => 0_u64..12, 1 => 1_000_000_u64..4_000_000_000];
+    (limit, interval()).prop_map(|(limit, window)| {
+        let quota = SlidingCounter::of(limit, Nanos::from_nanos(window));
+        (Real::new(quota.build().unwrap()), window)
+    })
+}
+
+pub(crate) fn concurrencies() -> impl Strategy<Value = (Real, u64)> {
+    (0_u64..12, interval()).prop_map(|(limit, lease)| {
+        let quota = Concurrency::new(limit, Nanos::from_nanos(lease)).unwrap();
+        (Real::new(quota), lease)
+    })
+}

@@ -1,0 +1,188 @@
+//! Whatever decides: the contract that a store fulfils to be run against the vectors, and core's own states as the
+//! first to fulfil it.
+//!
+//! Must not know: files, expectations.
+
+use std::collections::HashMap;
+
+use tollgate_core::limit::{Answer, Check, Limit, Op, Quota, Refused, State, decide_all};
+use tollgate_core::reservation::{Correction, ReservationId, Reservations, Standing, Terms};
+use tollgate_core::{Outcome, Timestamp};
+
+use super::parse::Ledger;
+
+/// What is asked of one key of one limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// The key, different for every limit of every case: a subject need not forget anything between cases.
+    pub key: &'a str,
+    /// The limit.
+    pub limit: &'a Limit,
+    /// The operation.
+    pub op: Op,
+}
+
+/// What several limits answer together.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// The verdict.
+    pub outcome: Outcome,
+    /// The position of the limit that decided, if not all simply allow.
+    pub binding: Option<usize>,
+    /// What each limit answers, in the order in which they were asked.
+    pub answers: Vec<Answer>,
+}
+
+/// What a reservation is answered: a limit's answer, or why nothing changes.
+pub type Reserved = Result<Answer, Ledger>;
+
+/// Something that keeps state and decides. Every store implements it in its tests.
+///
+/// Time is handed in. A store that reads its own clock must let tests hand it in too.
+pub trait Subject {
+    /// Decides on all asks at `now`: every one is charged if all admit, otherwise none.
+    ///
+    /// # Errors
+    /// One of them cannot be carried out at all; nothing has changed.
+    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, Refused>;
+
+    /// Replaces the quota of a key. `new` is compiled to share state with `old`; what is owed stays owed.
+    fn replace(&mut self, now: Timestamp, key: &str, old: &Limit, new: &Limit);
+
+    /// Charges under an id. An id that is known answers as then and charges nothing.
+    fn reserve(
+        &mut self,
+        now: Timestamp,
+        terms: &Terms,
+        id: ReservationId,
+        ask: Ask<'_>,
+    ) -> Reserved;
+
+    /// Settles a reservation at what was really used, or cancels it.
+    fn close(
+        &mut self,
+        now: Timestamp,
+        terms: &Terms,
+        id: ReservationId,
+        ask: Ask<'_>,
+        actual: Option<u64>,
+    ) -> Reserved;
+}
+
+/// Core's states in a map, without a store: what every store is compared with.
+#[derive(Debug, Default)]
+pub struct PlainCore {
+    states: HashMap<String, State>,
+    ledgers: HashMap<String, Reservations>,
+}
+
+impl PlainCore {
+    fn one(&mut self, now: Timestamp, ask: Ask<'_>) -> Result<Answer, Refused> {
+        let state = self.states.entry(ask.key.to_owned()).or_default();
+        let transition = ask.limit.decide(state, now, ask.op)?;
+        if let Some(edit) = transition.next {
+            state.apply(edit);
+        }
+        Ok(Answer {
+            outcome: transition.outcome,
+            status: ask.limit.status(state, now),
+            receipt: transition.receipt,
+        })
+    }
+
+    fn ledger(&mut self, key: &str) -> &mut Reservations {
+        self.ledgers.entry(key.to_owned()).or_default()
+    }
+}
+
+impl Subject for PlainCore {
+    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, Refused> {
+        // The states leave the map for the decision, because several are borrowed mutably at once.
+        let mut states: Vec<State> = asks
+            .iter()
+            .map(|ask| self.states.remove(ask.key).unwrap_or_default())
+            .collect();
+        let mut checks: Vec<Check<'_>> = asks
+            .iter()
+            .zip(&mut states)
+            .map(|(ask, state)| Check {
+                limit: ask.limit,
+                state,
+                op: ask.op,
+            })
+            .collect();
+        let decided = decide_all(&mut checks, now);
+        for (ask, state) in asks.iter().zip(states) {
+            self.states.insert(ask.key.to_owned(), state);
+        }
+        let (verdict, answers) = decided.map_err(|(_, refused)| refused)?;
+        Ok(Decision {
+            outcome: verdict.outcome(),
+            binding: verdict.binding(),
+            answers,
+        })
+    }
+
+    fn replace(&mut self, now: Timestamp, key: &str, old: &Limit, new: &Limit) {
+        let state = self.states.entry(key.to_owned()).or_default();
+        if let (Quota::SlidingCounter(old), Quota::SlidingCounter(new), State::Counter(counter)) =
+            (old.quota(), new.quota(), &*state)
+        {
+            *state = State::Counter(new.inherit(old, *counter, now));
+        }
+    }
+
+    fn reserve(
+        &mut self,
+        now: Timestamp,
+        terms: &Terms,
+        id: ReservationId,
+        ask: Ask<'_>,
+    ) -> Reserved {
+        match self.ledger(ask.key).standing(now, terms, id) {
+            Standing::Full => Err(Ledger::Full),
+            Standing::Known(receipt) => {
+                let peek = Ask {
+                    op: Op::Spend(0),
+                    ..ask
+                };
+                let answer = self.one(now, peek)?;
+                Ok(Answer { receipt, ..answer })
+            }
+            Standing::Fresh => {
+                let answer = self.one(now, ask)?;
+                if answer.outcome.is_admitted() {
+                    self.ledger(ask.key).open(now, terms, id, answer.receipt);
+                }
+                Ok(answer)
+            }
+        }
+    }
+
+    fn close(
+        &mut self,
+        now: Timestamp,
+        terms: &Terms,
+        id: ReservationId,
+        ask: Ask<'_>,
+        actual: Option<u64>,
+    ) -> Reserved {
+        let ledger = self.ledger(ask.key);
+        let correction = match actual {
+            Some(actual) => ledger.settle(now, terms, id, actual),
+            None => ledger.cancel(now, terms, id),
+        };
+        match correction {
+            Correction::AlreadyClosed => Err(Ledger::AlreadyClosed),
+            Correction::Expired => Err(Ledger::Expired),
+            Correction::Unknown => Err(Ledger::Unknown),
+            Correction::Settle { receipt, actual } => {
+                let settle = Ask {
+                    op: Op::Settle { receipt, actual },
+                    ..ask
+                };
+                Ok(self.one(now, settle)?)
+            }
+        }
+    }
+}
