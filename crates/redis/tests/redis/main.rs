@@ -15,6 +15,7 @@ mod measured;
 mod model;
 mod server_time;
 mod trace;
+mod vectors;
 
 use tollgate_redis::Secret;
 
