@@ -38,8 +38,8 @@ pub struct Remembering {
 impl Default for Remembering {
     fn default() -> Self {
         Self {
-            memory: Nanos::from_secs(600),
-            most: 1_000,
+            memory: Nanos::MINUTE,
+            most: 1_024,
         }
     }
 }

@@ -20,7 +20,7 @@ while argument < #ARGV do
   end
   local admits, value, h, l, marked_h, marked_l = algorithms[algorithm](op, args, states[own])
   if not admits then admitted = 0 end
-  if value and not (is_silent or is_peek and admits) then
+  if value and not (is_silent or is_peek) then
     writes = writes + 1
     keys[writes], values[writes], hs[writes], ls[writes], due[writes] = KEYS[own], value, h, l, not admits
   end

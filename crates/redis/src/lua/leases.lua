@@ -45,7 +45,6 @@ algorithms[5] = function(op, args, raw)
     admits = change or found == 1
   elseif op == RENEW then
     change = found == 1
-    admits = change
   elseif op == RELEASE then
     change = found > 0
   end
@@ -65,7 +64,7 @@ algorithms[5] = function(op, args, raw)
   put(gone_h, gone_l)
   put(gone, 0)
   put(last_h, last_l)
-  -- To renew what is not held is an error, not a refusal: it corrects nothing.
+  -- To renew what is not held is a mistake that changes nothing; the reply says that it was not found.
   if not (change or is_ahead) or op == RENEW and not change then
     put(used, last_h)
     put(last_l, 0)

@@ -5,11 +5,10 @@
 
 use tollgate_core::compose::Verdict;
 use tollgate_core::concurrency::LeaseId;
-use tollgate_core::limit::{self, Edit, Limit, Quota};
+use tollgate_core::limit::{self, Edit, Limit};
 use tollgate_core::{Outcome, Receipt, Timestamp, Transition};
 use tollgate_store::{Answer, Check, ErrorKind, Note, Op, StoreError};
 
-use super::request::PEEKING;
 use super::seen::{Ledger, Reader, Seen, Standing};
 
 /// What a batch was answered.
@@ -94,7 +93,7 @@ impl Judged {
         };
         let id = lease_of(check.op);
         let seen = Seen::read(reader, quota, id)?;
-        let plan = Plan::of(check.op, quota, ledger, seen.is_held, now)?;
+        let plan = Plan::of(check.op, ledger, seen.is_held, now)?;
         let nothing = |outcome| Transition {
             outcome,
             next: None,
@@ -123,9 +122,8 @@ impl Judged {
         } = self;
         let outcome = transition.outcome;
         // An edit without an admission is a correction, which was due whatever the others said.
-        let is_stored = (decided.verdict.is_admitted() || !outcome.is_admitted())
-            && !(self.is_peek && outcome.is_admitted());
-        let state = if is_stored {
+        let is_stored = decided.verdict.is_admitted() || !outcome.is_admitted();
+        let state = if is_stored && !self.is_peek {
             seen.changed.unwrap_or_else(|| {
                 let mut state = seen.before;
                 if let Some(edit) = transition.next {
@@ -138,6 +136,10 @@ impl Judged {
         };
         let receipt = match self.earlier {
             Some(receipt) => receipt,
+            None if is_stored && self.is_peek => Receipt {
+                cost: 0,
+                ..transition.receipt
+            },
             None if is_stored => transition.receipt,
             None => Receipt::default(),
         };
@@ -153,7 +155,7 @@ impl Judged {
 fn lease_of(op: Op) -> LeaseId {
     match op {
         Op::Acquire { id, .. } | Op::Renew(id) | Op::Release(id) => id,
-        _ => LeaseId(PEEKING),
+        _ => LeaseId(0),
     }
 }
 
@@ -165,34 +167,23 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(
-        op: Op,
-        quota: &Quota,
-        ledger: Option<Ledger>,
-        is_held: bool,
-        now: Timestamp,
-    ) -> Option<Self> {
+    fn of(op: Op, ledger: Option<Ledger>, is_held: bool, now: Timestamp) -> Option<Self> {
         if let Some(ledger) = ledger {
             return Self::of_ledger(op, &ledger, now);
         }
         let op = match op {
-            Op::Spend(cost) => limit::Op::Spend(cost),
-            Op::Peek(weight) if matches!(quota, Quota::Concurrency(_)) => limit::Op::Acquire {
-                id: LeaseId(PEEKING),
-                weight,
-            },
-            Op::Peek(cost) => limit::Op::Spend(cost),
+            Op::Spend(cost) | Op::Peek(cost) => limit::Op::Spend(cost),
             Op::SpendUpTo(most) => limit::Op::SpendUpTo(most),
             Op::ChargeAlways(cost) => limit::Op::ChargeAlways(cost),
             Op::Settle { receipt, actual } => limit::Op::Settle { receipt, actual },
             Op::Credit(amount) => limit::Op::Credit(amount),
             Op::Acquire { id, weight } => limit::Op::Acquire { id, weight },
-            // There is nothing to wait for: a lost lease does not come back.
+            // Not a refusal: nothing was decided, and the note says why.
             Op::Renew(_) if !is_held => {
                 return Some(Self {
-                    op: Err(Outcome::Never),
+                    op: Err(Outcome::Allow),
                     note: Note::LeaseNotHeld,
-                    earlier: None,
+                    earlier: Some(Receipt::default()),
                 });
             }
             Op::Renew(id) => limit::Op::Renew(id),

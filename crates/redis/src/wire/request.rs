@@ -137,20 +137,10 @@ impl Part {
             Op::SpendUpTo(most) => plain(Ask::UpTo(most)),
             Op::ChargeAlways(cost) => plain(Ask::Always(cost)),
             Op::Credit(amount) => plain(Ask::Credit(amount)),
-            Op::Peek(cost) => {
-                let ask = if is_leases {
-                    Ask::Acquire {
-                        id: PEEKING,
-                        weight: cost,
-                    }
-                } else {
-                    Ask::Spend(cost)
-                };
-                Self {
-                    flags: code::PEEK,
-                    ..plain(ask)
-                }
-            }
+            Op::Peek(cost) => Self {
+                flags: code::PEEK,
+                ..plain(Ask::Spend(cost))
+            },
             Op::Settle { receipt, actual } => {
                 let blob = Blob::default()
                     .pair(receipt.cost)
@@ -183,9 +173,6 @@ impl Part {
         })
     }
 }
-
-/// The id that a peek at a concurrency limit asks under. Nobody draws it at random.
-pub(super) const PEEKING: u128 = u128::MAX;
 
 fn bad(detail: &'static str) -> StoreError {
     StoreError::new(ErrorKind::BadRequest, detail)

@@ -51,7 +51,11 @@ impl Model {
             Op::Renew(id) => Some(
                 self.apply(limit, now, limit::Op::Renew(id), Note::Plain)
                     .unwrap_or_else(|| {
-                        self.refused(limit, now, Outcome::Never, Note::LeaseNotHeld)
+                        let said = self.refused(limit, now, Outcome::Allow, Note::LeaseNotHeld);
+                        Answer {
+                            receipt: Receipt::default(),
+                            ..said
+                        }
                     }),
             ),
             Op::Peek(cost) => self.peek(limit, now, cost),
@@ -124,18 +128,19 @@ impl Model {
         })
     }
 
-    /// An admitted peek leaves no trace; a denied one corrects what a clock gone back has left ahead.
+    /// A peek leaves no trace.
     fn peek(&mut self, limit: &Limit, now: Timestamp, cost: u64) -> Option<Answer> {
-        let before = self.state.clone();
-        let answer = self.apply(limit, now, limit::Op::Spend(cost), Note::Plain)?;
-        if !answer.outcome.is_admitted() {
-            return Some(answer);
-        }
-        self.state = before;
+        let transition = limit
+            .decide(&self.state, now, limit::Op::Spend(cost))
+            .ok()?;
         Some(Answer {
+            outcome: transition.outcome,
             status: limit.status(&self.state, now),
-            receipt: Receipt::default(),
-            ..answer
+            receipt: Receipt {
+                cost: 0,
+                ..transition.receipt
+            },
+            note: Note::Plain,
         })
     }
 
