@@ -67,11 +67,11 @@ fn ours(digest: &str, key: u64, ruled: &Ruled) -> redis::Cmd {
     call
 }
 
-fn articles(digest: &str, key: u64) -> redis::Cmd {
+fn articles(digest: &str, key: u64, burst: u64) -> redis::Cmd {
     let mut call = redis::cmd("EVALSHA");
     // A key of the same length as ours, so that only the values differ.
     call.arg(digest).arg(1).arg(format!("ratelimit:{key:020}"));
-    call.arg(10).arg(100).arg(1);
+    call.arg(10).arg(burst).arg(1);
     call
 }
 
@@ -107,7 +107,7 @@ fn bytes_per_key(kind: Kind, is_ours: bool) -> u64 {
         if is_ours {
             ours(&digest, key, &ruled)
         } else {
-            articles(&digest, key)
+            articles(&digest, key, 100)
         }
     };
     run(&mut connection, (0..1).map(call));
@@ -130,44 +130,43 @@ fn a_token_bucket_takes_at_most_135_bytes() {
     assert!(of_redis <= 135, "{of_redis}");
 }
 
-/// Time on a shared machine is too noisy to promise less in a test; that is for the benchmark. This one prints the least of
-/// many interleaved runs, and fails only if ours is out of all proportion.
-#[test]
-fn a_decision_costs_the_server_about_what_the_articles_does() {
+/// The least time that one call took the server, over many short interleaved runs: ours, and the article's.
+fn least_micros(burst: u64) -> (f64, f64) {
     let server = Server::start(Kind::Redis);
     let mut connection = connection(&server);
-    let per_second = TokenBucket::at(Rate::per_second(10))
-        .burst(100)
-        .build()
-        .unwrap();
-    let limit = ruled(1, per_second);
+    let bucket = TokenBucket::at(Rate::per_second(10));
+    let limit = ruled(1, bucket.burst(burst).build().unwrap());
     let our_digest = load(&mut connection, Which::Spend.script().text);
     let their_digest = load(&mut connection, ARTICLE);
     let (mut least, mut least_of_theirs) = (f64::MAX, f64::MAX);
-    for _ in 0..15 {
+    for _ in 0..200 {
         for is_ours in [true, false] {
             let reset = redis::cmd("CONFIG")
                 .arg("RESETSTAT")
                 .query::<()>(&mut connection);
             reset.unwrap();
-            let keys = (0..5_000).map(|n| n % 1_000);
+            // Short, so that some of them run without being interrupted.
+            let keys = 0..250;
             if is_ours {
-                run(
-                    &mut connection,
-                    keys.map(|key| ours(&our_digest, key, &limit)),
-                );
+                let calls = keys.map(|key| ours(&our_digest, key, &limit));
+                run(&mut connection, calls);
                 least = least.min(micros_per_call(&mut connection));
             } else {
-                run(
-                    &mut connection,
-                    keys.map(|key| articles(&their_digest, key)),
-                );
+                let calls = keys.map(|key| articles(&their_digest, key, burst));
+                run(&mut connection, calls);
                 least_of_theirs = least_of_theirs.min(micros_per_call(&mut connection));
             }
         }
     }
-    println!(
-        "{least:.2} us of the server per decision, {least_of_theirs:.2} us by the article's script"
-    );
-    assert!(least < 1.5 * least_of_theirs);
+    (least, least_of_theirs)
+}
+
+#[test]
+fn a_decision_costs_the_server_less_than_the_articles() {
+    for (burst, what) in [(1_000_000, "admit"), (1, "deny")] {
+        let (ours, articles) = least_micros(burst);
+        println!("{what}: {ours:.2} us of the server, {articles:.2} us by the article's script");
+        // Time on a shared machine is too noisy to promise much in a test; the benchmark does.
+        assert!(ours < 1.1 * articles, "{what}");
+    }
 }
