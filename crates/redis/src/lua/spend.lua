@@ -48,7 +48,7 @@ for i = 1, #KEYS do
   end
   if nh then
     -- The key lives as long as its state matters: at least that, and at most a millisecond more.
-    local lifetime = string.format('%.0f', nh * 1000 + nl / 1000000 + 0.5)
+    local lifetime = string.format('%d', nh * 1000 + nl / 1000000 + 1)
     nh, nl = now_h + nh, now_l + nl
     if nl >= 1000000000 then nh, nl = nh + 1, nl - 1000000000 end
     local state = nh == 0 and string.format('%d', nl) or string.format('%d%09d', nh, nl)
