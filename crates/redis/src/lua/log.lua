@@ -3,6 +3,28 @@
 -- reply gets what a decision depends on; core is shown a log of two entries that decides the same.
 local ENTRY = 13
 
+-- Where the first entry begins that has not left a window of this length, by halving: entries are in order.
+local function first_within(body, th, tl, sh, sl)
+  local low, high = 0, #body / ENTRY
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local eh, el = unpacked('>I5I4', body, middle * ENTRY + 1)
+    eh, el = add(eh, el, sh, sl)
+    if less(th, tl, eh, el) then high = middle else low = middle + 1 end
+  end
+  return low * ENTRY + 1
+end
+
+-- The blocks of the entries from here to before there.
+local function blocks_between(body, from, to)
+  local sum = 0
+  for at = from, to - 1, ENTRY do
+    local _, _, blocks = unpacked('>I5I4I4', body, at)
+    sum = sum + blocks
+  end
+  return sum
+end
+
 algorithms[4] = function(op, args, raw)
   local total, body = 0, ''
   if raw then
@@ -16,15 +38,13 @@ algorithms[4] = function(op, args, raw)
   -- The limit and how far this operation may count, in blocks; what it asks; the window; how long entries are kept; one block.
   local limit, bound, asked, wh, wl, rh, rl, kh, kl = unpacked('>I4I4I4I5I4I5I4I5I4', args, 3)
   local th, tl = now_h, now_l - now_l % 1000
-  local used, position, forget, forgotten = total, 1, 1, 0
-  while position <= #body do
-    local eh, el, blocks = unpacked('>I5I4I4', body, position)
-    local lh, ll = add(eh, el, wh, wl)
-    if less(th, tl, lh, ll) then break end
-    used = used - blocks
-    position = position + ENTRY
-    lh, ll = add(eh, el, rh, rl)
-    if not less(th, tl, lh, ll) then forget, forgotten = position, forgotten + blocks end
+  local position = first_within(body, th, tl, wh, wl)
+  -- The sum is known, so only the shorter side is added up: usually nearly nothing has left.
+  local used
+  if position * 2 < #body then
+    used = total - blocks_between(body, 1, position)
+  else
+    used = blocks_between(body, position, #body)
   end
   local newest_h, newest_l = 0, 0
   if body ~= '' then newest_h, newest_l = unpacked('>I5I4', body, #body - ENTRY + 1) end
@@ -73,7 +93,9 @@ algorithms[4] = function(op, args, raw)
     put(newest_l, 0)
     return admits, nil, 0, 0, 0, 0
   end
-  body, total = slice(body, forget), total - forgotten
+  local forget = first_within(body, th, tl, rh, rl)
+  total = total - blocks_between(body, 1, forget)
+  body = slice(body, forget)
   local before = used
   -- What lies ahead becomes one entry at this instant, and a charge joins it.
   local ahead = charge

@@ -11,6 +11,7 @@ mod differential;
 mod fake;
 mod faults;
 mod hostile;
+mod large;
 mod measured;
 mod model;
 mod server_time;

@@ -16,6 +16,13 @@ pub(crate) struct Model {
 }
 
 impl Model {
+    pub(crate) fn of(state: State) -> Self {
+        Self {
+            state,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn status(&self, limit: &Limit, now: Timestamp) -> tollgate_core::Status {
         limit.status(&self.state, now)
     }
