@@ -5,4 +5,5 @@
 
 pub mod fuzzing;
 pub mod oracle;
+pub mod redis;
 pub mod vectors;

@@ -9,6 +9,7 @@ mod house;
 mod kept;
 mod layers;
 mod needs;
+mod peers;
 mod process;
 mod steps;
 mod table;

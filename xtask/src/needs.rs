@@ -14,11 +14,23 @@ pub(crate) struct Need {
 }
 
 /// Add a row when a test starts another program.
-pub(crate) const NEEDS: &[Need] = &[Need {
-    program: "valgrind",
-    debian_package: "valgrind",
-    why: "counts the instructions of each decision",
-}];
+pub(crate) const NEEDS: &[Need] = &[
+    Need {
+        program: "valgrind",
+        debian_package: "valgrind",
+        why: "counts the instructions of each decision",
+    },
+    Need {
+        program: "redis-server",
+        debian_package: "redis-server",
+        why: "the store over Redis is tested against a real one",
+    },
+    Need {
+        program: "pip3",
+        debian_package: "python3-pip",
+        why: "brings the servers that no distribution has; see peers.rs",
+    },
+];
 
 /// How we may install packages, if at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::process::{cargo, run as run_process};
 use crate::steps::{self, Step};
 use crate::workspace::Workspace;
-use crate::{bench, house, layers, needs};
+use crate::{bench, house, layers, needs, peers};
 
 /// Longer than this and people stop running it.
 const LIMIT: Duration = Duration::from_secs(25 * 60);
@@ -44,7 +44,11 @@ fn fast() -> Vec<Step> {
 
 fn everything() -> Result<Vec<Step>, String> {
     let workspace = Workspace::load()?;
-    let mut steps = vec![Step::new("needed programs", || needs::ensure(needs::NEEDS))];
+    let target = workspace.target.clone();
+    let mut steps = vec![Step::new("needed programs", move || {
+        needs::ensure(needs::NEEDS)?;
+        peers::ensure(&target)
+    })];
     steps.extend(checks());
     steps.extend([
         // Benchmarks are left out on purpose: `--all-targets` would run them.

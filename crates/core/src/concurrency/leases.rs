@@ -44,6 +44,17 @@ pub(super) enum Change {
     Release(LeaseId),
 }
 
+impl FromIterator<Lease> for Leases {
+    /// These leases, in any order: how a store that keeps them in a form of its own shows them to the algorithm.
+    fn from_iter<I: IntoIterator<Item = Lease>>(leases: I) -> Self {
+        let mut held = Self::new();
+        for lease in leases {
+            held.hold(lease);
+        }
+        held
+    }
+}
+
 impl Leases {
     /// No leases.
     #[must_use]

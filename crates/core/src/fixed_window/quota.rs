@@ -91,6 +91,12 @@ impl FixedWindow {
         self.limit
     }
 
+    /// The count above which charges no longer count: the limit and the overdraft.
+    #[must_use]
+    pub const fn saturation(&self) -> u64 {
+        self.saturation
+    }
+
     /// Where windows begin and end.
     #[must_use]
     pub const fn window(&self) -> Window {

@@ -75,6 +75,12 @@ impl LeakyBucket {
         self.bucket.ceiling()
     }
 
+    /// The same bucket seen as tokens: what a store that ports the arithmetic needs to know.
+    #[must_use]
+    pub const fn as_tokens(&self) -> &TokenBucket {
+        &self.bucket
+    }
+
     /// Whether requests are ever asked to wait.
     #[must_use]
     pub const fn is_queue(&self) -> bool {

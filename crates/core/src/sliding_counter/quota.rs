@@ -51,6 +51,12 @@ impl SlidingCounter {
         u64::from(self.limit)
     }
 
+    /// The estimate above which charges no longer count: the limit and the overdraft.
+    #[must_use]
+    pub const fn saturation(&self) -> u32 {
+        self.saturation
+    }
+
     /// The window in force: the asked one, rounded up to whole ticks.
     #[must_use]
     pub const fn window(&self) -> Nanos {

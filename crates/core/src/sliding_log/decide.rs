@@ -288,6 +288,21 @@ mod tests {
     }
 
     #[test]
+    fn what_a_clock_gone_back_left_ahead_becomes_one_entry() {
+        let quota = SlidingLog::of(10, Nanos::SECOND).build().unwrap();
+        let mut log = Log::default();
+        for (second, cost) in [(10, 1), (20, 2), (30, 3)] {
+            let quota = SlidingLog::of(10, Nanos::HOUR).build().unwrap();
+            charge(&quota, &mut log, Timestamp::from_secs(second), cost);
+        }
+        let back = Timestamp::from_secs(10);
+        let receipt = charge(&quota, &mut log, back, 4);
+        assert_eq!(log.len(), 1);
+        log.apply(quota.refund(&log, back, &receipt).next.unwrap());
+        assert_eq!(quota.status(&log, back).remaining, 4, "all four came back");
+    }
+
+    #[test]
     fn a_refund_finds_the_entry_that_was_charged() {
         let quota = SlidingLog::of(5, Nanos::SECOND).build().unwrap();
         let mut log = Log::default();

@@ -45,6 +45,18 @@ pub(super) enum Change {
     TakeNewest(u64),
 }
 
+impl FromIterator<Entry> for Log {
+    /// The log of these entries, which must be in order of time, oldest first: how a store that keeps logs in a form
+    /// of its own shows one to the algorithm.
+    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
+        let entries: VecDeque<Entry> = entries.into_iter().collect();
+        let total = entries
+            .iter()
+            .fold(0_u64, |total, entry| total.saturating_add(entry.blocks));
+        Self { entries, total }
+    }
+}
+
 impl Log {
     /// An empty log.
     #[must_use]
@@ -87,14 +99,7 @@ impl Log {
         for _ in 0..edit.forget {
             self.forget_oldest();
         }
-        for entry in self
-            .entries
-            .iter_mut()
-            .rev()
-            .take_while(|entry| entry.at > edit.now)
-        {
-            entry.at = edit.now;
-        }
+        self.bring_back_to(edit.now);
         match edit.change {
             Change::Nothing => {}
             Change::Charge(blocks) => self.charge(edit.now, blocks),
@@ -116,6 +121,23 @@ impl Log {
             }
         }
         self.total = self.total.saturating_add(blocks);
+    }
+
+    /// Entries that lie ahead become one at `now`. One instant is one entry, or taking back from an instant would
+    /// depend on which of several it finds.
+    fn bring_back_to(&mut self, now: u64) {
+        let mut ahead = 0_u64;
+        while let Some(newest) = self.entries.pop_back_if(|newest| newest.at > now) {
+            ahead = ahead.saturating_add(newest.blocks);
+        }
+        match self.entries.back_mut() {
+            _ if ahead == 0 => {}
+            Some(newest) if newest.at == now => newest.blocks = newest.blocks.saturating_add(ahead),
+            _ => self.entries.push_back(Entry {
+                at: now,
+                blocks: ahead,
+            }),
+        }
     }
 
     fn forget_oldest(&mut self) {

@@ -62,6 +62,30 @@ impl SlidingLog {
         Nanos::from_micros(self.window)
     }
 
+    /// Units that are charged together. A cost is rounded up to whole blocks.
+    #[must_use]
+    pub const fn block(&self) -> u64 {
+        self.block.get()
+    }
+
+    /// Blocks admitted in any window.
+    #[must_use]
+    pub const fn limit_blocks(&self) -> u64 {
+        self.limit
+    }
+
+    /// Blocks above which charges no longer count: the limit and the overdraft.
+    #[must_use]
+    pub const fn saturation_blocks(&self) -> u64 {
+        self.saturation
+    }
+
+    /// How long entries are kept: the longest window that shares the log.
+    #[must_use]
+    pub const fn retention(&self) -> Nanos {
+        Nanos::from_micros(self.retention)
+    }
+
     /// The same quota, keeping entries as long as `other` needs them. Quotas that decide on the same log must keep
     /// it for the longest of their windows, or alternating between them forgets what was charged.
     #[must_use]

@@ -95,6 +95,12 @@ impl TokenBucket {
         Nanos::from_nanos(self.capacity)
     }
 
+    /// The debt above which charges no longer count: the refill and the overdraft.
+    #[must_use]
+    pub const fn saturation(&self) -> Nanos {
+        Nanos::from_nanos(self.saturation)
+    }
+
     /// The furthest that state may reach ahead of now. Anything beyond is brought back to it.
     #[must_use]
     pub const fn ceiling(&self) -> Nanos {

@@ -1,0 +1,88 @@
+-- Reservations: 'r', then 53 bytes per record, oldest first: the id, the receipt (cost, instant, mark), when it expires,
+-- and whether it is open. They live under a key of their own beside the limit's.
+local RECORD = 53
+local LAST_H, LAST_L = 9223372036, 854775807
+-- What is known of an id. The same numbers as in reply.rs.
+local FRESH, KNOWN, FULL, OPEN, LATE, CLOSED, EXPIRED, UNKNOWN = 0, 1, 2, 3, 4, 5, 6, 7
+
+-- Instants stop at core's last one.
+local function later(ah, al, bh, bl)
+  local h, l = add(ah, al, bh, bl)
+  if less(LAST_H, LAST_L, h, l) then return LAST_H, LAST_L end
+  return h, l
+end
+
+-- Looks an id up and sets the receipt that SETTLE is about. Returns the operation that the limit is to carry out instead,
+-- a function (mark) that gives the ledger's next state and until when it matters, and whether nothing at all may change.
+local function reservation(op, args, raw)
+  -- The id; how long to hold it or what it really cost; how long to remember it after; how many to remember; the cost,
+  -- and the operation that charges it.
+  local id, xh, xl, memory_h, memory_l, most, ch, cl, charging = unpacked('>c16I5I4I5I4I4I5I4B', args)
+  local body = ''
+  if raw then
+    -- 114 is 'r'.
+    if byte(raw) == 114 and (#raw - 1) % RECORD == 0 then body = slice(raw, 2) else corrupt = corrupt + 1 end
+  end
+  local kept, count, until_h, until_l, soonest_h, soonest_l = {}, 0, now_h, now_l, LAST_H, LAST_L
+  local found_at, expires_h, expires_l, is_open = nil, 0, 0, 0
+  cost_h, cost_l, at_h, at_l, mark_h, mark_l = 0, 0, 0, 0, 0, 0
+  for at = 1, #body, RECORD do
+    local eh, el = unpacked('>I5I4', body, at + 43)
+    local fh, fl = later(eh, el, memory_h, memory_l)
+    if less(now_h, now_l, fh, fl) then
+      count = count + 1
+      kept[count] = slice(body, at, at + RECORD - 1)
+      if less(until_h, until_l, fh, fl) then until_h, until_l = fh, fl end
+      if less(fh, fl, soonest_h, soonest_l) then soonest_h, soonest_l = fh, fl end
+      if not found_at and slice(body, at, at + 15) == id then
+        found_at = at
+        cost_h, cost_l, at_h, at_l, mark_h, mark_l, expires_h, expires_l, is_open =
+          unpacked('>I5I4I5I4I5I4I5I4B', body, at + 16)
+      end
+    end
+  end
+  local standing, instead
+  if op == RESERVE then
+    if found_at then
+      standing, instead = KNOWN, LOOK
+    elseif count >= most then
+      standing, instead = FULL, NEVER
+    else
+      standing, instead = FRESH, charging
+    end
+  elseif not found_at then
+    standing, instead = UNKNOWN, LOOK
+  elseif is_open == 0 then
+    standing, instead = CLOSED, LOOK
+  else
+    local is_late = not less(now_h, now_l, expires_h, expires_l)
+    standing, instead = is_late and LATE or OPEN, SETTLE
+    actual_h, actual_l = xh, xl
+    if is_late and op == CANCEL_RESERVED then
+      standing, instead = EXPIRED, LOOK
+    elseif is_late and less(actual_h, actual_l, cost_h, cost_l) then
+      actual_h, actual_l = cost_h, cost_l
+    end
+  end
+  put(standing, 0)
+  put(cost_h, cost_l)
+  put(at_h, at_l)
+  put(mark_h, mark_l)
+  put(soonest_h, soonest_l)
+  local function after(marked_h, marked_l)
+    if standing == FRESH then
+      local eh, el = later(now_h, now_l, xh, xl)
+      kept[count + 1] =
+        packed('>c16I5I4I5I4I5I4I5I4B', id, ch, cl, now_h, now_l, marked_h, marked_l, eh, el, 1)
+      local fh, fl = later(eh, el, memory_h, memory_l)
+      if less(until_h, until_l, fh, fl) then until_h, until_l = fh, fl end
+    elseif standing == OPEN or standing == LATE or standing == EXPIRED then
+      -- Only the flag changes. What is forgotten leaves with the next reservation, as in core.
+      return 'r' .. slice(body, 1, found_at + RECORD - 2) .. '\0' .. slice(body, found_at + RECORD), until_h, until_l
+    else
+      return nil
+    end
+    return 'r' .. table.concat(kept), until_h, until_l
+  end
+  return instead, after, standing == FULL
+end

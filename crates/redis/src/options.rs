@@ -1,0 +1,60 @@
+//! How to reach the server, and how long to wait for it. Every wait and every queue has a bound here.
+
+use std::time::Duration;
+
+use tollgate_core::Nanos;
+
+use crate::name::Secret;
+
+/// Where the server is and how it is used.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// The server, as `redis://[user:password@]host[:port][/db]` or `redis+unix:///path`.
+    pub address: String,
+    /// What the names of keys are derived with. Every node of a fleet must have the same, or each counts by itself.
+    pub secret: Secret,
+    /// The longest that one decision may take.
+    pub deadline: Duration,
+    /// The longest that making a connection may take. No decision waits for it.
+    pub connect_deadline: Duration,
+    /// Connections, each of which carries many calls at a time.
+    pub connections: usize,
+    /// The most calls under way at once. Beyond it calls are refused at once instead of queued.
+    pub most_in_flight: usize,
+    /// How long closed and expired reservations are remembered.
+    pub remembering: Remembering,
+}
+
+/// How long reservations are remembered, and how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remembering {
+    /// Time for which an expired reservation is still known, so that a late settle can charge more.
+    pub memory: Nanos,
+    /// The most that are remembered for one key of one limit, open or not.
+    pub most: u32,
+}
+
+impl Default for Remembering {
+    fn default() -> Self {
+        Self {
+            memory: Nanos::MINUTE,
+            most: 1_024,
+        }
+    }
+}
+
+impl Options {
+    /// The usual waits and bounds: 15 ms for a decision, 200 ms for a connection, three connections, 4,096 calls.
+    pub fn new(address: impl Into<String>, secret: Secret) -> Self {
+        Self {
+            address: address.into(),
+            secret,
+            deadline: Duration::from_millis(15),
+            connect_deadline: Duration::from_millis(200),
+            connections: 3,
+            most_in_flight: 4_096,
+            remembering: Remembering::default(),
+        }
+    }
+}

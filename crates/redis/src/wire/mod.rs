@@ -1,0 +1,31 @@
+//! What goes over the wire: checks become a call, a reply becomes answers.
+//!
+//! Public only so that tests can send calls in bulk and with a time of their own. Must not know: connections.
+
+mod bytes;
+mod quota;
+mod reply;
+mod request;
+mod seen;
+
+pub use crate::script::{Script, Which};
+pub use reply::{Decided, decode};
+pub use request::Request;
+
+/// What is asked of a limit, as the scripts number it: the same as in `lua/begin.lua`.
+pub(crate) mod code {
+    pub(crate) const LOOK: u8 = 0;
+    pub(crate) const NEVER: u8 = 1;
+    pub(crate) const SPEND: u8 = 2;
+    pub(crate) const UP_TO: u8 = 3;
+    pub(crate) const ALWAYS: u8 = 4;
+    pub(crate) const CREDIT: u8 = 5;
+    pub(crate) const SETTLE: u8 = 6;
+    pub(crate) const ACQUIRE: u8 = 7;
+    pub(crate) const RENEW: u8 = 8;
+    pub(crate) const RELEASE: u8 = 9;
+    pub(crate) const RESERVE: u8 = 10;
+    pub(crate) const SETTLE_RESERVED: u8 = 11;
+    pub(crate) const CANCEL_RESERVED: u8 = 12;
+    pub(crate) const PEEK: u8 = 128;
+}

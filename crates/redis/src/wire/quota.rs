@@ -1,0 +1,169 @@
+//! One limit and one operation as the numbers that a script needs. Everything that does not depend on the state is
+//! computed here, so the scripts multiply and divide as little as possible.
+
+use tollgate_core::fixed_window::{Calendar, Window};
+use tollgate_core::limit::Quota;
+use tollgate_core::{Concurrency, FixedWindow, SlidingCounter, SlidingLog, TokenBucket};
+
+use super::bytes::Blob;
+use super::code;
+
+/// What is asked, in the limit's own units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    Spend(u64),
+    UpTo(u64),
+    Always(u64),
+    Credit(u64),
+    Settle,
+    Acquire { id: u128, weight: u64 },
+    Renew(u128),
+    Release(u128),
+}
+
+/// The blob for a limit and an ask, or `None` if the algorithm does not know it. Its second byte is the operation.
+pub(super) fn blob(quota: &Quota, ask: Ask) -> Option<Vec<u8>> {
+    match quota {
+        Quota::TokenBucket(bucket) => of_bucket(bucket, false, ask),
+        Quota::LeakyBucket(leaky) => of_bucket(leaky.as_tokens(), leaky.is_queue(), ask),
+        Quota::FixedWindow(window) => of_window(window, ask),
+        Quota::SlidingCounter(counter) => of_counter(counter, ask),
+        Quota::SlidingLog(log) => of_log(log, ask),
+        Quota::Concurrency(limit) => of_leases(limit, ask),
+        _ => None,
+    }
+}
+
+fn of_bucket(bucket: &TokenBucket, is_queue: bool, ask: Ask) -> Option<Vec<u8>> {
+    let (interval, block) = (bucket.interval().as_nanos().max(1), bucket.block().max(1));
+    let (capacity, saturation) = (bucket.refill().as_nanos(), bucket.saturation().as_nanos());
+    let price = |blocks: u64| blocks.saturating_mul(interval);
+    let burst = capacity / interval;
+    let (operation, bound, price) = match ask {
+        Ask::Spend(cost) => match cost.div_ceil(block) {
+            0 => (code::LOOK, 0, 0),
+            blocks if blocks > burst => (code::NEVER, 0, 0),
+            blocks => (code::SPEND, capacity, price(blocks)),
+        },
+        Ask::UpTo(0) => (code::LOOK, 0, 0),
+        Ask::UpTo(_) if burst == 0 => (code::NEVER, 0, 0),
+        Ask::UpTo(most) => (code::UP_TO, capacity, price(most.div_ceil(block))),
+        Ask::Always(cost) => (code::ALWAYS, saturation, price(cost.div_ceil(block))),
+        Ask::Credit(amount) => (code::CREDIT, saturation, price(amount / block)),
+        Ask::Settle => (code::SETTLE, saturation, 0),
+        Ask::Acquire { .. } | Ask::Renew(_) | Ask::Release(_) => return None,
+    };
+    let blob = Blob::of(1, operation).pair(bucket.ceiling().as_nanos());
+    Some(match operation {
+        code::LOOK | code::NEVER => blob.done(),
+        code::SPEND => blob.pair(bound).pair(price).done(),
+        _ => blob
+            .pair(bound)
+            .pair(price)
+            .pair(interval)
+            .pair(block)
+            .byte(is_queue.into())
+            .done(),
+    })
+}
+
+fn of_window(window: &FixedWindow, ask: Ask) -> Option<Vec<u8>> {
+    let (limit, saturation) = (window.limit(), window.saturation());
+    let (operation, bound, asked) = match ask {
+        Ask::Spend(cost) | Ask::UpTo(cost) if cost == 0 => (code::LOOK, 0, 0),
+        Ask::Spend(cost) if cost > limit => (code::NEVER, 0, 0),
+        Ask::UpTo(_) if limit == 0 => (code::NEVER, 0, 0),
+        Ask::Spend(cost) => (code::SPEND, limit, cost),
+        Ask::UpTo(most) => (code::UP_TO, limit, most),
+        Ask::Always(cost) => (code::ALWAYS, saturation, cost),
+        Ask::Credit(amount) => (code::CREDIT, saturation, amount),
+        Ask::Settle => (code::SETTLE, saturation, 0),
+        Ask::Acquire { .. } | Ask::Renew(_) | Ask::Release(_) => return None,
+    };
+    let blob = Blob::of(2, operation).pair(bound).pair(asked);
+    Some(match window.window() {
+        Window::Epoch(length) => blob.byte(0).pair(length.as_nanos()).done(),
+        Window::FirstHit(length) => blob.byte(1).pair(length.as_nanos()).done(),
+        Window::Calendar(calendar, offset) => {
+            let which = match calendar {
+                Calendar::Day => 0,
+                Calendar::Week => 1,
+                Calendar::Month => 2,
+                _ => return None,
+            };
+            let minutes = u64::try_from(i32::from(offset.minutes()).saturating_add(840)).ok()?;
+            blob.byte(2).split(which, minutes).done()
+        }
+        _ => return None,
+    })
+}
+
+fn of_counter(counter: &SlidingCounter, ask: Ask) -> Option<Vec<u8>> {
+    let limit = counter.limit();
+    let (operation, asked) = match ask {
+        Ask::Spend(cost) | Ask::UpTo(cost) if cost == 0 => (code::LOOK, 0),
+        Ask::Spend(cost) if cost > limit => (code::NEVER, 0),
+        Ask::UpTo(_) if limit == 0 => (code::NEVER, 0),
+        Ask::Spend(cost) => (code::SPEND, cost),
+        Ask::UpTo(most) => (code::UP_TO, most),
+        Ask::Always(cost) => (code::ALWAYS, cost),
+        Ask::Credit(amount) => (code::CREDIT, amount),
+        Ask::Settle => (code::SETTLE, 0),
+        Ask::Acquire { .. } | Ask::Renew(_) | Ask::Release(_) => return None,
+    };
+    let (length, tick) = (counter.window().as_nanos(), counter.tick().as_nanos());
+    let blob = Blob::of(3, operation)
+        .count(limit)
+        .small(counter.saturation())
+        .small(counter.ceiling())
+        .count(asked)
+        .wide(length / tick.max(1))
+        .pair(tick)
+        .pair(length);
+    Some(blob.done())
+}
+
+fn of_log(log: &SlidingLog, ask: Ask) -> Option<Vec<u8>> {
+    let (limit, block) = (log.limit_blocks(), log.block().max(1));
+    let (operation, asked) = match ask {
+        Ask::Spend(cost) => match cost.div_ceil(block) {
+            0 => (code::LOOK, 0),
+            blocks if blocks > limit => (code::NEVER, 0),
+            blocks => (code::SPEND, blocks),
+        },
+        Ask::UpTo(0) => (code::LOOK, 0),
+        Ask::UpTo(_) if limit == 0 => (code::NEVER, 0),
+        Ask::UpTo(most) => (code::UP_TO, most.div_ceil(block)),
+        Ask::Always(cost) => (code::ALWAYS, cost.div_ceil(block)),
+        Ask::Credit(amount) => (code::CREDIT, amount / block),
+        Ask::Settle => (code::SETTLE, 0),
+        Ask::Acquire { .. } | Ask::Renew(_) | Ask::Release(_) => return None,
+    };
+    let blob = Blob::of(4, operation)
+        .count(limit)
+        .count(log.saturation_blocks())
+        .count(asked)
+        .pair(log.window().as_nanos())
+        .pair(log.retention().as_nanos())
+        .pair(block);
+    Some(blob.done())
+}
+
+fn of_leases(quota: &Concurrency, ask: Ask) -> Option<Vec<u8>> {
+    let (operation, id, weight) = match ask {
+        Ask::Acquire { weight: 0, .. } => (code::LOOK, 0, 0),
+        // Also what can never be admitted: it may be held already, from before the limit was lowered.
+        Ask::Acquire { id, weight } => (code::ACQUIRE, id, weight),
+        Ask::Renew(id) => (code::RENEW, id, 0),
+        Ask::Release(id) => (code::RELEASE, id, 0),
+        Ask::Spend(_) | Ask::UpTo(_) | Ask::Always(_) | Ask::Credit(_) | Ask::Settle => {
+            return None;
+        }
+    };
+    let blob = Blob::of(5, operation)
+        .count(quota.limit())
+        .pair(quota.lease().as_nanos())
+        .count(weight)
+        .id(id);
+    Some(blob.done())
+}

@@ -1,0 +1,227 @@
+//! A reply as answers: what the script saw goes to core, and what core says is the answer.
+//!
+//! The script's own judgement comes along too. If core's is another, either the reply is not from our script or a port is
+//! wrong, and the answer is an error, not a guess.
+
+use tollgate_core::compose::Verdict;
+use tollgate_core::concurrency::LeaseId;
+use tollgate_core::limit::{self, Edit, Limit};
+use tollgate_core::{Outcome, Receipt, Timestamp, Transition};
+use tollgate_store::{Answer, Check, ErrorKind, Note, Op, StoreError};
+
+use super::seen::{Ledger, Reader, Seen, Standing};
+
+/// What a batch was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The server's time at the decision.
+    pub now: Timestamp,
+    /// How many states could not be read and were taken for absent.
+    pub corrupt: u64,
+}
+
+/// One check on its way from the reply to the answer.
+struct Judged {
+    seen: Seen,
+    transition: Transition<Edit>,
+    note: Note,
+    /// Judged, but never carried out.
+    is_peek: bool,
+    /// A receipt from before, to be answered again.
+    earlier: Option<Receipt>,
+}
+
+/// Reads the reply to a request for these checks, and fills in the answers.
+///
+/// # Errors
+/// The reply is not one that the script sends.
+pub fn decode(
+    checks: &[Check<'_>],
+    reply: &[i64],
+    answers: &mut [Answer],
+) -> Result<Decided, StoreError> {
+    let mut reader = Reader(reply.iter());
+    let (decided, judged) = read(checks, &mut reader).ok_or_else(garbled)?;
+    if reader.int().is_some() {
+        return Err(garbled());
+    }
+    for ((check, judged), answer) in checks.iter().zip(judged).zip(answers) {
+        *answer = judged.answer(&check.ruled.limit, &decided);
+    }
+    Ok(decided)
+}
+
+fn read(checks: &[Check<'_>], reader: &mut Reader<'_>) -> Option<(Decided, Vec<Judged>)> {
+    let now = Timestamp::from_nanos(reader.pair()?);
+    let is_admitted = reader.int()?;
+    let corrupt = reader.count()?;
+    let mut verdict = Verdict::default();
+    let mut all = Vec::with_capacity(checks.len());
+    for check in checks {
+        let judged = Judged::read(check, reader, now)?;
+        verdict.add(judged.transition.outcome);
+        all.push(judged);
+    }
+    if is_admitted != i64::from(verdict.is_admitted()) {
+        return None;
+    }
+    let decided = Decided {
+        verdict,
+        now,
+        corrupt,
+    };
+    Some((decided, all))
+}
+
+fn garbled() -> StoreError {
+    StoreError::new(
+        ErrorKind::Garbled,
+        "the script's reply does not fit the request",
+    )
+}
+
+impl Judged {
+    fn read(check: &Check<'_>, reader: &mut Reader<'_>, now: Timestamp) -> Option<Self> {
+        let quota = check.ruled.limit.quota();
+        let ledger = match check.op {
+            Op::Reserve { .. } | Op::SettleReserved { .. } | Op::CancelReserved(_) => {
+                Some(Ledger::read(reader, quota)?)
+            }
+            _ => None,
+        };
+        let id = lease_of(check.op);
+        let seen = Seen::read(reader, quota, id)?;
+        let plan = Plan::of(check.op, ledger, seen.is_held, now)?;
+        let nothing = |outcome| Transition {
+            outcome,
+            next: None,
+            receipt: Receipt {
+                cost: 0,
+                at: now,
+                mark: 0,
+            },
+        };
+        let transition = match plan.op {
+            Ok(op) => check.ruled.limit.decide(&seen.before, now, op).ok()?,
+            Err(outcome) => nothing(outcome),
+        };
+        Some(Self {
+            seen,
+            transition,
+            note: plan.note,
+            is_peek: matches!(check.op, Op::Peek(_)),
+            earlier: plan.earlier,
+        })
+    }
+
+    fn answer(self, limit: &Limit, decided: &Decided) -> Answer {
+        let Self {
+            seen, transition, ..
+        } = self;
+        let outcome = transition.outcome;
+        // An edit without an admission is a correction, which was due whatever the others said.
+        let is_stored = decided.verdict.is_admitted() || !outcome.is_admitted();
+        let state = if is_stored && !self.is_peek {
+            seen.changed.unwrap_or_else(|| {
+                let mut state = seen.before;
+                if let Some(edit) = transition.next {
+                    state.apply(edit);
+                }
+                state
+            })
+        } else {
+            seen.unchanged.unwrap_or(seen.before)
+        };
+        let receipt = match self.earlier {
+            Some(receipt) => receipt,
+            None if is_stored && self.is_peek => Receipt {
+                cost: 0,
+                ..transition.receipt
+            },
+            None if is_stored => transition.receipt,
+            None => Receipt::default(),
+        };
+        Answer {
+            outcome,
+            status: limit.status(&state, decided.now),
+            receipt,
+            note: self.note,
+        }
+    }
+}
+
+fn lease_of(op: Op) -> LeaseId {
+    match op {
+        Op::Acquire { id, .. } | Op::Renew(id) | Op::Release(id) => id,
+        _ => LeaseId(0),
+    }
+}
+
+/// What core is asked, or the outcome that is certain without asking.
+struct Plan {
+    op: Result<limit::Op, Outcome>,
+    note: Note,
+    earlier: Option<Receipt>,
+}
+
+impl Plan {
+    fn of(op: Op, ledger: Option<Ledger>, is_held: bool, now: Timestamp) -> Option<Self> {
+        if let Some(ledger) = ledger {
+            return Self::of_ledger(op, &ledger, now);
+        }
+        let op = match op {
+            Op::Spend(cost) | Op::Peek(cost) => limit::Op::Spend(cost),
+            Op::SpendUpTo(most) => limit::Op::SpendUpTo(most),
+            Op::ChargeAlways(cost) => limit::Op::ChargeAlways(cost),
+            Op::Settle { receipt, actual } => limit::Op::Settle { receipt, actual },
+            Op::Credit(amount) => limit::Op::Credit(amount),
+            Op::Acquire { id, weight } => limit::Op::Acquire { id, weight },
+            // Not a refusal: nothing was decided, and the note says why.
+            Op::Renew(_) if !is_held => {
+                return Some(Self {
+                    op: Err(Outcome::Allow),
+                    note: Note::LeaseNotHeld,
+                    earlier: Some(Receipt::default()),
+                });
+            }
+            Op::Renew(id) => limit::Op::Renew(id),
+            Op::Release(id) => limit::Op::Release(id),
+            _ => return None,
+        };
+        Some(Self {
+            op: Ok(op),
+            note: Note::Plain,
+            earlier: None,
+        })
+    }
+
+    fn of_ledger(op: Op, ledger: &Ledger, now: Timestamp) -> Option<Self> {
+        let receipt = ledger.receipt;
+        let looking = Ok(limit::Op::Spend(0));
+        let settling = |actual| Ok(limit::Op::Settle { receipt, actual });
+        let (op, note) = match (ledger.standing, op) {
+            (Standing::Fresh, Op::Reserve { cost, .. }) => {
+                (Ok(limit::Op::Spend(cost)), Note::Plain)
+            }
+            (Standing::Known, Op::Reserve { .. }) => (looking, Note::AlreadyReserved),
+            (Standing::Full, Op::Reserve { .. }) => {
+                let retry_after = ledger.room_after(now);
+                (Err(Outcome::Deny { retry_after }), Note::ReservationsFull)
+            }
+            (_, Op::Reserve { .. }) => return None,
+            (Standing::Open, Op::SettleReserved { actual, .. }) => (settling(actual), Note::Plain),
+            (Standing::Late, Op::SettleReserved { actual, .. }) => {
+                (settling(actual.max(receipt.cost)), Note::Plain)
+            }
+            (Standing::Open, Op::CancelReserved(_)) => (settling(0), Note::Plain),
+            (Standing::Closed, _) => (looking, Note::AlreadyClosed),
+            (Standing::Expired, _) => (looking, Note::ReservationExpired),
+            (Standing::Unknown, _) => (looking, Note::ReservationUnknown),
+            _ => return None,
+        };
+        let earlier = (note == Note::AlreadyReserved).then_some(receipt);
+        Some(Self { op, note, earlier })
+    }
+}

@@ -1,0 +1,193 @@
+//! Several limits and several keys in one call: all are charged or none is, exactly as core's `decide_all` says.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU16;
+
+use redis::Connection;
+use tollgate_core::limit::{self, Limit, State, decide_all};
+use tollgate_core::{Receipt, Timestamp};
+use tollgate_redis::Remembering;
+use tollgate_redis::wire::{Request, Which, decode};
+use tollgate_store::{Check, Key, LimitId, Note, Op, Ruled};
+use tollgate_testkit::redis::{Kind, Server};
+
+use crate::SECRET;
+use crate::differential::BLANK;
+use crate::server_time::connection;
+use crate::trace::{self, Dice, Family};
+
+/// Core's word for an operation that means the same alone and in a batch.
+fn plain(op: Op) -> Option<limit::Op> {
+    Some(match op {
+        Op::Spend(cost) => limit::Op::Spend(cost),
+        Op::SpendUpTo(most) => limit::Op::SpendUpTo(most),
+        Op::ChargeAlways(cost) => limit::Op::ChargeAlways(cost),
+        Op::Settle { receipt, actual } => limit::Op::Settle { receipt, actual },
+        Op::Credit(amount) => limit::Op::Credit(amount),
+        Op::Acquire { id, weight } => limit::Op::Acquire { id, weight },
+        Op::Release(id) => limit::Op::Release(id),
+        _ => return None,
+    })
+}
+
+struct Part {
+    ruled: Ruled,
+    family: Family,
+    span: u64,
+    state: State,
+    key: [u8; 2],
+    receipts: Vec<Receipt>,
+}
+
+/// Some limits share a key, as a user's minute and day do; others do not. `families` are what they may be.
+fn parts(dice: &mut Dice, seed: u8, families: &[Family]) -> Vec<Part> {
+    (0..2 + dice.below(5))
+        .map(|number| {
+            let family = dice.one_of(families);
+            let (limit, span): (Limit, u64) = trace::limit(dice, family);
+            let id = NonZeroU16::new(u16::try_from(number).unwrap() + 1).unwrap();
+            Part {
+                ruled: Ruled {
+                    id: LimitId(id),
+                    limit,
+                },
+                family,
+                span,
+                state: State::default(),
+                key: [seed, u8::try_from(number / 2).unwrap()],
+                receipts: Vec::new(),
+            }
+        })
+        .collect()
+}
+
+fn operation(dice: &mut Dice, part: &Part, now: Timestamp, is_spending: bool) -> Op {
+    let most = part.ruled.limit.status(&part.state, now).limit;
+    if is_spending && part.family != Family::Leases {
+        return Op::Spend(trace::cost(dice, most).clamp(1, most.max(1)));
+    }
+    loop {
+        let op = trace::operation(dice, part.family, most, part.span, &part.receipts);
+        if plain(op).is_some() {
+            return op;
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    admitted: u64,
+    refused: u64,
+    /// Charges that one limit would have made, but another refused.
+    spared: u64,
+    which: BTreeMap<String, u64>,
+}
+
+/// One batch through core and through the server.
+fn compare(
+    connection: &mut Connection,
+    parts: &mut [Part],
+    ops: &[Op],
+    now: Timestamp,
+    tally: &mut Tally,
+) {
+    let keys: Vec<[u8; 2]> = parts.iter().map(|part| part.key).collect();
+    let ruleds: Vec<Ruled> = parts.iter().map(|part| part.ruled).collect();
+    let checks: Vec<Check<'_>> = ops
+        .iter()
+        .zip(&keys)
+        .zip(&ruleds)
+        .map(|((op, key), ruled)| Check {
+            key: Key::of(key).unwrap(),
+            ruled,
+            op: *op,
+        })
+        .collect();
+    let mut of_core: Vec<limit::Check<'_>> = parts
+        .iter_mut()
+        .zip(ops)
+        .map(|(part, op)| limit::Check {
+            limit: &part.ruled.limit,
+            state: &mut part.state,
+            op: plain(*op).unwrap(),
+        })
+        .collect();
+    let (verdict, expected) = decide_all(&mut of_core, now).unwrap();
+
+    let request = Request::new(SECRET, Remembering::default(), &checks, Some(now)).unwrap();
+    let mut call = redis::cmd("EVALSHA");
+    call.arg(&request.which.script().digest)
+        .arg(request.keys.len());
+    for bytes in request.keys.iter().chain(&request.args) {
+        call.arg(bytes.as_slice());
+    }
+    let reply: Vec<i64> = call.query(connection).unwrap();
+    let mut answers = vec![BLANK; checks.len()];
+    let decided = decode(&checks, &reply, &mut answers).unwrap();
+    assert_eq!(decided.verdict, verdict);
+    for (answer, expected) in answers.iter().zip(&expected) {
+        assert_eq!(
+            (answer.outcome, answer.status, answer.receipt, answer.note),
+            (
+                expected.outcome,
+                expected.status,
+                expected.receipt,
+                Note::Plain
+            ),
+            "{ops:?} on {ruleds:?}"
+        );
+        tally.spared += u64::from(!verdict.is_admitted() && expected.outcome.is_admitted());
+    }
+    *tally
+        .which
+        .entry(format!("{:?}", request.which))
+        .or_default() += 1;
+    tally.admitted += u64::from(verdict.is_admitted());
+    tally.refused += u64::from(!verdict.is_admitted());
+    for (part, answer) in parts.iter_mut().zip(&expected) {
+        if answer.receipt.cost > 0 {
+            part.receipts.push(answer.receipt);
+        }
+    }
+}
+
+#[test]
+fn batches_are_all_or_nothing_as_core_says() {
+    let server = Server::start(Kind::Redis);
+    let mut connection = connection(&server);
+    for which in Which::EACH {
+        let load = redis::cmd("SCRIPT")
+            .arg("LOAD")
+            .arg(which.script().text)
+            .query::<()>(&mut connection);
+        load.unwrap();
+    }
+    let mut tally = Tally::default();
+    for seed in 0..100_u8 {
+        let mut dice = Dice::new(u64::from(seed) + 7);
+        let families: &[Family] = match seed % 4 {
+            0 => &[Family::Token, Family::Leaky],
+            1 => &[Family::EACH[usize::from(seed / 4) % Family::EACH.len()]],
+            _ => &Family::EACH,
+        };
+        let mut parts = parts(&mut dice, seed, families);
+        let mut now = trace::usual(&mut dice);
+        for _ in 0..200 {
+            let span = parts.iter().map(|part| part.span).min().unwrap();
+            now = trace::instant(&mut dice, now, span).0;
+            let is_spending = dice.happens(60);
+            let ops: Vec<Op> = parts
+                .iter()
+                .map(|part| operation(&mut dice, part, now, is_spending))
+                .collect();
+            compare(&mut connection, &mut parts, &ops, now, &mut tally);
+        }
+    }
+    println!("{tally:?}");
+    assert!(tally.admitted > 100 && tally.refused > 100 && tally.spared > 100);
+    assert_eq!(
+        tally.which.len(),
+        Which::EACH.len(),
+        "every script was called"
+    );
+}

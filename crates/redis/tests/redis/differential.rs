@@ -1,0 +1,373 @@
+//! The same trace through core and through the scripts: same outcome, remaining, times, receipts and notes, every step.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU16;
+
+use redis::Connection;
+use tollgate_core::limit::{Limit, Quota};
+use tollgate_core::{Nanos, Outcome, Receipt, Status, Timestamp, Window};
+use tollgate_redis::Remembering;
+use tollgate_redis::wire::{Request, Which, decode};
+use tollgate_store::{Answer, Check, Key, LimitId, Note, Op, Ruled};
+use tollgate_testkit::redis::{Kind, Server};
+
+use crate::SECRET;
+use crate::model::Model;
+use crate::trace::{self, Dice, Family, Step};
+
+const STEPS_PER_TRACE: usize = 250;
+const STEPS: usize = 100_000;
+
+pub(crate) const BLANK: Answer = Answer {
+    outcome: Outcome::Never,
+    status: Status {
+        limit: 0,
+        remaining: 0,
+        reset_after: Nanos::ZERO,
+    },
+    receipt: Receipt {
+        cost: 0,
+        at: Timestamp::EPOCH,
+        mark: 0,
+    },
+    note: Note::Plain,
+};
+
+/// How often each thing occurred that a trace must contain.
+type Coverage = BTreeMap<&'static str, u64>;
+
+/// One step of a trace, and what core says to it.
+pub(crate) struct Planned {
+    pub(crate) ruled: Ruled,
+    pub(crate) key: [u8; 8],
+    pub(crate) op: Op,
+    pub(crate) now: Timestamp,
+    pub(crate) expected: Answer,
+}
+
+/// Loads the scripts, possibly changed, and returns the digests to call them by.
+pub(crate) fn load(connection: &mut Connection, change: impl Fn(&str) -> String) -> [String; 7] {
+    Which::EACH.map(|which| {
+        redis::cmd("SCRIPT")
+            .arg("LOAD")
+            .arg(change(which.script().text))
+            .query(connection)
+            .unwrap()
+    })
+}
+
+pub(crate) fn ruled(limit: Limit) -> Ruled {
+    Ruled {
+        id: LimitId(NonZeroU16::MIN),
+        limit,
+    }
+}
+
+/// Whether a whole number of nanoseconds is not the rate that was asked for, or a window not a whole number of seconds.
+fn does_not_divide(limit: &Limit) -> bool {
+    let span = match limit.quota() {
+        Quota::TokenBucket(bucket) => bucket.interval(),
+        Quota::LeakyBucket(bucket) => bucket.interval(),
+        Quota::SlidingCounter(counter) => counter.window(),
+        Quota::SlidingLog(log) => log.window(),
+        Quota::FixedWindow(window) => match window.window() {
+            Window::Epoch(length) | Window::FirstHit(length) => length,
+            _ => return false,
+        },
+        _ => return false,
+    };
+    !Nanos::DAY.as_nanos().is_multiple_of(span.as_nanos())
+}
+
+/// Plans a trace on one key by asking core, and counts what is in it.
+fn plan(
+    dice: &mut Dice,
+    family: Family,
+    key: u64,
+    seen: &mut Coverage,
+) -> (Remembering, Vec<Planned>) {
+    let mut count = |what, is_so: bool| *seen.entry(what).or_default() += u64::from(is_so);
+    let remembering = Remembering {
+        memory: Nanos::from_nanos(dice.below(5_000_000_000)),
+        most: u32::try_from(dice.one_of(&[1, 3, 100])).unwrap(),
+    };
+    let (mut limit, mut span) = trace::limit(dice, family);
+    let mut now = trace::usual(dice);
+    let mut model = Model::default();
+    let mut receipts = Vec::new();
+    let mut planned = Vec::with_capacity(STEPS_PER_TRACE);
+    while planned.len() < STEPS_PER_TRACE {
+        if dice.happens(2) {
+            (limit, span) = trace::limit(dice, family);
+            count("quota changed", true);
+        }
+        let (next, step) = trace::instant(dice, now, span);
+        now = next;
+        let before = model.status(&limit, now);
+        let op = trace::operation(dice, family, before.limit, span, &receipts);
+        let Some(expected) = model.step(&limit, now, op, remembering) else {
+            continue;
+        };
+        let receipt = expected.receipt;
+        if receipt.cost > 0 {
+            receipts.push(receipt);
+            if receipts.len() > 8 {
+                receipts.remove(0);
+            }
+        }
+        count("clock back", step == Step::Back);
+        count("clock leap", step == Step::Leap);
+        count("clock anywhere", step == Step::Anywhere);
+        count("denied", matches!(expected.outcome, Outcome::Deny { .. }));
+        count("never", expected.outcome == Outcome::Never);
+        count("waits", matches!(expected.outcome, Outcome::Wait(_)));
+        let gained = expected.status.remaining > before.remaining;
+        let charged_more = matches!(op, Op::Settle { receipt, actual } if actual > receipt.cost);
+        count("settled upwards", charged_more && receipt.cost > 0);
+        count("rate does not divide", does_not_divide(&limit));
+        count(
+            "given back",
+            matches!(op, Op::Settle { .. } | Op::Credit(_)) && gained,
+        );
+        let overdrawn = matches!(op, Op::ChargeAlways(_)) && receipt.cost > before.remaining;
+        count("overdraft", overdrawn);
+        count(
+            "beyond 2^53",
+            before.limit > 1 << 53 || now.as_nanos() < 1 << 53,
+        );
+        count("already reserved", expected.note == Note::AlreadyReserved);
+        count("reservations full", expected.note == Note::ReservationsFull);
+        count("already closed", expected.note == Note::AlreadyClosed);
+        count("expired", expected.note == Note::ReservationExpired);
+        let settled = matches!(op, Op::SettleReserved { .. }) && expected.note == Note::Plain;
+        count("reservation settled", settled);
+        count("not held", expected.note == Note::LeaseNotHeld);
+        planned.push(Planned {
+            ruled: ruled(limit),
+            key: key.to_be_bytes(),
+            op,
+            now,
+            expected,
+        });
+    }
+    (remembering, planned)
+}
+
+/// Runs a trace in one pipeline. The error says where the scripts went another way.
+pub(crate) fn run(
+    connection: &mut Connection,
+    digests: &[String; 7],
+    remembering: Remembering,
+    planned: &[Planned],
+) -> Result<(), String> {
+    let mut pipe = redis::pipe();
+    for step in planned {
+        let check = Check {
+            key: Key::of(&step.key).unwrap(),
+            ruled: &step.ruled,
+            op: step.op,
+        };
+        let request = Request::new(SECRET, remembering, &[check], Some(step.now)).unwrap();
+        let digest = &digests[Which::EACH
+            .iter()
+            .position(|each| *each == request.which)
+            .unwrap()];
+        pipe.cmd("EVALSHA").arg(digest).arg(request.keys.len());
+        for bytes in request.keys.iter().chain(&request.args) {
+            pipe.arg(bytes.as_slice());
+        }
+    }
+    let replies: Vec<Vec<i64>> = pipe.query(connection).map_err(|error| error.to_string())?;
+    for (position, (step, reply)) in planned.iter().zip(&replies).enumerate() {
+        let check = Check {
+            key: Key::of(&step.key).unwrap(),
+            ruled: &step.ruled,
+            op: step.op,
+        };
+        let mut answer = [BLANK];
+        let context = || {
+            format!(
+                "step {position} at {:?}: {:?} on {:?}\n expected {:?}\n the reply is {reply:?}\n before that {}",
+                step.now,
+                step.op,
+                step.ruled.limit,
+                step.expected,
+                planned[..position].iter().zip(&replies).rev().take(3).fold(
+                    String::new(),
+                    |all, (step, reply)| format!(
+                        "{all}\n  {:?}: {:?} on {:?} -> {:?} {reply:?}",
+                        step.now, step.op, step.ruled.limit, step.expected
+                    )
+                )
+            )
+        };
+        let decided = decode(&[check], reply, &mut answer)
+            .map_err(|error| format!("{error}: {}", context()))?;
+        if answer[0] != step.expected || decided.corrupt != 0 {
+            return Err(format!("{}\n answered {:?}", context(), answer[0]));
+        }
+    }
+    Ok(())
+}
+
+fn compare(kind: Kind, family: Family, steps: usize, must_occur: &[&str]) {
+    let server = Server::start(kind);
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let digests = load(&mut connection, str::to_owned);
+    let mut seen = Coverage::new();
+    for seed in 0..(steps / STEPS_PER_TRACE) as u64 {
+        let mut dice = Dice::new(seed + 1);
+        let (remembering, planned) = plan(&mut dice, family, seed, &mut seen);
+        if let Err(error) = run(&mut connection, &digests, remembering, &planned) {
+            panic!("{kind:?} {family:?} seed {seed}: {error}");
+        }
+    }
+    println!("{kind:?} {family:?}: {steps} steps agree; {seen:?}");
+    for what in must_occur {
+        let times = seen.get(what).copied().unwrap_or(0);
+        assert!(times > 0, "{family:?}: no trace had {what}");
+    }
+}
+
+const CLOCK: [&str; 6] = [
+    "clock back",
+    "clock leap",
+    "clock anywhere",
+    "quota changed",
+    "denied",
+    "never",
+];
+const CHARGES: [&str; 10] = [
+    "settled upwards",
+    "rate does not divide",
+    "given back",
+    "overdraft",
+    "beyond 2^53",
+    "already reserved",
+    "reservations full",
+    "already closed",
+    "expired",
+    "reservation settled",
+];
+
+fn must_occur(family: Family) -> Vec<&'static str> {
+    let further: &[&str] = match family {
+        Family::Leases => &["not held"],
+        Family::Leaky => &["waits"],
+        _ => &[],
+    };
+    let charges: &[&str] = if family == Family::Leases {
+        &[]
+    } else {
+        &CHARGES
+    };
+    [&CLOCK, charges, further].concat()
+}
+
+#[test]
+fn token_bucket_decides_as_core() {
+    compare(
+        Kind::Redis,
+        Family::Token,
+        STEPS,
+        &must_occur(Family::Token),
+    );
+}
+
+#[test]
+fn leaky_bucket_decides_as_core() {
+    compare(
+        Kind::Redis,
+        Family::Leaky,
+        STEPS,
+        &must_occur(Family::Leaky),
+    );
+}
+
+#[test]
+fn fixed_window_decides_as_core() {
+    compare(
+        Kind::Redis,
+        Family::Window,
+        STEPS,
+        &must_occur(Family::Window),
+    );
+}
+
+#[test]
+fn sliding_log_decides_as_core() {
+    compare(Kind::Redis, Family::Log, STEPS, &must_occur(Family::Log));
+}
+
+#[test]
+fn sliding_counter_decides_as_core() {
+    compare(
+        Kind::Redis,
+        Family::Counter,
+        STEPS,
+        &must_occur(Family::Counter),
+    );
+}
+
+#[test]
+fn concurrency_decides_as_core() {
+    compare(
+        Kind::Redis,
+        Family::Leases,
+        STEPS,
+        &must_occur(Family::Leases),
+    );
+}
+
+#[test]
+fn every_promised_server_decides_as_core() {
+    for kind in [Kind::OldRedis, Kind::NewValkey] {
+        for family in Family::EACH {
+            compare(kind, family, STEPS / 10, &CLOCK);
+        }
+    }
+}
+
+#[test]
+#[ignore = "Valkey 8 is in no distribution's main archive that `cargo xtask test` may install from"]
+fn valkey_8_decides_as_core() {
+    for family in Family::EACH {
+        compare(Kind::Valkey, family, STEPS / 10, &CLOCK);
+    }
+}
+
+/// If reading a state as one Lua number went unnoticed, the comparison would prove nothing.
+#[test]
+fn a_script_that_reads_an_instant_as_one_number_is_caught() {
+    let server = Server::start(Kind::Redis);
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    // In the script that spends, and in the one that does everything else with a bucket.
+    let changes = [
+        (
+            "th, tl = tonumber(string.sub(raw, 1, -10)) or 0, tonumber(string.sub(raw, -9))",
+            "local n = tonumber(raw); th = math.floor(n / 1e9); tl = n - th * 1e9",
+        ),
+        (
+            "local h, l = tonumber(slice(raw, 1, -10)) or 0, tonumber(slice(raw, -9))",
+            "local n = tonumber(raw); local h = math.floor(n / 1e9); local l = n - h * 1e9",
+        ),
+    ];
+    for (right, wrong) in changes {
+        assert!(
+            Which::EACH
+                .iter()
+                .any(|which| which.script().text.contains(right))
+        );
+        let digests = load(&mut connection, |text| text.replace(right, wrong));
+        let mut caught = 0;
+        for seed in 0..20 {
+            let mut dice = Dice::new(seed + 1);
+            let (remembering, planned) = plan(&mut dice, Family::Token, seed, &mut Coverage::new());
+            caught += u64::from(run(&mut connection, &digests, remembering, &planned).is_err());
+        }
+        assert!(caught > 0, "twenty traces passed with a wrong script");
+        redis::cmd("FLUSHALL").query::<()>(&mut connection).unwrap();
+    }
+}

@@ -1,0 +1,24 @@
+//! The store against real servers: step by step against core, under faults, and measured.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on should say so loudly, helpers included"
+)]
+
+mod batches;
+mod differential;
+mod fake;
+mod faults;
+mod hostile;
+mod large;
+mod measured;
+mod model;
+mod server_time;
+mod trace;
+mod vectors;
+
+use tollgate_redis::Secret;
+
+/// The secret that all tests name keys with.
+const SECRET: Secret = Secret::new(*b"tests of a fleet");

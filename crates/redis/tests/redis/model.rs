@@ -1,0 +1,165 @@
+//! What core says to the store contract's operations: the specification that scripts are held to.
+
+use tollgate_core::limit::{self, Limit, State};
+use tollgate_core::reservation::{Correction, Reservations, Standing, Terms};
+use tollgate_core::{Nanos, Outcome, Receipt, Timestamp};
+use tollgate_redis::Remembering;
+use tollgate_store::{Answer, Note, Op};
+
+/// One key of one limit, decided by core alone.
+#[derive(Debug, Default)]
+pub(crate) struct Model {
+    state: State,
+    ledger: Reservations,
+    /// When each reservation that the ledger remembers will be forgotten.
+    forgotten_at: Vec<Timestamp>,
+}
+
+impl Model {
+    pub(crate) fn of(state: State) -> Self {
+        Self {
+            state,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn status(&self, limit: &Limit, now: Timestamp) -> tollgate_core::Status {
+        limit.status(&self.state, now)
+    }
+
+    /// `None` if the algorithm does not know the operation.
+    pub(crate) fn step(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        op: Op,
+        remembering: Remembering,
+    ) -> Option<Answer> {
+        let terms = |hold| Terms {
+            hold,
+            memory: remembering.memory,
+            most: remembering.most as usize,
+        };
+        match op {
+            Op::Spend(cost) => self.apply(limit, now, limit::Op::Spend(cost), Note::Plain),
+            Op::SpendUpTo(most) => self.apply(limit, now, limit::Op::SpendUpTo(most), Note::Plain),
+            Op::ChargeAlways(cost) => {
+                self.apply(limit, now, limit::Op::ChargeAlways(cost), Note::Plain)
+            }
+            Op::Credit(amount) => self.apply(limit, now, limit::Op::Credit(amount), Note::Plain),
+            Op::Settle { receipt, actual } => {
+                let op = limit::Op::Settle { receipt, actual };
+                self.apply(limit, now, op, Note::Plain)
+            }
+            Op::Acquire { id, weight } => {
+                self.apply(limit, now, limit::Op::Acquire { id, weight }, Note::Plain)
+            }
+            Op::Release(id) => self.apply(limit, now, limit::Op::Release(id), Note::Plain),
+            Op::Renew(id) => Some(
+                self.apply(limit, now, limit::Op::Renew(id), Note::Plain)
+                    .unwrap_or_else(|| {
+                        let said = self.refused(limit, now, Outcome::Allow, Note::LeaseNotHeld);
+                        Answer {
+                            receipt: Receipt::default(),
+                            ..said
+                        }
+                    }),
+            ),
+            Op::Peek(cost) => self.peek(limit, now, cost),
+            Op::Reserve { id, cost, hold } => {
+                let terms = terms(hold);
+                match self.ledger.standing(now, &terms, id) {
+                    Standing::Known(receipt) => {
+                        let looked =
+                            self.apply(limit, now, limit::Op::Spend(0), Note::AlreadyReserved)?;
+                        Some(Answer { receipt, ..looked })
+                    }
+                    Standing::Full => {
+                        let room = self.forgotten_at.iter().filter(|at| **at > now).min();
+                        let retry_after = room.map_or(Nanos::ZERO, |at| at.since(now));
+                        let outcome = Outcome::Deny { retry_after };
+                        Some(self.refused(limit, now, outcome, Note::ReservationsFull))
+                    }
+                    Standing::Fresh => {
+                        let answer = self.apply(limit, now, limit::Op::Spend(cost), Note::Plain)?;
+                        if answer.outcome.is_admitted() {
+                            self.forgotten_at.retain(|at| *at > now);
+                            self.forgotten_at
+                                .push(now.after(hold).after(remembering.memory));
+                            self.ledger.open(now, &terms, id, answer.receipt);
+                        }
+                        Some(answer)
+                    }
+                }
+            }
+            Op::SettleReserved { id, actual } => {
+                let correction = self.ledger.settle(now, &terms(Nanos::ZERO), id, actual);
+                self.correct(limit, now, correction)
+            }
+            Op::CancelReserved(id) => {
+                let correction = self.ledger.cancel(now, &terms(Nanos::ZERO), id);
+                self.correct(limit, now, correction)
+            }
+            _ => None,
+        }
+    }
+
+    fn correct(&mut self, limit: &Limit, now: Timestamp, correction: Correction) -> Option<Answer> {
+        let (op, note) = match correction {
+            Correction::Settle { receipt, actual } => {
+                (limit::Op::Settle { receipt, actual }, Note::Plain)
+            }
+            Correction::AlreadyClosed => (limit::Op::Spend(0), Note::AlreadyClosed),
+            Correction::Expired => (limit::Op::Spend(0), Note::ReservationExpired),
+            Correction::Unknown => (limit::Op::Spend(0), Note::ReservationUnknown),
+        };
+        self.apply(limit, now, op, note)
+    }
+
+    fn apply(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        op: limit::Op,
+        note: Note,
+    ) -> Option<Answer> {
+        let transition = limit.decide(&self.state, now, op).ok()?;
+        if let Some(edit) = transition.next {
+            self.state.apply(edit);
+        }
+        Some(Answer {
+            outcome: transition.outcome,
+            status: limit.status(&self.state, now),
+            receipt: transition.receipt,
+            note,
+        })
+    }
+
+    /// A peek leaves no trace.
+    fn peek(&mut self, limit: &Limit, now: Timestamp, cost: u64) -> Option<Answer> {
+        let transition = limit
+            .decide(&self.state, now, limit::Op::Spend(cost))
+            .ok()?;
+        Some(Answer {
+            outcome: transition.outcome,
+            status: limit.status(&self.state, now),
+            receipt: Receipt {
+                cost: 0,
+                ..transition.receipt
+            },
+            note: Note::Plain,
+        })
+    }
+
+    fn refused(&self, limit: &Limit, now: Timestamp, outcome: Outcome, note: Note) -> Answer {
+        Answer {
+            outcome,
+            status: limit.status(&self.state, now),
+            receipt: Receipt {
+                at: now,
+                ..Receipt::default()
+            },
+            note,
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Random traces: quotas, instants and operations, the same for the same seed, with everything in them that has broken
+//! limiters before.
+
+use tollgate_core::concurrency::LeaseId;
+use tollgate_core::limit::Limit;
+use tollgate_core::reservation::ReservationId;
+use tollgate_core::{
+    Calendar, Concurrency, FixedWindow, LeakyBucket, Nanos, Rate, Receipt, SlidingCounter,
+    SlidingLog, Timestamp, TokenBucket, UtcOffset, Window,
+};
+use tollgate_store::Op;
+
+/// Numbers that look random and are the same for the same seed.
+#[derive(Debug)]
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub(crate) fn roll(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.roll() % n.max(1)
+    }
+
+    pub(crate) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
+    }
+
+    /// A number of any width: small and huge ones are equally likely.
+    pub(crate) fn wide(&mut self) -> u64 {
+        let bits = self.below(65);
+        if bits == 0 {
+            0
+        } else {
+            self.roll() >> (64 - bits)
+        }
+    }
+
+    pub(crate) fn happens(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    Token,
+    Leaky,
+    Window,
+    Log,
+    Counter,
+    Leases,
+}
+
+impl Family {
+    pub(crate) const EACH: [Self; 6] = [
+        Self::Token,
+        Self::Leaky,
+        Self::Window,
+        Self::Log,
+        Self::Counter,
+        Self::Leases,
+    ];
+}
+
+const PERIODS: [Nanos; 7] = [
+    Nanos::SECOND,
+    Nanos::MINUTE,
+    Nanos::HOUR,
+    Nanos::DAY,
+    Nanos::from_nanos(1_234_567_891),
+    Nanos::from_millis(7),
+    Nanos::YEAR,
+];
+
+/// A quota that can be built, and the span in which it changes noticeably.
+pub(crate) fn limit(dice: &mut Dice, family: Family) -> (Limit, u64) {
+    loop {
+        let is_extreme = dice.happens(15);
+        let units = match is_extreme {
+            true => dice.wide(),
+            false => dice.one_of(&[0, 1, 2, 3, 5, 7, 10, 13, 100, 900, 1_000_003]),
+        };
+        let period = match is_extreme {
+            true => Nanos::from_nanos(dice.wide()),
+            false => dice.one_of(&PERIODS),
+        };
+        let burst = match is_extreme {
+            true => dice.wide(),
+            false => 1 + dice.below(20),
+        };
+        let overdraft = dice.one_of(&[0, 0, 1, 5, 50]);
+        let block = dice.one_of(&[1, 1, 1, 2, 3, 1_000]);
+        let rate = Rate::new(units, period);
+        let span = period.as_nanos() / units.clamp(1, 20);
+        let built: Result<Limit, _> = match family {
+            Family::Token => TokenBucket::at(rate)
+                .burst(burst.saturating_mul(block))
+                .overdraft(overdraft)
+                .block(block)
+                .build()
+                .map(Into::into),
+            Family::Leaky => {
+                let leaky = match dice.below(3) {
+                    0 => LeakyBucket::meter(rate).burst(burst),
+                    1 => LeakyBucket::queue(rate).burst(burst),
+                    _ => LeakyBucket::queue(rate).burst(burst).delay(burst / 2),
+                };
+                leaky.overdraft(overdraft).build().map(Into::into)
+            }
+            Family::Window => {
+                let (window, span) = window(dice, period);
+                let window = FixedWindow::of(units, window).overdraft(overdraft);
+                if let Ok(window) = window.build() {
+                    return (window.into(), span / 3);
+                }
+                continue;
+            }
+            Family::Log => SlidingLog::of(units.saturating_mul(block), period)
+                .overdraft(overdraft)
+                .block(block)
+                .build()
+                .map(Into::into),
+            Family::Counter => SlidingCounter::of(units, period)
+                .overdraft(overdraft)
+                .build()
+                .map(Into::into),
+            Family::Leases => Concurrency::new(units, period).map(Into::into),
+        };
+        if let Ok(limit) = built {
+            return (limit, span);
+        }
+    }
+}
+
+/// Windows of every kind, and how long they last.
+fn window(dice: &mut Dice, period: Nanos) -> (Window, u64) {
+    let window = match dice.below(4) {
+        0 => Window::Epoch(period),
+        1 => Window::FirstHit(period),
+        2 => Window::Epoch(Nanos::from_nanos(1 + dice.below(5_000_000_000))),
+        _ => {
+            let minutes = dice.below(1_681).cast_signed() - 840;
+            let offset = UtcOffset::from_minutes(i16::try_from(minutes).unwrap()).unwrap();
+            let calendar = dice.one_of(&[Calendar::Day, Calendar::Week, Calendar::Month]);
+            Window::Calendar(calendar, offset)
+        }
+    };
+    let span = match window {
+        Window::Epoch(length) | Window::FirstHit(length) => length.as_nanos(),
+        _ => Nanos::DAY.as_nanos() * dice.one_of(&[1, 7, 20]),
+    };
+    (window, span)
+}
+
+/// What the next instant is, beside the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Still,
+    On,
+    Leap,
+    Back,
+    Anywhere,
+}
+
+pub(crate) fn instant(dice: &mut Dice, now: Timestamp, span: u64) -> (Timestamp, Step) {
+    let a_little = dice.below(span.saturating_add(2));
+    match dice.below(100) {
+        0..20 => (now, Step::Still),
+        20..85 => (now.after(Nanos::from_nanos(a_little)), Step::On),
+        85..92 => {
+            let far = span.saturating_mul(dice.below(40));
+            (now.after(Nanos::from_nanos(far)), Step::Leap)
+        }
+        92..98 => {
+            let back = a_little.saturating_mul(dice.one_of(&[1, 1, 10]));
+            let nanos = now.as_nanos().saturating_sub(back);
+            (Timestamp::from_nanos(nanos), Step::Back)
+        }
+        98 => (usual(dice), Step::Anywhere),
+        _ => (Timestamp::from_nanos(dice.wide()), Step::Anywhere),
+    }
+}
+
+/// Some time in the years around 2026.
+pub(crate) fn usual(dice: &mut Dice) -> Timestamp {
+    Timestamp::from_nanos(1_700_000_000_000_000_000 + dice.below(300_000_000_000_000_000))
+}
+
+pub(crate) fn cost(dice: &mut Dice, most: u64) -> u64 {
+    match dice.below(20) {
+        0 => 0,
+        1 => most,
+        2 => most.saturating_add(1),
+        3 => most / 2,
+        4 => dice.wide(),
+        5 => u64::MAX,
+        6..9 => dice.below(most.saturating_add(2)),
+        _ => 1 + dice.below(3),
+    }
+}
+
+/// An operation that the family knows. `receipts` are what was charged before.
+pub(crate) fn operation(
+    dice: &mut Dice,
+    family: Family,
+    most: u64,
+    span: u64,
+    receipts: &[Receipt],
+) -> Op {
+    if family == Family::Leases {
+        let id = LeaseId(u128::from(dice.below(9)));
+        let weight = match dice.below(20) {
+            0 => dice.wide(),
+            1 => 0,
+            _ => 1 + dice.below(most / 3 + 1),
+        };
+        return match dice.below(10) {
+            0..6 => Op::Acquire { id, weight },
+            6 | 7 => Op::Renew(id),
+            _ => Op::Release(id),
+        };
+    }
+    let cost = cost(dice, most);
+    let id = ReservationId(u128::from(dice.below(8)));
+    let receipt = if receipts.is_empty() || dice.happens(3) {
+        Receipt {
+            cost: dice.wide(),
+            at: Timestamp::from_nanos(dice.wide()),
+            mark: dice.wide(),
+        }
+    } else {
+        dice.one_of(receipts)
+    };
+    match dice.below(100) {
+        0..45 => Op::Spend(cost),
+        45..53 => Op::SpendUpTo(cost),
+        53..60 => Op::Peek(cost),
+        60..70 => Op::ChargeAlways(cost),
+        70..76 => Op::Settle { receipt, actual: 0 },
+        76..80 => Op::Settle {
+            receipt,
+            actual: cost,
+        },
+        80..84 => Op::Credit(cost),
+        84..91 => Op::Reserve {
+            id,
+            cost,
+            hold: Nanos::from_nanos(dice.below(span.saturating_mul(6).max(1))),
+        },
+        91..97 => Op::SettleReserved { id, actual: cost },
+        _ => Op::CancelReserved(id),
+    }
+}

@@ -1,0 +1,9 @@
+//! Real servers for tests: Redis and Valkey in the versions we promise, each test its own, on a free loopback port.
+//!
+//! Must not know: what is asked of them.
+
+mod program;
+mod server;
+
+pub use program::Kind;
+pub use server::Server;

