@@ -322,18 +322,11 @@ fn concurrency_decides_as_core() {
 
 #[test]
 fn every_promised_server_decides_as_core() {
-    for kind in [Kind::OldRedis, Kind::NewValkey] {
+    let others = Kind::under_test().into_iter();
+    for kind in others.filter(|kind| *kind != Kind::Redis) {
         for family in Family::EACH {
             compare(kind, family, STEPS / 10, &CLOCK);
         }
-    }
-}
-
-#[test]
-#[ignore = "Valkey 8 is in no distribution's main archive that `cargo xtask test` may install from"]
-fn valkey_8_decides_as_core() {
-    for family in Family::EACH {
-        compare(Kind::Valkey, family, STEPS / 10, &CLOCK);
     }
 }
 

@@ -68,7 +68,7 @@ pub(crate) async fn one(
 
 #[tokio::test]
 async fn every_key_has_a_time_to_live() {
-    for kind in Kind::PROMISED {
+    for kind in Kind::under_test() {
         let server = Server::start(kind);
         let store = patient_store(server.url()).await;
         let rate = Rate::per_minute(10);
@@ -174,7 +174,7 @@ async fn sixty_four_tasks_on_two_clients_admit_exactly_the_limit() {
 
 #[tokio::test]
 async fn s_12_a_flushed_script_is_loaded_within_the_decision() {
-    for kind in Kind::PROMISED {
+    for kind in Kind::under_test() {
         let server = Server::start(kind);
         let store = patient_store(server.url()).await;
         let limits = [

@@ -217,13 +217,7 @@ fn passes(kind: Kind) {
 
 #[test]
 fn every_vector_passes_on_every_promised_server() {
-    for kind in Kind::PROMISED {
+    for kind in Kind::under_test() {
         passes(kind);
     }
-}
-
-#[test]
-#[ignore = "Valkey 8 is in no distribution's main archive that `cargo xtask test` may install from"]
-fn every_vector_passes_on_valkey_8() {
-    passes(Kind::Valkey);
 }
