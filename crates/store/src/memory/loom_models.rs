@@ -1,7 +1,7 @@
 //! The slot protocol under a model checker, which tries every order of events and every value that a relaxed load may see.
 //!
-//! `cargo xtask extra loom` runs these on the very code that ships: only the atomics and the pages are the checker's. At most
-//! three involuntary switches of threads are tried, which is where such bugs are found; more takes hours.
+//! `cargo xtask extra loom` runs these on the very code that ships: only the atomics and the pages are the checker's. How many
+//! involuntary switches of threads are tried is bounded; three threads that spin get one, because two take minutes.
 
 use std::num::NonZeroU16;
 use std::panic::{AssertUnwindSafe, catch_unwind};
