@@ -38,12 +38,13 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             Err("`bench instructions` knows one of --check and --save".to_owned())
         }
         ("accuracy", rest) => accuracy(rest),
+        ("memory", rest) => memory(&Workspace::load()?, rest),
         ("all", []) => {
             instructions(Mode::Show)?;
             accuracy(&[])
         }
         (word, _) => Err(format!(
-            "`bench` knows instructions, accuracy and all, not `{word}`"
+            "`bench` knows instructions, accuracy, memory and all, not `{word}`"
         )),
     }
 }
@@ -53,6 +54,19 @@ pub(crate) fn accuracy(args: &[String]) -> Result<(), String> {
     process::run(
         cargo()
             .args(["run", "--release", "-p", PACKAGE, "--bin", "accuracy", "--"])
+            .args(args),
+    )
+}
+
+/// The memory store beside its peers, with whatever it is to be told. A package of its own, so that nothing else
+/// compiles the peers; not part of `all`, because it takes minutes and a quiet machine.
+fn memory(workspace: &Workspace, args: &[String]) -> Result<(), String> {
+    let manifest = workspace.root.join("bench/peers/Cargo.toml");
+    process::run(
+        cargo()
+            .args(["run", "--release", "--locked", "--manifest-path"])
+            .arg(manifest)
+            .arg("--")
             .args(args),
     )
 }
