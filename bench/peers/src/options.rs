@@ -39,8 +39,8 @@ const ALL: [(&str, Part); 4] = [
 impl Options {
     const FULL: Self = Self {
         markdown: false,
-        rounds: 9,
-        requests: 2_000_000,
+        rounds: 7,
+        requests: 500_000,
         most_keys: 1_000_000,
         fresh: 10_000_000,
         streams: 3,
@@ -69,7 +69,7 @@ impl Options {
     /// Shows that everything runs. The numbers mean little.
     fn shorten(&mut self) {
         self.rounds = 3;
-        self.requests = 200_000;
+        self.requests = 100_000;
         self.fresh = 300_000;
         self.streams = 1;
     }
