@@ -40,10 +40,10 @@ impl Options {
     const FULL: Self = Self {
         markdown: false,
         rounds: 7,
-        requests: 500_000,
+        requests: 300_000,
         most_keys: 1_000_000,
         fresh: 10_000_000,
-        streams: 3,
+        streams: 1,
         parts: Vec::new(),
     };
 
