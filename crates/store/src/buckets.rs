@@ -17,7 +17,7 @@ use crate::group::{Group, SLOTS_PER_GROUP, Slot};
 use crate::key::{Key, KeyTooLong};
 
 /// The most keys that a table can be made for.
-pub const MAX_KEYS: usize = 1 << 30;
+pub(crate) const MAX_KEYS: usize = 1 << 30;
 
 /// Slots for each key asked for. Keys spread over groups unevenly; with as many slots as keys one key in seven would
 /// find its group full, with twice as many fewer than one in a hundred does.
