@@ -134,7 +134,7 @@ const fn spending<'a>(check: &Check<'a>) -> Option<(&'a TokenBucket, u64)> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::super::batch::Batch;
     use super::*;
