@@ -39,12 +39,13 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         }
         ("accuracy", rest) => accuracy(rest),
         ("flood", rest) => flood(rest),
+        ("memory", rest) => memory(&Workspace::load()?, rest),
         ("all", []) => {
             instructions(Mode::Show)?;
             accuracy(&[])
         }
         (word, _) => Err(format!(
-            "`bench` knows instructions, accuracy, flood and all, not `{word}`"
+            "`bench` knows instructions, accuracy, flood, memory and all, not `{word}`"
         )),
     }
 }
@@ -63,6 +64,19 @@ fn program(name: &str, args: &[String]) -> Result<(), String> {
     process::run(
         cargo()
             .args(["run", "--release", "-p", PACKAGE, "--bin", name, "--"])
+            .args(args),
+    )
+}
+
+/// The memory store beside its peers, with whatever it is to be told. A package of its own, so that nothing else
+/// compiles the peers; not part of `all`, because it takes minutes and a quiet machine.
+fn memory(workspace: &Workspace, args: &[String]) -> Result<(), String> {
+    let manifest = workspace.root.join("bench/peers/Cargo.toml");
+    process::run(
+        cargo()
+            .args(["run", "--release", "--locked", "--manifest-path"])
+            .arg(manifest)
+            .arg("--")
             .args(args),
     )
 }

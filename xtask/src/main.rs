@@ -42,8 +42,8 @@ const COMMANDS: &[Command] = &[
         run: house::run,
     },
     Command {
-        usage: "bench [instructions [--check|--save] | accuracy [args…] | all]",
-        about: "instruction counts per decision, and the accuracy study",
+        usage: "bench [instructions [--check|--save] | accuracy [args…] | memory [args…] | all]",
+        about: "instruction counts per decision, the accuracy study, and the memory store beside its peers",
         run: bench::run,
     },
     Command {

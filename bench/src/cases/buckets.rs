@@ -2,9 +2,9 @@
 
 use std::hint::black_box;
 
-use tollgate_core::{InvalidQuota, LeakyBucket, Nanos, Rate, Receipt, TokenBucket};
+use tollgate_core::{LeakyBucket, Nanos, Rate, Receipt, TokenBucket};
 
-use super::NOW;
+use super::{NOW, Ran};
 use crate::measure::measured_section;
 
 /// The state of a bucket at ten a second of which `used` are gone.
@@ -13,7 +13,7 @@ fn used(units: u64) -> u64 {
 }
 
 /// 10 a second with a burst of 100, of which `gone` are gone.
-pub(super) fn token(times: u64, gone: u64, cost: u64) -> Result<(), InvalidQuota> {
+pub(super) fn token(times: u64, gone: u64, cost: u64) -> Ran {
     let bucket = TokenBucket::at(Rate::per_second(10)).burst(100).build()?;
     let tat = used(gone);
     measured_section(times, || {
@@ -23,7 +23,7 @@ pub(super) fn token(times: u64, gone: u64, cost: u64) -> Result<(), InvalidQuota
     Ok(())
 }
 
-pub(super) fn token_status(times: u64) -> Result<(), InvalidQuota> {
+pub(super) fn token_status(times: u64) -> Ran {
     let bucket = TokenBucket::at(Rate::per_second(10)).burst(100).build()?;
     let tat = used(10);
     measured_section(times, || {
@@ -34,7 +34,7 @@ pub(super) fn token_status(times: u64) -> Result<(), InvalidQuota> {
 }
 
 /// Bytes at 10 Gbit/s, charged in blocks of 1,250: the one decision that divides.
-pub(super) fn token_blocks(times: u64) -> Result<(), InvalidQuota> {
+pub(super) fn token_blocks(times: u64) -> Ran {
     let bucket = TokenBucket::at(Rate::per_second(1_250_000_000))
         .block(1_250)
         .burst(125_000)
@@ -46,7 +46,7 @@ pub(super) fn token_blocks(times: u64) -> Result<(), InvalidQuota> {
     Ok(())
 }
 
-pub(super) fn token_refund(times: u64) -> Result<(), InvalidQuota> {
+pub(super) fn token_refund(times: u64) -> Ran {
     let bucket = TokenBucket::at(Rate::per_second(10)).burst(100).build()?;
     let receipt = Receipt {
         cost: 10,
@@ -60,7 +60,7 @@ pub(super) fn token_refund(times: u64) -> Result<(), InvalidQuota> {
     Ok(())
 }
 
-pub(super) fn leaky_meter(times: u64, gone: u64) -> Result<(), InvalidQuota> {
+pub(super) fn leaky_meter(times: u64, gone: u64) -> Ran {
     leaky(
         times,
         &LeakyBucket::meter(Rate::per_second(10)).burst(20).build()?,
@@ -69,7 +69,7 @@ pub(super) fn leaky_meter(times: u64, gone: u64) -> Result<(), InvalidQuota> {
     Ok(())
 }
 
-pub(super) fn leaky_queue(times: u64, gone: u64) -> Result<(), InvalidQuota> {
+pub(super) fn leaky_queue(times: u64, gone: u64) -> Ran {
     leaky(
         times,
         &LeakyBucket::queue(Rate::per_second(10)).burst(20).build()?,

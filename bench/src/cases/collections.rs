@@ -5,13 +5,13 @@ use std::hint::black_box;
 use tollgate_core::concurrency::{LeaseId, Leases};
 use tollgate_core::sketch::Sketch;
 use tollgate_core::sliding_log::Log;
-use tollgate_core::{Concurrency, InvalidQuota, Nanos, Rate, SlidingLog, TokenBucket};
+use tollgate_core::{Concurrency, Nanos, Rate, SlidingLog, TokenBucket};
 
-use super::NOW;
+use super::{NOW, Ran};
 use crate::measure::measured_section;
 
 /// A decision on a log of 100 a minute that holds `held` entries. The edit is not applied.
-pub(super) fn log(times: u64, held: u64) -> Result<(), InvalidQuota> {
+pub(super) fn log(times: u64, held: u64) -> Ran {
     let quota = SlidingLog::of(100, Nanos::MINUTE).build()?;
     let mut log = Log::default();
     for n in 0..held {
@@ -28,7 +28,7 @@ pub(super) fn log(times: u64, held: u64) -> Result<(), InvalidQuota> {
 }
 
 /// A decision on a limit of 100 at once of which `held` are taken. The edit is not applied.
-pub(super) fn acquire(times: u64, held: u128) -> Result<(), InvalidQuota> {
+pub(super) fn acquire(times: u64, held: u128) -> Ran {
     let quota = Concurrency::new(100, Nanos::MINUTE)?;
     let mut leases = Leases::default();
     for n in 0..held {
@@ -44,7 +44,7 @@ pub(super) fn acquire(times: u64, held: u128) -> Result<(), InvalidQuota> {
 }
 
 /// An admission through four rows, cells raised.
-pub(super) fn sketch(times: u64) -> Result<(), InvalidQuota> {
+pub(super) fn sketch(times: u64) -> Ran {
     let quota = TokenBucket::at(Rate::per_second(1_000_000)).build()?;
     let mut sketch = Sketch::new(quota, 4, 1_024)?;
     measured_section(times, || {

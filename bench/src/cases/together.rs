@@ -5,12 +5,12 @@ use std::hint::black_box;
 use tollgate_core::lending::{Book, LoanId};
 use tollgate_core::limit::{Check, Limit, Op, State, decide_all};
 use tollgate_core::share::{Demand, allocate};
-use tollgate_core::{FixedWindow, InvalidQuota, Nanos, Rate, SlidingCounter, TokenBucket, Window};
+use tollgate_core::{FixedWindow, Nanos, Rate, SlidingCounter, TokenBucket, Window};
 
-use super::NOW;
+use super::{NOW, Ran};
 use crate::measure::measured_section;
 
-pub(super) fn one_face(times: u64) -> Result<(), InvalidQuota> {
+pub(super) fn one_face(times: u64) -> Ran {
     let limit = Limit::new(TokenBucket::at(Rate::per_second(10)).burst(100).build()?);
     let state = State::default();
     measured_section(times, || {
@@ -21,7 +21,7 @@ pub(super) fn one_face(times: u64) -> Result<(), InvalidQuota> {
 }
 
 /// A bucket, a window and a counter on one request; peeks, so that every round finds the same state.
-pub(super) fn three_limits(times: u64) -> Result<(), InvalidQuota> {
+pub(super) fn three_limits(times: u64) -> Ran {
     let limits = [
         Limit::new(TokenBucket::at(Rate::per_second(10)).build()?),
         Limit::new(FixedWindow::of(1_000, Window::Epoch(Nanos::DAY)).build()?),
@@ -53,7 +53,7 @@ pub(super) fn three_limits(times: u64) -> Result<(), InvalidQuota> {
 }
 
 /// A decision on a bucket of which ten slices are out.
-pub(super) fn lending(times: u64) -> Result<(), InvalidQuota> {
+pub(super) fn lending(times: u64) -> Ran {
     let quota = TokenBucket::at(Rate::per_second(1_000)).build()?;
     let mut book = Book::default();
     for node in 0..10 {
@@ -63,7 +63,7 @@ pub(super) fn lending(times: u64) -> Result<(), InvalidQuota> {
     Ok(())
 }
 
-pub(super) fn shares(times: u64) -> Result<(), InvalidQuota> {
+pub(super) fn shares(times: u64) -> Ran {
     let demands: Vec<Demand> = (1..=10)
         .map(|n| Demand {
             wants: n * 30,

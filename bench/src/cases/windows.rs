@@ -3,15 +3,14 @@
 use std::hint::black_box;
 
 use tollgate_core::{
-    Calendar, CounterState, FixedWindow, InvalidQuota, Nanos, SlidingCounter, UtcOffset, Window,
-    WindowState,
+    Calendar, CounterState, FixedWindow, Nanos, SlidingCounter, UtcOffset, Window, WindowState,
 };
 
-use super::NOW;
+use super::{NOW, Ran};
 use crate::measure::measured_section;
 
 /// 100 a minute, of which `count` are gone.
-pub(super) fn fixed(times: u64, count: u64) -> Result<(), InvalidQuota> {
+pub(super) fn fixed(times: u64, count: u64) -> Ran {
     let quota = FixedWindow::of(100, Window::Epoch(Nanos::MINUTE)).build()?;
     let state = WindowState {
         end: NOW.after(Nanos::SECOND).as_nanos(),
@@ -25,7 +24,7 @@ pub(super) fn fixed(times: u64, count: u64) -> Result<(), InvalidQuota> {
 }
 
 /// The first request of a month: the most that calendar arithmetic costs.
-pub(super) fn calendar(times: u64) -> Result<(), InvalidQuota> {
+pub(super) fn calendar(times: u64) -> Ran {
     let window = Window::Calendar(Calendar::Month, UtcOffset::from_minutes(330)?);
     let quota = FixedWindow::of(100, window).build()?;
     measured_section(times, || {
@@ -36,7 +35,7 @@ pub(super) fn calendar(times: u64) -> Result<(), InvalidQuota> {
 }
 
 /// 100 a minute with 80 in the previous window and `current` in this one, a third of it gone.
-pub(super) fn counter(times: u64, current: u32) -> Result<(), InvalidQuota> {
+pub(super) fn counter(times: u64, current: u32) -> Ran {
     let quota = SlidingCounter::of(100, Nanos::MINUTE).build()?;
     let state = counters(current);
     measured_section(times, || {
@@ -46,7 +45,7 @@ pub(super) fn counter(times: u64, current: u32) -> Result<(), InvalidQuota> {
     Ok(())
 }
 
-pub(super) fn counter_status(times: u64) -> Result<(), InvalidQuota> {
+pub(super) fn counter_status(times: u64) -> Ran {
     let quota = SlidingCounter::of(100, Nanos::MINUTE).build()?;
     let state = counters(20);
     measured_section(times, || {

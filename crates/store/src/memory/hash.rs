@@ -44,6 +44,7 @@ impl Secret {
         }
     }
 
+    #[allow(dead_code, reason = "a snapshot takes its secret along")]
     pub(super) const fn words(&self) -> [u64; 2] {
         self.words
     }

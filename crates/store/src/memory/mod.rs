@@ -9,6 +9,7 @@
 
 mod batch;
 mod bit;
+mod brisk;
 mod group;
 mod hash;
 #[cfg(all(test, loom))]
@@ -300,6 +301,19 @@ impl<C: Clock> Memory<C> {
         }
     }
 
+    /// Decides on at most N checks, the short way if it can be gone.
+    fn decide_up_to<const N: usize>(
+        &self,
+        checks: &[Check<'_>],
+        answers: &mut [Answer],
+    ) -> Result<Verdict, StoreError> {
+        match brisk::spend_all::<N, C>(self, checks, answers) {
+            Some(verdict) => Ok(verdict),
+            None => Batch::<N>::decide(self, checks, answers),
+        }
+    }
+
+    #[inline]
     fn place(&self, key: &Key<'_>, id: LimitId) -> Place {
         self.secret.place(key, id)
     }
@@ -342,10 +356,11 @@ impl<C: Clock> Store for Memory<C> {
         }
         match checks.len() {
             0 => Ok(Verdict::default()),
-            1 => Batch::<1>::decide(self, checks, answers),
-            2..=4 => Batch::<4>::decide(self, checks, answers),
-            5..=8 => Batch::<8>::decide(self, checks, answers),
-            9..=MAX_CHECKS => Batch::<MAX_CHECKS>::decide(self, checks, answers),
+            1 => self.decide_up_to::<1>(checks, answers),
+            2 => self.decide_up_to::<2>(checks, answers),
+            3..=4 => self.decide_up_to::<4>(checks, answers),
+            5..=8 => self.decide_up_to::<8>(checks, answers),
+            9..=MAX_CHECKS => self.decide_up_to::<MAX_CHECKS>(checks, answers),
             _ => bad("there are more than 32 checks"),
         }
     }

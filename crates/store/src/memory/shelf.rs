@@ -5,7 +5,7 @@
 //! one that holds a lease or a reservation, nor one whose key is being denied. Must not know: words, slots, batches.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tollgate_core::limit::{Limit, Quota, State};
 use tollgate_core::reservation::{Reservations, Terms};
@@ -15,6 +15,8 @@ use super::hash::Place;
 
 /// Boxes on one shelf.
 const BOXES: usize = 8;
+/// Shelves in one case: eight kibibytes, put up in a microsecond or two.
+const SHELVES: usize = 256;
 /// What one entry of a collection takes at most, with what growing by doubling wastes.
 const ENTRY_BYTES: usize = 160;
 /// How long a reservation is remembered after it has expired.
@@ -22,10 +24,12 @@ const RESERVATION_MEMORY: Nanos = Nanos::MINUTE;
 /// The most reservations under one key of one limit.
 const MOST_RESERVATIONS: usize = 1_024;
 
-/// All shelves.
+/// All shelves, in cases that are put up when somebody first needs one: whoever keeps only words pays for none, and
+/// nobody waits for all of them.
 #[derive(Debug)]
 pub(super) struct Shelves {
-    shelves: Box<[Mutex<Shelf>]>,
+    cases: Box<[OnceLock<Case>]>,
+    count: usize,
     /// Bytes that all boxes together may take, and that they do.
     budget: usize,
     used: AtomicUsize,
@@ -34,6 +38,8 @@ pub(super) struct Shelves {
     memory: Nanos,
     most: usize,
 }
+
+type Case = Box<[Mutex<Shelf>]>;
 
 /// A few boxes under one lock.
 #[derive(Debug, Default)]
@@ -66,10 +72,12 @@ enum Claim {
 impl Shelves {
     /// Shelves for about so many keys, whose collections may take so many bytes.
     pub(super) fn new(keys: usize, budget: usize) -> Self {
-        let mut shelves = Vec::new();
-        shelves.resize_with(keys.div_ceil(BOXES / 2).max(1), Mutex::default);
+        let count = keys.div_ceil(BOXES / 2).max(1);
+        let mut cases = Vec::new();
+        cases.resize_with(count.div_ceil(SHELVES), OnceLock::new);
         Self {
-            shelves: shelves.into_boxed_slice(),
+            cases: cases.into_boxed_slice(),
+            count,
             budget,
             used: AtomicUsize::new(0),
             forgiven: AtomicU64::new(0),
@@ -94,12 +102,17 @@ impl Shelves {
 
     /// Which shelf a key's box is on: the order in which several are locked.
     pub(super) fn index(&self, place: Place) -> usize {
-        place.home(self.shelves.len())
+        place.home(self.count)
     }
 
     pub(super) fn lock(&self, index: usize) -> Option<MutexGuard<'_, Shelf>> {
         // A panic under the lock left whole boxes behind: each change to one is a single call.
-        let shelf = self.shelves.get(index)?;
+        let case = self.cases.get(index / SHELVES)?.get_or_init(|| {
+            let mut case = Vec::new();
+            case.resize_with(SHELVES, Mutex::default);
+            case.into_boxed_slice()
+        });
+        let shelf = case.get(index % SHELVES)?;
         Some(shelf.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -1,0 +1,100 @@
+//! Tollgate's memory store: the short path for one token bucket, and a batch of one with its full answer.
+
+use std::hint::black_box;
+use std::num::NonZeroU16;
+
+use tollgate_core::{Nanos, Rate, TokenBucket};
+use tollgate_store::{Check, Key, LimitId, Memory, Op, Ruled};
+
+use super::{Contender, Quota, count};
+use crate::keys::Requests;
+
+/// `Memory::spend`.
+pub(super) struct Tollgate {
+    store: Memory,
+    id: LimitId,
+    quota: TokenBucket,
+}
+
+/// `Memory::ask` with one check: what is left, when it is full again, and a receipt besides the outcome.
+pub(super) struct Asking {
+    store: Memory,
+    ruled: Ruled,
+}
+
+/// The token bucket of a quota.
+pub(crate) fn bucket(quota: Quota) -> TokenBucket {
+    TokenBucket::at(Rate::new(
+        u64::from(quota.count),
+        Nanos::from_secs(u64::from(quota.seconds)),
+    ))
+    .burst(u64::from(quota.burst))
+    .build()
+    .unwrap_or_else(|error| panic!("{quota:?}: {error}"))
+}
+
+fn store(keys: usize) -> Memory {
+    Memory::for_keys(keys).unwrap_or_else(|error| panic!("{keys} keys: {error}"))
+}
+
+impl Tollgate {
+    pub(super) fn new(quota: Quota, keys: usize) -> Self {
+        let (id, quota) = (LimitId(NonZeroU16::MIN), bucket(quota));
+        let store = store(keys);
+        store.learn(&Ruled {
+            id,
+            limit: quota.into(),
+        });
+        Self { store, id, quota }
+    }
+
+    fn spend(&self, key: &[u8]) -> bool {
+        Key::of(key).is_ok_and(|key| {
+            self.store
+                .spend(&key, self.id, black_box(&self.quota), 1)
+                .is_admitted()
+        })
+    }
+}
+
+impl Contender for Tollgate {
+    fn decide_all(&self, requests: &Requests, _alone: bool) -> u64 {
+        count(requests.flat.iter().map(|key| self.spend(key)))
+    }
+
+    fn decide(&self, key: &String) -> bool {
+        self.spend(key.as_bytes())
+    }
+}
+
+impl Asking {
+    pub(super) fn new(quota: Quota, keys: usize) -> Self {
+        let ruled = Ruled {
+            id: LimitId(NonZeroU16::MIN),
+            limit: bucket(quota).into(),
+        };
+        let store = store(keys);
+        store.learn(&ruled);
+        Self { store, ruled }
+    }
+
+    fn ask(&self, key: &[u8]) -> bool {
+        let Ok(key) = Key::of(key) else { return false };
+        let check = Check {
+            key,
+            ruled: black_box(&self.ruled),
+            op: Op::Spend(1),
+        };
+        black_box(self.store.ask([check])).is_ok_and(|(verdict, _)| verdict.is_admitted())
+    }
+}
+
+impl Contender for Asking {
+    fn decide_all(&self, requests: &Requests, _alone: bool) -> u64 {
+        count(requests.flat.iter().map(|key| self.ask(key)))
+    }
+
+    fn decide(&self, key: &String) -> bool {
+        self.ask(key.as_bytes())
+    }
+}

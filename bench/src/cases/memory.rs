@@ -1,0 +1,82 @@
+//! The memory store on keys that it knows: one bucket by the short path, and batches with full answers.
+//!
+//! The clock stands still, so that reading the machine's is not counted. The store's secret differs from run to run; a
+//! single key of a table always gets its favourite slot, so only the order in which bits are taken varies.
+
+use std::hint::black_box;
+use std::num::NonZeroU16;
+
+use tollgate_core::limit::Limit;
+use tollgate_core::{FixedWindow, Nanos, Rate, SlidingCounter, TokenBucket, Window};
+use tollgate_store::{Check, Key, LimitId, ManualClock, Memory, Op, Ruled};
+
+use super::{NOW, Ran};
+use crate::measure::measured_section;
+
+/// Far more than the keys that are used, so that no two share a group.
+const ROOM: usize = 100_000;
+
+/// One an hour, and so many at once.
+fn bucket(burst: u64) -> Result<TokenBucket, Box<dyn std::error::Error>> {
+    Ok(TokenBucket::at(Rate::new(1, Nanos::HOUR))
+        .burst(burst)
+        .build()?)
+}
+
+fn ruled(number: u16, limit: impl Into<Limit>) -> Ruled {
+    Ruled {
+        id: LimitId(NonZeroU16::MIN.saturating_add(number)),
+        limit: limit.into(),
+    }
+}
+
+/// Allowed throughout with a large burst; with a burst of one, denied after the first, which is not counted.
+pub(super) fn spend(times: u64, burst: u64) -> Ran {
+    let store = Memory::with_clock(ROOM, ManualClock::at(NOW))?;
+    let quota = TokenBucket::at(Rate::per_second(1)).burst(burst).build()?;
+    let known = ruled(0, quota);
+    store.learn(&known);
+    let key = Key::of(b"user00000042")?;
+    store.spend(&key, known.id, &quota, 1);
+    measured_section(times, || {
+        let (key, quota, cost) = black_box((&key, &quota, 1));
+        black_box(&store).spend(key, known.id, quota, cost)
+    });
+    Ok(())
+}
+
+pub(super) fn ask_one(times: u64) -> Ran {
+    ask(times, [ruled(0, bucket(1_000_000)?)])
+}
+
+pub(super) fn ask_three_buckets(times: u64) -> Ran {
+    let quota = bucket(1_000_000)?;
+    ask(times, [ruled(0, quota), ruled(1, quota), ruled(2, quota)])
+}
+
+pub(super) fn ask_three_kinds(times: u64) -> Ran {
+    let window = FixedWindow::of(1_000_000, Window::Epoch(Nanos::DAY)).build()?;
+    let counter = SlidingCounter::of(1_000_000, Nanos::MINUTE).build()?;
+    let bucket = bucket(1_000_000)?;
+    ask(
+        times,
+        [ruled(0, bucket), ruled(1, window), ruled(2, counter)],
+    )
+}
+
+fn ask<const N: usize>(times: u64, rules: [Ruled; N]) -> Ran {
+    let store = Memory::with_clock(ROOM, ManualClock::at(NOW))?;
+    rules.iter().for_each(|ruled| store.learn(ruled));
+    let key = Key::of(b"user00000042")?;
+    let checks = rules.each_ref().map(|ruled| Check {
+        key,
+        ruled,
+        op: Op::Spend(1),
+    });
+    let (verdict, _) = store.ask(checks)?;
+    if !verdict.is_admitted() {
+        return Err("the first request of a key was denied".into());
+    }
+    measured_section(times, || black_box(&store).ask(black_box(checks)));
+    Ok(())
+}
