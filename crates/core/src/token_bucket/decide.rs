@@ -17,9 +17,12 @@ impl TokenBucket {
         if blocks > self.burst {
             return self.unspent(tat, now, Outcome::Never);
         }
-        let debt = self.debt(tat, now).saturating_add(self.price(blocks));
+        // None of these wraps, so none pays for a check: the price is at most the capacity, the debt at most the ceiling,
+        // both at most 2^62, and an instant is below 2^63.
+        let price = blocks.wrapping_mul(self.interval.get());
+        let debt = self.debt(tat, now).wrapping_add(price);
         if debt > self.capacity {
-            let retry_after = Nanos::from_nanos(debt.saturating_sub(self.capacity));
+            let retry_after = Nanos::from_nanos(debt.wrapping_sub(self.capacity));
             return self.unspent(tat, now, Outcome::Deny { retry_after });
         }
         self.spent(now, debt, cost)
@@ -35,7 +38,7 @@ impl TokenBucket {
     /// overdraft and no further; what lies beyond is not charged, and the receipt says how much was.
     pub fn charge_always(&self, tat: Tat, now: Timestamp, cost: u64) -> Transition<Tat> {
         let before = self.debt(tat, now);
-        let room = self.saturation.saturating_sub(before) / self.interval;
+        let room = self.whole_blocks(self.saturation.saturating_sub(before));
         let blocks = self.blocks(cost).min(room);
         if blocks == 0 {
             return self.unspent(tat, now, Outcome::Allow);
@@ -85,7 +88,7 @@ impl TokenBucket {
     #[must_use]
     pub fn status(&self, tat: Tat, now: Timestamp) -> Status {
         let debt = self.debt(tat, now);
-        let blocks = self.capacity.saturating_sub(debt) / self.interval;
+        let blocks = self.whole_blocks(self.capacity.saturating_sub(debt));
         Status {
             limit: self.limit(),
             remaining: blocks.saturating_mul(self.block.get()),
@@ -129,7 +132,7 @@ impl TokenBucket {
 
     #[inline]
     fn spent(&self, now: Timestamp, debt: u64, cost: u64) -> Transition<Tat> {
-        let next = now.as_nanos().saturating_add(debt);
+        let next = now.as_nanos().wrapping_add(debt);
         let receipt = Receipt {
             cost,
             at: now,
@@ -145,7 +148,7 @@ impl TokenBucket {
     /// Nothing is charged; the state is stored only if it had to be brought back to the ceiling.
     #[inline]
     fn unspent(&self, tat: Tat, now: Timestamp, outcome: Outcome) -> Transition<Tat> {
-        let furthest = now.as_nanos().saturating_add(self.ceiling);
+        let furthest = now.as_nanos().wrapping_add(self.ceiling);
         let next = (tat > furthest).then_some(furthest);
         Transition {
             outcome,

@@ -31,6 +31,8 @@ use crate::time::{MAX_CAPACITY, Nanos};
 pub struct TokenBucket {
     /// Debt of one block, in nanoseconds.
     pub(super) interval: NonZeroU64,
+    /// What a 64-bit word divided by the interval comes to, so that a decision multiplies instead of dividing.
+    reciprocal: u64,
     /// Units that are charged together; one unless the rate is too fine for whole nanoseconds.
     pub(super) block: NonZeroU64,
     /// Blocks admitted at once from a full bucket.
@@ -75,6 +77,18 @@ impl TokenBucket {
     /// Blocks admitted at once from a full bucket.
     pub(crate) const fn burst_blocks(&self) -> u64 {
         self.burst
+    }
+
+    /// How many whole blocks of debt fit into a span: the span divided by the interval, rounded down.
+    ///
+    /// The reciprocal m is the largest with m · interval < 2^64, so the high half of span · m is the quotient or one
+    /// less; comparing the rest tells which. A division would cost more than the rest of a decision.
+    #[inline]
+    pub(crate) fn whole_blocks(&self, span: u64) -> u64 {
+        let product = u128::from(span).wrapping_mul(u128::from(self.reciprocal));
+        let quotient = u64::try_from(product >> 64).unwrap_or(u64::MAX);
+        let rest = span.wrapping_sub(quotient.wrapping_mul(self.interval.get()));
+        quotient.wrapping_add(u64::from(rest >= self.interval.get()))
     }
 
     /// The size of a block as a divisor.
@@ -217,6 +231,7 @@ impl TokenBucketBuilder {
             .saturating_mul(interval.get());
         Ok(TokenBucket {
             interval,
+            reciprocal: u64::MAX / interval,
             block,
             burst,
             capacity,
@@ -236,6 +251,7 @@ impl TokenBucketBuilder {
         match (self.burst, self.overdraft) {
             (None | Some(0), 0) => Ok(TokenBucket {
                 interval: NonZeroU64::MIN,
+                reciprocal: u64::MAX,
                 block,
                 burst: 0,
                 capacity: 0,
@@ -447,6 +463,38 @@ mod tests {
                 .build()
                 .is_ok()
         );
+    }
+
+    #[test]
+    fn multiplying_by_the_reciprocal_divides_exactly() {
+        for interval in [
+            1,
+            2,
+            3,
+            7,
+            1_000,
+            333_333_334,
+            1 << 40,
+            (1 << 61) + 1,
+            1 << 62,
+        ] {
+            let rate = Rate::new(1, Nanos::from_nanos(interval));
+            let bucket = TokenBucket::at(rate).burst(1).build().unwrap();
+            let near = |n: u64| [n.saturating_sub(1), n, n.saturating_add(1)];
+            let multiples = [0, 1, 2, 3, 1_000, u64::MAX / interval];
+            let spans = multiples.map(|n| near(n.saturating_mul(interval)));
+            for span in spans
+                .into_iter()
+                .flatten()
+                .chain([u64::MAX, 1 << 62, (1 << 63) - 1])
+            {
+                assert_eq!(
+                    bucket.whole_blocks(span),
+                    span / interval,
+                    "{span} / {interval}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -131,12 +131,10 @@ impl<const W: usize> Owned<'_, W> {
 
     #[inline]
     pub(super) fn state(&self) -> [u64; W] {
-        let mut state = self
-            .slot
-            .state
-            .each_ref()
-            .map(|word| word.load(Ordering::Relaxed));
-        state[0] = self.bit.value();
+        let mut state = [self.bit.value(); W];
+        for (value, word) in state.iter_mut().zip(self.slot.state).skip(1) {
+            *value = word.load(Ordering::Relaxed);
+        }
         state
     }
 
