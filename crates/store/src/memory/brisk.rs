@@ -11,8 +11,9 @@ use tollgate_core::{Receipt, TokenBucket};
 
 use super::Memory;
 use super::group::{Owned, Slot};
+use super::hash::{Digest, Place};
 use crate::clock::Clock;
-use crate::contract::{Answer, Check, Note, Op};
+use crate::contract::{Answer, Check, LimitId, Note, Op};
 
 /// A key's slot, whose bit is not held yet.
 #[derive(Clone, Copy)]
@@ -38,7 +39,15 @@ pub(super) fn spend_all<const N: usize, C: Clock>(
 ) -> Option<Verdict> {
     // Filled in place: as results they would be copied.
     let mut found: [Option<Found<'_>>; N] = [None; N];
-    find(memory, checks, &mut found)?;
+    for (index, check) in checks.iter().enumerate() {
+        spending(check)?;
+        find(
+            memory,
+            memory.place(&check.key, check.ruled.id),
+            index,
+            &mut found,
+        )?;
+    }
     let mut taken: [Option<Taken<'_>>; N] = [const { None }; N];
     take(&found, &mut taken)?;
     let now = memory.now();
@@ -69,34 +78,66 @@ pub(super) fn spend_all<const N: usize, C: Clock>(
     Some(verdict)
 }
 
-/// Every key's slot, by address. All are looked up before the first is taken, so that the processor fetches them side
-/// by side.
+/// Spends the same cost from at most N buckets of one key, or answers `None` if that is for a batch to do. Nothing is
+/// told but the verdict, so nothing is computed for it.
+#[inline]
+pub(super) fn spend_each<const N: usize, C: Clock>(
+    memory: &Memory<C>,
+    digest: Digest,
+    buckets: &[(LimitId, TokenBucket)],
+    cost: u64,
+) -> Option<Verdict> {
+    let mut found: [Option<Found<'_>>; N] = [None; N];
+    for (index, (limit, _)) in buckets.iter().enumerate() {
+        find(memory, digest.under(*limit), index, &mut found)?;
+    }
+    let mut taken: [Option<Taken<'_>>; N] = [const { None }; N];
+    take(&found, &mut taken)?;
+    let now = memory.now();
+    let mut verdict = Verdict::default();
+    let mut changes = [None; N];
+    for (((_, quota), taken), change) in buckets.iter().zip(&taken).zip(&mut changes) {
+        let transition = quota.decide(taken.as_ref()?.before, now, cost);
+        verdict.add(transition.outcome);
+        *change = transition
+            .next
+            .map(|next| (next, transition.outcome.is_admitted()));
+    }
+    for (taken, change) in taken.iter_mut().flatten().zip(changes) {
+        // A change by a bucket that refuses is a correction, which is due whatever the others say.
+        if let Some((next, is_charge)) = change
+            && (verdict.is_admitted() || !is_charge)
+        {
+            taken.slot.set([next]);
+        }
+    }
+    Some(verdict)
+}
+
+/// Finds a key's slot and sorts it in by address. All are looked up before the first is taken, so that the processor
+/// fetches them side by side.
 #[inline]
 fn find<'a, const N: usize, C: Clock>(
     memory: &'a Memory<C>,
-    checks: &[Check<'_>],
+    place: Place,
+    index: usize,
     found: &mut [Option<Found<'a>>; N],
 ) -> Option<()> {
-    for (index, check) in checks.iter().enumerate() {
-        spending(check)?;
-        let place = memory.place(&check.key, check.ruled.id);
-        *found.get_mut(index)? = Some(Found {
-            slot: memory.words().find(place)?,
-            tag: place.tag(),
-            index,
-        });
-        // Each sinks to its place: for so few, less work than calling a sort.
-        for left in (0..index).rev() {
-            let Some([first, second]) = found.get_mut(left..).and_then(<[_]>::first_chunk_mut)
-            else {
-                break;
-            };
-            let address = |found: &Option<Found<'_>>| found.map(|found| found.slot.address());
-            if address(first) <= address(second) {
-                break;
-            }
-            std::mem::swap(first, second);
+    *found.get_mut(index)? = Some(Found {
+        slot: memory.words().find(place)?,
+        tag: place.tag(),
+        index,
+    });
+    // Each sinks to its place: for so few, less work than calling a sort.
+    for left in (0..index).rev() {
+        let Some([first, second]) = found.get_mut(left..).and_then(<[_]>::first_chunk_mut) else {
+            break;
+        };
+        let address = |found: &Option<Found<'_>>| found.map(|found| found.slot.address());
+        if address(first) <= address(second) {
+            break;
         }
+        std::mem::swap(first, second);
     }
     Some(())
 }
@@ -206,6 +247,44 @@ mod tests {
             taken += usize::from(spend_all::<4, _>(&short, &peek, &mut three[..]).is_some());
         }
         assert!(taken > 10_000 && denied > 1_000, "{taken} {denied}");
+    }
+
+    /// Several buckets of one key, told apart from a batch only by how little is answered.
+    #[test]
+    fn spending_from_each_bucket_decides_as_a_batch_does() {
+        let (short, long, rules) = (store(), store(), rules());
+        let buckets = rules.map(|ruled| match ruled.limit.quota() {
+            Quota::TokenBucket(quota) => (ruled.id, *quota),
+            _ => unreachable!("all rules are buckets"),
+        });
+        let (mut admitted, mut denied) = (0, 0);
+        for round in 0..20_000_u64 {
+            let key = Key::of(KEYS[(round % 3) as usize]).unwrap();
+            let cost = round / 3 % 5;
+            let some = &buckets[..1 + (round / 7 % 3) as usize];
+            let verdict = short.spend_all(&key, some, cost).unwrap();
+            let checks: Vec<Check<'_>> = rules[..some.len()]
+                .iter()
+                .map(|ruled| Check {
+                    key,
+                    ruled,
+                    op: Op::Spend(cost),
+                })
+                .collect();
+            let mut answers = vec![Answer::EMPTY; checks.len()];
+            let expected = Batch::<4>::decide(&long, &checks, &mut answers).unwrap();
+            assert_eq!(verdict, expected, "round {round}");
+            admitted += u32::from(verdict.is_admitted());
+            denied += u32::from(!verdict.is_admitted());
+            let span = Nanos::from_millis(round * 37 % 400);
+            short.clock.advance(span);
+            long.clock.advance(span);
+        }
+        assert!(admitted > 1_000 && denied > 1_000, "{admitted} {denied}");
+        for ruled in &rules {
+            let key = Key::of(KEYS[0]).unwrap();
+            assert_eq!(short.inspect(&key, ruled), long.inspect(&key, ruled));
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use foldhash::SharedSeed;
-use foldhash::quality::FoldHasher;
+use foldhash::fast::FoldHasher;
 
 use crate::contract::LimitId;
 use crate::key::Key;
@@ -51,27 +51,47 @@ impl Secret {
 
     #[inline]
     pub(super) fn place(&self, key: &Key<'_>, limit: LimitId) -> Place {
-        // The limit goes into the seed: the same key under another limit is another key.
-        let seed = self.words[0] ^ (u64::from(limit.0.get()) << 48);
-        let hash = match key.single() {
+        self.digest(key).under(limit)
+    }
+
+    /// The key by itself, hashed once however many limits it is asked about.
+    #[inline]
+    pub(super) fn digest(&self, key: &Key<'_>) -> Digest {
+        match key.single() {
             Some(part) => {
-                let mut hasher = FoldHasher::with_seed(seed, &self.shared);
+                let mut hasher = FoldHasher::with_seed(self.words[0], &self.shared);
                 hasher.write(part);
-                hasher.finish()
+                Digest(hasher.finish())
             }
-            None => self.of_many(seed, key),
-        };
-        Place { hash, limit }
+            None => self.digest_many(key),
+        }
     }
 
     /// Several parts, each with its length; under a seed that no single part has.
-    fn of_many(&self, seed: u64, key: &Key<'_>) -> u64 {
-        let mut hasher = FoldHasher::with_seed(!seed, &self.shared);
+    fn digest_many(&self, key: &Key<'_>) -> Digest {
+        let mut hasher = FoldHasher::with_seed(!self.words[0], &self.shared);
         key.encode_parts(|len, part| {
             hasher.write_u16(len);
             hasher.write(part);
         });
-        hasher.finish()
+        Digest(hasher.finish())
+    }
+}
+
+/// A key's hash, the same under every limit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Digest(u64);
+
+impl Digest {
+    /// Where the key lives under this limit. The fast hash leaves some bits weak; folding the product with the limit in
+    /// it spreads both over all of them, so the same key under another limit is another key.
+    #[inline]
+    pub(super) fn under(self, limit: LimitId) -> Place {
+        let word = self.0 ^ (u64::from(limit.0.get()) << 48);
+        let product = u128::from(word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let [high, low] = [product >> 64, product & u128::from(u64::MAX)];
+        let hash = u64::try_from(high).unwrap_or(0) ^ u64::try_from(low).unwrap_or(0);
+        Place { hash, limit }
     }
 }
 

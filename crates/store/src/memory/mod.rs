@@ -41,7 +41,7 @@ use self::states::{InWords as _, Size, Words};
 use self::table::Table;
 use self::worth::Worths;
 use crate::clock::{Clock, SystemClock};
-use crate::contract::{Answer, Check, LimitId, MAX_CHECKS, Ruled, Store};
+use crate::contract::{Answer, Check, LimitId, MAX_CHECKS, Op, Ruled, Store};
 use crate::error::InvalidSize;
 use crate::failure::{ErrorKind, StoreError};
 use crate::key::Key;
@@ -222,6 +222,53 @@ impl<C: Clock> Memory<C> {
         transition.outcome
     }
 
+    /// Spends the same cost from several token buckets of one key, all or nothing, and answers only the verdict: the
+    /// shortest way for several limits.
+    ///
+    /// # Errors
+    /// As [`Store::decide`].
+    #[inline]
+    pub fn spend_all(
+        &self,
+        key: &Key<'_>,
+        buckets: &[(LimitId, TokenBucket)],
+        cost: u64,
+    ) -> Result<Verdict, StoreError> {
+        let digest = self.secret.digest(key);
+        let verdict = match buckets.len() {
+            0..=2 => brisk::spend_each::<2, C>(self, digest, buckets, cost),
+            3..=4 => brisk::spend_each::<4, C>(self, digest, buckets, cost),
+            5..=8 => brisk::spend_each::<8, C>(self, digest, buckets, cost),
+            _ => None,
+        };
+        verdict.map_or_else(|| self.spend_all_first(key, buckets, cost), Ok)
+    }
+
+    /// Some key is new, or there are many: the whole way.
+    #[inline(never)]
+    fn spend_all_first(
+        &self,
+        key: &Key<'_>,
+        buckets: &[(LimitId, TokenBucket)],
+        cost: u64,
+    ) -> Result<Verdict, StoreError> {
+        let ruled: Vec<Ruled> = buckets
+            .iter()
+            .map(|(id, quota)| Ruled {
+                id: *id,
+                limit: (*quota).into(),
+            })
+            .collect();
+        let op = Op::Spend(cost);
+        let check = |ruled| Check {
+            key: *key,
+            ruled,
+            op,
+        };
+        let checks: Vec<Check<'_>> = ruled.iter().map(check).collect();
+        self.decide(&checks, &mut vec![Answer::EMPTY; checks.len()])
+    }
+
     /// The first request of a key, or the first after its state was given up.
     #[inline(never)]
     fn spend_first(&self, key: &Key<'_>, id: LimitId, quota: &TokenBucket, cost: u64) -> Outcome {
@@ -232,7 +279,7 @@ impl<C: Clock> Memory<C> {
         let check = Check {
             key: *key,
             ruled: &ruled,
-            op: crate::contract::Op::Spend(cost),
+            op: Op::Spend(cost),
         };
         self.ask([check])
             .map_or(Outcome::Never, |(verdict, _)| verdict.outcome())
