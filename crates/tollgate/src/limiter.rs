@@ -234,6 +234,16 @@ impl<C: Clock> Shared<C> {
         if let Some(bucket) = rules.only_bucket() {
             return self.check_bucket(key, &bucket, &rules, cost);
         }
+        // A denial by the short way says too little. It charged nothing, so asking again in full is the same question.
+        if let Some(buckets) = rules.buckets()
+            && self
+                .table
+                .memory
+                .spend_all(key, buckets, cost)?
+                .is_admitted()
+        {
+            return Ok(());
+        }
         match rules.list().len() {
             0..=2 => self.check_some::<2>(&rules, key, cost),
             3..=4 => self.check_some::<4>(&rules, key, cost),

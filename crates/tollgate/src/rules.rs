@@ -20,6 +20,8 @@ pub(crate) struct Rule {
 #[derive(Debug)]
 pub(crate) struct Rules {
     list: Box<[Rule]>,
+    /// The limits as the store's shorter way takes them, if all of them are token buckets.
+    buckets: Option<Box<[(LimitId, TokenBucket)]>>,
 }
 
 impl Rules {
@@ -41,9 +43,20 @@ impl Rules {
             let ruled = Ruled { id, limit };
             Ok(Rule { name, ruled })
         });
+        let list = list.collect::<Result<Box<[Rule]>, E>>()?;
+        let bucket = |rule: &Rule| match rule.ruled.limit.quota() {
+            Quota::TokenBucket(quota) => Some((rule.ruled.id, *quota)),
+            _ => None,
+        };
         Ok(Self {
-            list: list.collect::<Result<_, E>>()?,
+            buckets: list.iter().map(bucket).collect(),
+            list,
         })
+    }
+
+    /// The limits, if all of them are token buckets: the store has a shorter way for them.
+    pub(crate) fn buckets(&self) -> Option<&[(LimitId, TokenBucket)]> {
+        self.buckets.as_deref()
     }
 
     pub(crate) fn list(&self) -> &[Rule] {
