@@ -52,8 +52,11 @@ pub const MAX_KEYS: usize = 1 << 30;
 /// The latest instant there is. A state may lie as far ahead of it again, and its top bit is a lock.
 const LAST_INSTANT: Timestamp = Timestamp::from_nanos(1 << 62);
 
-/// Bytes of collections (log entries, leases, reservations) for each key that a store is made for.
-const COLLECTION_BYTES_PER_KEY: usize = 64;
+/// The most bytes of collections (log entries, leases, reservations) for each key that a store is made for. A bound and
+/// not an allocation: what nobody uses is not taken.
+const COLLECTION_BYTES_PER_KEY: usize = 512;
+/// Bytes of both tables for each key: a group of 128 for every four buckets and for every three windows.
+const TABLE_BYTES_PER_KEY: usize = 128 / 4 + 128 / 3 + 1;
 
 /// A store in memory.
 ///
@@ -112,6 +115,14 @@ impl Memory {
     /// The number must be 1 to [`MAX_KEYS`], and there must be memory for it.
     pub fn for_keys(keys: usize) -> Result<Self, InvalidSize> {
         Self::with_clock(keys, SystemClock::new())
+    }
+
+    /// A store that takes at most about so many bytes, tables and collections together, on the machine's clock.
+    ///
+    /// # Errors
+    /// It must be enough for one key and not more than for [`MAX_KEYS`], and there must be memory for it.
+    pub fn for_bytes(bytes: usize) -> Result<Self, InvalidSize> {
+        Self::for_keys(bytes / (TABLE_BYTES_PER_KEY + COLLECTION_BYTES_PER_KEY))
     }
 }
 

@@ -71,7 +71,12 @@ impl Overflow {
 
 /// A bucket that admits no more than the limit does, in the long run and at once. `None` where there is no such thing.
 pub(super) fn stand_in(limit: &Limit) -> Option<TokenBucket> {
-    let even = |units, period| TokenBucket::at(Rate::new(units, period)).burst(units.max(1));
+    // Half at once and half over the window: together never more than the limit in any window. A whole burst beside a
+    // whole rate would admit it twice.
+    let even = |units: u64, period| {
+        let half = if units == 0 { 0 } else { (units / 2).max(1) };
+        TokenBucket::at(Rate::new(half, period)).burst(half)
+    };
     let builder = match limit.quota() {
         Quota::TokenBucket(quota) => return Some(*quota),
         Quota::LeakyBucket(quota) => {
@@ -91,6 +96,7 @@ pub(super) fn stand_in(limit: &Limit) -> Option<TokenBucket> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tollgate_core::FixedWindow;
 
     /// A limit with a small capacity used to bring a shared cell back to what it could itself have owed.
     #[test]
@@ -103,5 +109,24 @@ mod tests {
         assert_eq!(overflow.lock().owed(7), hour.as_nanos());
         assert!(overflow.is_owed(7, now));
         assert!(!overflow.is_owed(8, now) && !overflow.is_owed(7, hour));
+    }
+
+    /// A window's stand-in used to have the whole limit as its burst and refill it within the window: twice the limit.
+    #[test]
+    fn a_window_is_never_stood_in_for_by_more_than_its_limit() {
+        for units in [0, 1, 2, 3, 10, 101] {
+            let window = Window::Epoch(Nanos::MINUTE);
+            let limit: Limit = FixedWindow::of(units, window).build().unwrap().into();
+            let bucket = stand_in(&limit).unwrap();
+            let (mut tat, mut admitted) = (0, 0);
+            for millis in 0..60_000 {
+                let now = Timestamp::from_secs(1_000).after(Nanos::from_millis(millis));
+                let transition = bucket.decide(tat, now, 1);
+                admitted += transition.receipt.cost;
+                tat = transition.next.unwrap_or(tat);
+            }
+            assert!(admitted <= units, "{admitted} of {units}");
+            assert!(admitted > 0 || units == 0);
+        }
     }
 }
