@@ -127,16 +127,20 @@ fn crowded() -> (Store, Arc<ManualClock>) {
 /// A key that the overflow had decided for got a fresh state as soon as there was room again: it spent its limit twice.
 #[test]
 fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
+    // With the most that each admits at once: what stands in for a window has half of its limit.
     let limits = [
-        ruled(2, bucket(5, Nanos::MINUTE)),
-        ruled(
-            3,
-            FixedWindow::of(5, Window::FirstHit(Nanos::HOUR))
-                .build()
-                .unwrap(),
+        (ruled(2, bucket(5, Nanos::MINUTE)), 5),
+        (
+            ruled(
+                3,
+                FixedWindow::of(10, Window::FirstHit(Nanos::HOUR))
+                    .build()
+                    .unwrap(),
+            ),
+            5,
         ),
     ];
-    for limit in limits {
+    for (limit, most) in limits {
         let (store, clock) = crowded();
         // Pairs have a table of their own, to be crowded by their own kind.
         let crowd = ruled(
@@ -168,16 +172,16 @@ fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
                 .unwrap()
                 .1[0]
         };
-        let first = ask(5);
+        let first = ask(most);
         assert_eq!(
             (first.outcome, first.note),
             (Outcome::Allow, Note::Overflow)
         );
         clock.advance(Nanos::from_secs(2));
-        let second = ask(5);
+        let second = ask(most);
         assert!(!second.outcome.is_admitted(), "{second:?}");
         clock.advance(Nanos::HOUR);
-        let third = ask(5);
+        let third = ask(most);
         assert_eq!((third.outcome, third.note), (Outcome::Allow, Note::Plain));
     }
 }
