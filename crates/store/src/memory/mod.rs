@@ -213,10 +213,12 @@ impl<C: Clock> Memory<C> {
     /// Spends from one token bucket: the shortest way through the store, for those who have just one limit.
     #[inline]
     pub fn spend(&self, key: &Key<'_>, id: LimitId, quota: &TokenBucket, cost: u64) -> Outcome {
-        // Read before the slot is taken, so that it is held no longer than it must be. The decision counts as made
-        // at this instant, which lies within the call; that is what the promised bound speaks of.
-        let now = self.now();
         let place = self.secret.place(key, id);
+        self.words.fetch(place);
+        // Read before the slot is taken, so that it is held no longer than it must be, and while its memory is on the
+        // way. The decision counts as made at this instant, which lies within the call; that is what the promised
+        // bound speaks of.
+        let now = self.now();
         let Some(mut slot) = self.words.occupy(place) else {
             return self.spend_first(key, id, quota, cost);
         };

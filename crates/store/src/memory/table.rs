@@ -53,22 +53,40 @@ impl<const W: usize> Table<W> {
         size_of_val(self.pages.groups())
     }
 
+    /// Touches the slot where the key is most likely to live, so that its memory is on the way while something else is
+    /// done.
+    #[inline]
+    pub(super) fn fetch(&self, place: Place) {
+        let slot = self
+            .home(place)
+            .and_then(|home| home.slot::<W>(place.favourite(slots(W))));
+        std::hint::black_box(slot.map(Slot::tag));
+    }
+
     /// The key's slot with its bit held, if it has one.
     #[inline]
     pub(super) fn occupy(&self, place: Place) -> Option<Owned<'_, W>> {
-        let slot = self.home(place)?.slot(place.favourite(slots(W)))?;
+        let home = self.home(place)?;
+        let slot = home.slot(place.favourite(slots(W)))?;
         if slot.tag() == place.tag() {
             let owned = slot.take();
             if owned.tag() == place.tag() {
                 return Some(owned);
             }
         }
-        self.occupy_elsewhere(place)
+        self.occupy_elsewhere(home, place)
     }
 
     /// Kept apart from the favourite slot's check, which is all that most calls need.
     #[inline(never)]
-    fn occupy_elsewhere(&self, place: Place) -> Option<Owned<'_, W>> {
+    fn occupy_elsewhere<'a>(&'a self, home: &'a Group, place: Place) -> Option<Owned<'a, W>> {
+        let tag = place.tag();
+        if let Some(slot) = home.all().find(|slot| slot.tag() == tag) {
+            let owned = slot.take();
+            if owned.tag() == tag {
+                return Some(owned);
+            }
+        }
         loop {
             let owned = self.find(place)?.take();
             if owned.tag() == place.tag() {
