@@ -107,22 +107,24 @@ fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// The library, compiled when first asked for. Its name holds a digest of its source, so a changed source is a new one.
+/// The library, compiled when first asked for.
 fn library() -> Result<PathBuf, String> {
     if !cfg!(target_os = "linux") {
-        return Err(
-            "the clock of a server can be moved on Linux only; run this test there".to_owned(),
-        );
+        return Err("a server's clock can be moved on Linux only; run this test there".to_owned());
     }
-    let mut digest = DefaultHasher::new();
-    SOURCE.hash(&mut digest);
     let test = std::env::current_exe().map_err(|error| error.to_string())?;
     // A test lies in `target/debug/deps`.
     let target = test.ancestors().nth(3).ok_or("there is no target folder")?;
-    let folder = target.join("shim");
+    library_in(&target.join("shim"))
+}
+
+/// Its name holds a digest of its source, so a changed source is a new one.
+fn library_in(folder: &Path) -> Result<PathBuf, String> {
+    let mut digest = DefaultHasher::new();
+    SOURCE.hash(&mut digest);
     let ready = folder.join(format!("clock-{:016x}.so", digest.finish()));
     if !ready.is_file() {
-        std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+        std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let draft = folder.join(format!("draft-{}-{number}", std::process::id()));
         compile(&draft)?;
@@ -162,7 +164,7 @@ fn failed(message: &str) -> ! {
 
 #[cfg(test)]
 mod tests {
-    use super::{Clock, library};
+    use super::{Clock, library, library_in};
     use std::process::Command;
     use std::time::Duration;
 
@@ -197,10 +199,15 @@ mod tests {
 
     #[test]
     fn tests_that_race_find_one_library() {
+        let name = format!("tollgate-shim-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
         let found = std::thread::scope(|scope| {
-            let racers = [(); 4].map(|()| scope.spawn(library));
+            let racers = [(); 4].map(|()| scope.spawn(|| library_in(&folder)));
             racers.map(|racer| racer.join().unwrap().unwrap())
         });
-        assert!(found.iter().all(|path| *path == found[0] && path.is_file()));
+        assert!(found.iter().all(|path| *path == found[0]));
+        let left = std::fs::read_dir(&folder).unwrap().count();
+        assert_eq!(left, 1, "no draft is left behind");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -98,6 +98,25 @@ async fn i15_a_ledger_lives_as_long_as_it_remembers() {
     }
 }
 
+/// While the clock runs, the server may read it anew between telling a script the time and setting the key's end.
+#[tokio::test]
+async fn i15_a_running_clock_cuts_no_lifetime_short() {
+    for kind in [Kind::Redis, Kind::NewValkey] {
+        let mut rig = Rig::start(kind).await;
+        rig.run();
+        for case in cases() {
+            for _ in 0..100 {
+                let take = case.take(1, rig.number());
+                let answer = rig.ask("alice", &case.ruled, take).await;
+                let name = rig.names().remove(0);
+                let fault = rig.shortness_fault(&name, needed_until(&answer));
+                assert_eq!(fault, None, "{case:?}");
+                rig.command::<()>(&["FLUSHALL"]);
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn control_a_key_that_lives_too_long_or_too_short_is_noticed() {
     let mut rig = Rig::start(Kind::Redis).await;

@@ -67,7 +67,7 @@ async fn s_28_a_running_clock_admits_no_window_twice_and_leaves_no_key_without_a
     for kind in [Kind::Redis, Kind::NewValkey] {
         let mut rig = Rig::start(kind).await;
         expire_lazily(&mut rig);
-        rig.clock.run();
+        rig.run();
         let Rig {
             store, connection, ..
         } = &mut rig;
