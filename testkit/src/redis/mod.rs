@@ -4,6 +4,8 @@
 
 mod program;
 mod server;
+mod shim;
 
 pub use program::Kind;
 pub use server::Server;
+pub use shim::Clock;

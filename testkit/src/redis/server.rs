@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::program::Kind;
+use super::shim::Clock;
 
 /// How long a server may take to come up on a busy machine.
 const START_DEADLINE: Duration = Duration::from_secs(20);
@@ -42,12 +43,31 @@ impl Server {
     pub fn start_with(kind: Kind, arguments: &[&str]) -> Self {
         let mut last = String::new();
         for _ in 0..ATTEMPTS {
-            match Self::try_start(kind, free_address(), arguments) {
+            match Self::try_start(kind, free_address(), arguments, None) {
                 Ok(server) => return server,
                 Err(error) => last = error,
             }
         }
         failed(&format!("{kind:?} did not start: {last}"))
+    }
+
+    /// Starts a server on a free port whose wall clock is held at an instant, counted from 1970, and moved by the test.
+    ///
+    /// # Panics
+    /// Its program is missing, it does not come up, or its clock cannot be moved on this machine.
+    #[must_use]
+    pub fn start_with_clock(kind: Kind, at: Duration) -> (Self, Clock) {
+        let clock = Clock::held_at(at).unwrap_or_else(|error| failed(&error));
+        let mut last = String::new();
+        for _ in 0..ATTEMPTS {
+            match Self::try_start(kind, free_address(), &[], Some(&clock)) {
+                Ok(server) => return (server, clock),
+                Err(error) => last = error,
+            }
+        }
+        failed(&format!(
+            "{kind:?} did not start on a clock of its own: {last}"
+        ))
     }
 
     /// Starts a server at an address that was free a moment ago.
@@ -56,7 +76,7 @@ impl Server {
     /// Its program is missing, or it does not come up.
     #[must_use]
     pub fn start_at(kind: Kind, address: SocketAddr) -> Self {
-        Self::try_start(kind, address, &[])
+        Self::try_start(kind, address, &[], None)
             .unwrap_or_else(|error| failed(&format!("{kind:?} did not start: {error}")))
     }
 
@@ -72,7 +92,12 @@ impl Server {
         format!("redis://{}", self.address)
     }
 
-    fn try_start(kind: Kind, address: SocketAddr, arguments: &[&str]) -> Result<Self, String> {
+    fn try_start(
+        kind: Kind,
+        address: SocketAddr,
+        arguments: &[&str],
+        clock: Option<&Clock>,
+    ) -> Result<Self, String> {
         let folder = std::env::temp_dir().join(format!(
             "tollgate-{}-{}",
             std::process::id(),
@@ -92,6 +117,9 @@ impl Server {
         if kind != Kind::OldRedis {
             // Before 7.0 it needs no permission and the option is unknown.
             command.args(["--enable-debug-command", "yes"]);
+        }
+        if let Some(clock) = clock {
+            clock.wind(&mut command)?;
         }
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let log = Arc::new(Mutex::new(String::new()));

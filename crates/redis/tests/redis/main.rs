@@ -7,6 +7,7 @@
 )]
 
 mod batches;
+mod clock;
 mod differential;
 mod fake;
 mod faults;

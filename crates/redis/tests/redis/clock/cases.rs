@@ -1,0 +1,81 @@
+//! One limit of every algorithm, and how long a clock that went back may lock somebody out of it.
+
+use tollgate_core::concurrency::LeaseId;
+use tollgate_core::limit::Quota;
+use tollgate_core::{
+    Calendar, Concurrency, FixedWindow, LeakyBucket, Nanos, Rate, SlidingCounter, SlidingLog,
+    TokenBucket, UtcOffset, Window,
+};
+use tollgate_store::{Op, Ruled};
+
+use crate::server_time::ruled;
+
+pub(super) const MOST: u64 = 5;
+
+#[derive(Debug)]
+pub(super) struct Case {
+    pub(super) ruled: Ruled,
+    /// Core's promise: the longest that anybody waits for one unit after the clock went back.
+    pub(super) bound: Nanos,
+    /// The most that is admitted while the clock runs from there to the bound.
+    pub(super) admitted_within_bound: u64,
+}
+
+impl Case {
+    /// The operation that takes this much. Every holder of places is another, so `number` must be new each time.
+    pub(super) fn take(&self, cost: u64, number: u128) -> Op {
+        match self.ruled.limit.quota() {
+            Quota::Concurrency(_) => Op::Acquire {
+                id: LeaseId(number),
+                weight: cost,
+            },
+            _ => Op::Spend(cost),
+        }
+    }
+
+    pub(super) fn is_concurrency(&self) -> bool {
+        matches!(self.ruled.limit.quota(), Quota::Concurrency(_))
+    }
+}
+
+pub(super) fn cases() -> Vec<Case> {
+    let rate = Rate::per_minute(10);
+    let refill = Nanos::from_secs(30);
+    let token = TokenBucket::at(rate).burst(MOST).build().unwrap();
+    // A leaky bucket's burst is what waits beside the one that is served.
+    let meter = LeakyBucket::meter(rate).burst(MOST - 1).build().unwrap();
+    let queue = LeakyBucket::queue(rate).burst(MOST - 1).build().unwrap();
+    let window = |window| FixedWindow::of(MOST, window).build().unwrap();
+    let day = Window::Calendar(Calendar::Day, UtcOffset::UTC);
+    let log = SlidingLog::of(MOST, Nanos::MINUTE).build().unwrap();
+    let counter = SlidingCounter::of(MOST, Nanos::MINUTE).build().unwrap();
+    let places = Concurrency::new(MOST, refill).unwrap();
+    let case = |ruled, bound, admitted_within_bound| Case {
+        ruled,
+        bound,
+        admitted_within_bound,
+    };
+    let two_minutes = Nanos::from_secs(120);
+    let two_hours = Nanos::from_secs(7_200);
+    let two_days = Nanos::from_secs(2 * 86_400);
+    vec![
+        case(ruled(1, token), refill, MOST),
+        case(ruled(2, meter), meter.ceiling(), MOST),
+        case(ruled(3, queue), queue.ceiling(), MOST),
+        // The window that was open ends within two, and at its end at most one other has begun.
+        case(
+            ruled(4, window(Window::Epoch(Nanos::HOUR))),
+            two_hours,
+            2 * MOST,
+        ),
+        case(
+            ruled(5, window(Window::FirstHit(Nanos::MINUTE))),
+            Nanos::MINUTE,
+            MOST,
+        ),
+        case(ruled(6, window(day)), two_days, 2 * MOST),
+        case(ruled(7, log), Nanos::MINUTE, MOST),
+        case(ruled(600, counter), two_minutes, 2 * MOST),
+        case(ruled(6_000, places), refill, MOST),
+    ]
+}

@@ -1,0 +1,138 @@
+//! S-26: the server's clock jumps by an hour, by a day, and back to 1970. Nothing is minted, nobody is locked out.
+
+use tollgate_core::{Nanos, Outcome};
+use tollgate_store::Answer;
+use tollgate_testkit::redis::Kind;
+
+use super::cases::{Case, MOST, cases};
+use super::rig::{Rig, needed_until};
+use crate::model::Model;
+
+/// Into how many parts the time until nobody may be locked out any more is cut.
+const PARTS: u64 = 40;
+
+/// Asks for everything at once, then for one unit again and again, and tells how many units were admitted and what the
+/// last answer was. (Units alone would not fill a bucket on Valkey, whose held clock wavers.) After it every key ends,
+/// not before its state does, and no later than anybody may be locked out.
+async fn fill(rig: &mut Rig, model: &mut Model, case: &Case) -> (u64, Answer) {
+    let (mut admitted, mut last) = (0, Answer::EMPTY);
+    for cost in [MOST, 1, 1, 1, 1, 1, 1] {
+        let take = case.take(cost, rig.number());
+        last = rig.agree(model, "alice", &case.ruled, take).await;
+        admitted += cost * u64::from(last.outcome.is_admitted());
+    }
+    let names = rig.names();
+    assert_eq!(names.len(), 1, "{names:?}");
+    let fault = rig.lifetime_fault(&names[0], needed_until(&last));
+    assert_eq!(fault, None, "{case:?}");
+    let reset = last.status.reset_after;
+    assert!(reset <= case.bound, "{reset:?} for {case:?}");
+    (admitted, last)
+}
+
+async fn go_back(rig: &mut Rig, case: &Case, step: Nanos) {
+    let mut alice = Model::default();
+    assert_eq!(fill(rig, &mut alice, case).await.0, MOST, "{case:?}");
+    rig.set_back(step);
+    let (minted, denied) = fill(rig, &mut alice, case).await;
+    assert_eq!(minted, 0, "{step:?} back under {case:?}");
+    let Outcome::Deny { retry_after } = denied.outcome else {
+        panic!("{denied:?} under {case:?}");
+    };
+    assert!(retry_after <= case.bound, "{retry_after:?} for {case:?}");
+
+    // A little more each time, so that no state ends just where the clock is held: Valkey's wavers there.
+    let part =
+        Nanos::from_nanos(case.bound.as_nanos() / PARTS).saturating_add(Nanos::from_millis(2));
+    let mut admitted = 0;
+    for _ in 0..PARTS {
+        rig.advance(part);
+        admitted += fill(rig, &mut alice, case).await.0;
+    }
+    assert!(admitted > 0, "{step:?} back locks out of {case:?}");
+    let most = case.admitted_within_bound;
+    assert!(admitted <= most, "{admitted} after {step:?} for {case:?}");
+    rig.command::<()>(&["FLUSHALL"]);
+}
+
+async fn go_back_everywhere(step: Nanos) {
+    for kind in [Kind::Redis, Kind::NewValkey] {
+        for case in cases() {
+            let mut rig = Rig::start(kind).await;
+            go_back(&mut rig, &case, step).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn s_26_a_clock_set_back_by_an_hour_mints_nothing_and_locks_nobody_out() {
+    go_back_everywhere(Nanos::HOUR).await;
+}
+
+#[tokio::test]
+async fn s_26_a_clock_set_back_by_a_day_mints_nothing_and_locks_nobody_out() {
+    go_back_everywhere(Nanos::DAY).await;
+}
+
+#[tokio::test]
+async fn s_26_a_clock_set_back_to_1970_mints_nothing_and_locks_nobody_out() {
+    // Ten seconds after the beginning.
+    go_back_everywhere(Nanos::from_micros(1_788_999_990_123_457)).await;
+}
+
+#[tokio::test]
+async fn s_26_a_clock_set_back_again_and_again_mints_nothing() {
+    for kind in [Kind::Redis, Kind::NewValkey] {
+        let mut rig = Rig::start(kind).await;
+        for case in cases() {
+            let mut alice = Model::default();
+            assert_eq!(fill(&mut rig, &mut alice, &case).await.0, MOST);
+            for _ in 0..24 {
+                rig.set_back(Nanos::HOUR);
+                assert_eq!(fill(&mut rig, &mut alice, &case).await.0, 0, "{case:?}");
+            }
+            rig.command::<()>(&["FLUSHALL"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn s_26_a_jump_ahead_mints_at_most_one_burst_and_the_way_back_nothing() {
+    for kind in [Kind::Redis, Kind::NewValkey] {
+        for step in [Nanos::HOUR, Nanos::DAY] {
+            let mut rig = Rig::start(kind).await;
+            for case in cases() {
+                let mut alice = Model::default();
+                assert_eq!(fill(&mut rig, &mut alice, &case).await.0, MOST);
+                rig.advance(step);
+                let minted = fill(&mut rig, &mut alice, &case).await.0;
+                // A day that has not ended gives nothing; everything else is full again, and not fuller.
+                let is_over = minted == MOST || case.bound > step;
+                assert!(minted <= MOST && is_over, "{minted} under {case:?}");
+                rig.set_back(step);
+                assert_eq!(fill(&mut rig, &mut alice, &case).await.0, 0, "{case:?}");
+                rig.command::<()>(&["FLUSHALL"]);
+            }
+        }
+    }
+}
+
+/// A jump that nobody saw: the key expires meanwhile, which core's state does not, so only the bound can be checked.
+#[tokio::test]
+async fn s_26_a_key_lost_to_a_short_jump_ahead_costs_at_most_one_burst() {
+    for kind in [Kind::Redis, Kind::NewValkey] {
+        let mut rig = Rig::start(kind).await;
+        for case in cases() {
+            let mut alice = Model::default();
+            assert_eq!(fill(&mut rig, &mut alice, &case).await.0, MOST);
+            let name = rig.names().remove(0);
+            rig.advance(case.bound.saturating_add(Nanos::SECOND));
+            // To look is to expire it.
+            assert_eq!(rig.survival_fault(&name), None);
+            rig.set_back(case.bound.saturating_add(Nanos::SECOND));
+            let mut forgotten = Model::default();
+            assert_eq!(fill(&mut rig, &mut forgotten, &case).await.0, MOST);
+            rig.command::<()>(&["FLUSHALL"]);
+        }
+    }
+}

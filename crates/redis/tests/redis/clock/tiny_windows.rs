@@ -1,0 +1,104 @@
+//! S-28: windows of one millisecond, the server's own granularity, with load that falls on their boundaries.
+
+use std::collections::HashMap;
+
+use tollgate_core::{
+    FixedWindow, Nanos, Outcome, Rate, SlidingCounter, SlidingLog, TokenBucket, Window,
+};
+use tollgate_store::{Op, Ruled};
+use tollgate_testkit::redis::Kind;
+
+use super::rig::{Rig, needed_until};
+use crate::model::Model;
+use crate::server_time::{one, ruled};
+
+const MOST: u64 = 3;
+const WINDOW: Nanos = Nanos::from_millis(1);
+
+fn limits() -> [Ruled; 5] {
+    let fixed = |window| FixedWindow::of(MOST, window).build().unwrap();
+    let rate = Rate::new(4, WINDOW);
+    [
+        ruled(1, fixed(Window::Epoch(WINDOW))),
+        ruled(2, fixed(Window::FirstHit(WINDOW))),
+        ruled(3, SlidingLog::of(MOST, WINDOW).build().unwrap()),
+        ruled(600, SlidingCounter::of(MOST, WINDOW).build().unwrap()),
+        ruled(6_000, TokenBucket::at(rate).burst(MOST).build().unwrap()),
+    ]
+}
+
+/// Keys go only when they are looked at, as they do on a server that is busy with others.
+fn expire_lazily(rig: &mut Rig) {
+    rig.command::<()>(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+}
+
+/// On servers whose clock can be held to the microsecond. Valkey's runs on within a millisecond; it is tried below.
+#[tokio::test]
+async fn s_28_no_reset_is_lost_at_the_boundaries_of_windows_of_a_millisecond() {
+    for kind in [Kind::Redis, Kind::OldRedis] {
+        let mut rig = Rig::start(kind).await;
+        expire_lazily(&mut rig);
+        // A microsecond before a boundary, on it, one after, and in the middle: the steps of every window.
+        rig.advance(Nanos::from_micros(1_000 - 457 - 1));
+        for limit in limits() {
+            let mut alice = Model::default();
+            let (mut admitted, windows) = (0, 30);
+            for micros in [1, 1, 499, 499].into_iter().cycle().take(4 * windows) {
+                for _ in 0..=MOST {
+                    let answer = rig.agree(&mut alice, "alice", &limit, Op::Spend(1)).await;
+                    admitted += usize::from(answer.outcome.is_admitted());
+                    let names = rig.names();
+                    assert_eq!(names.len(), 1, "{limit:?}");
+                    let fault = rig.lifetime_fault(&names[0], needed_until(&answer));
+                    assert_eq!(fault, None, "{limit:?}");
+                }
+                rig.advance(Nanos::from_micros(micros));
+            }
+            // Most of what the limit allows for the time, so nobody was stuck.
+            assert!(admitted >= windows * 2, "{admitted} of {limit:?}");
+            rig.command::<()>(&["FLUSHALL"]);
+        }
+    }
+}
+
+/// Four requests at once on a clock that runs, so that keys expire between and during decisions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s_28_a_running_clock_admits_no_window_twice_and_leaves_no_key_without_an_end() {
+    for kind in [Kind::Redis, Kind::NewValkey] {
+        let mut rig = Rig::start(kind).await;
+        expire_lazily(&mut rig);
+        rig.run();
+        let Rig {
+            store, connection, ..
+        } = &mut rig;
+        let limit = ruled(
+            1,
+            FixedWindow::of(MOST, Window::Epoch(WINDOW))
+                .build()
+                .unwrap(),
+        );
+        let mut per_window = HashMap::new();
+        for _ in 0..500 {
+            let ask = || one(store, "alice", &limit, Op::Spend(1));
+            let (a, b, c, d) = tokio::join!(ask(), ask(), ask(), ask());
+            for answer in [a, b, c, d] {
+                let answer = answer.unwrap();
+                match answer.outcome {
+                    Outcome::Allow => {
+                        let window = answer.receipt.at.as_nanos() / WINDOW.as_nanos();
+                        *per_window.entry(window).or_insert(0) += 1;
+                    }
+                    Outcome::Deny { retry_after } => assert!(retry_after <= WINDOW),
+                    other => panic!("{other:?}"),
+                }
+            }
+            let names: Vec<String> = redis::cmd("KEYS").arg("*").query(connection).unwrap();
+            for name in names {
+                let left: i64 = redis::cmd("PTTL").arg(name).query(connection).unwrap();
+                assert!(left == -2 || (0..=1).contains(&left), "{left}");
+            }
+        }
+        assert!(per_window.values().all(|admitted| *admitted <= MOST));
+        assert!(per_window.len() > 100, "{} windows met", per_window.len());
+    }
+}
