@@ -19,12 +19,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
 
     // In production it is drawn at random, once, and the same in every process: keys are named with it.
-    let mut options = Options::new(address.as_str(), Secret::new(*b"only an example!"));
+    let mut options = Options::new(address, Secret::new(*b"only an example!"));
     // One decision takes a fraction of a millisecond; this is for how long a caller puts up with a server in trouble.
     options.deadline = Duration::from_millis(250);
     let redis = Redis::connect(options).await?;
     if !redis.is_connected() {
-        return Err(format!("there is no server at {address}: start `redis-server` there").into());
+        // Not the address, which may hold a password.
+        return Err(
+            "nobody answers there: is `redis-server` running, and is the port right?".into(),
+        );
     }
 
     // Written down as in memory, but for `over`. The names are what other processes find the same state by.

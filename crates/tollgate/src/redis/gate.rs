@@ -135,7 +135,8 @@ impl Gate {
         let key = key.as_key()?;
         let id = LeaseId(random::name());
         // Made before the call: if the answer is lost, or nobody waits for it, dropping this gives the place back. The
-        // release follows the acquisition over the same connection, so it cannot come first.
+        // release takes the connection of the acquisition and so comes after it; should that one break in between and the
+        // order turn, the lease ends by itself.
         let mut permit = Permit {
             shared: Arc::clone(&self.shared),
             key: OwnedKey::copy(&key),

@@ -40,7 +40,8 @@ impl Limiter {
 
     /// Spends as much of `most` as every limit has, but at least one. [`Allowed::cost`] says how much it was.
     ///
-    /// With several limits it looks first and spends then, in two calls, and again if others were faster.
+    /// With several limits it looks first and spends then, in two calls, and again, up to 64 times, if others
+    /// were faster.
     ///
     /// # Errors
     /// There is not even one, the key is too long, or the server did not decide.

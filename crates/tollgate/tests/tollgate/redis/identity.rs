@@ -40,6 +40,19 @@ async fn a_renamed_limit_keeps_its_state_by_its_number() {
 }
 
 #[tokio::test]
+async fn another_algorithm_takes_what_it_cannot_read_for_absent() {
+    let (server, redis) = server().await;
+    let bucket = Limiter::per_day(10).over(&redis).build().unwrap();
+    bucket.check_n("x", 4).await.unwrap();
+    let elsewhere = another(&server).await;
+    let log = tollgate::SlidingLog::of(10, tollgate::Nanos::DAY);
+    let log = Limiter::builder().limit("rate", log).over(&elsewhere);
+    let log = log.build().unwrap();
+    assert_eq!(log.spend("x", 1).await.unwrap().tightest().remaining, 9);
+    assert_eq!(elsewhere.corrupt_states(), 1, "and says so");
+}
+
+#[tokio::test]
 async fn a_limiter_that_is_built_again_goes_on() {
     let (_server, redis) = server().await;
     let build = || Limiter::per_day(10).over(&redis).build();
