@@ -16,7 +16,6 @@ use crate::limits::Limits;
 use crate::name::Name;
 use crate::pause::Pause;
 use crate::ready::Lines;
-use crate::rules::Rules;
 
 /// How long a reservation is held unless somebody says otherwise.
 const HOLD: Duration = Duration::from_mins(10);
@@ -86,28 +85,16 @@ impl Builder {
                 problem: "there is no limit of this name",
             });
         }
-        let mut numbered = Vec::with_capacity(limits.len());
-        for (name, _) in &limits {
-            let chosen = self.ids.iter().rev().find(|(chosen, _)| chosen == name);
-            let id = match chosen {
-                Some((_, id)) => number::chosen(name, *id)?,
-                None => number::number_of(name.as_str()),
-            };
-            numbered.push((name.clone(), id));
-        }
-        let claim = self.redis.claim(&numbered)?;
-        let mut ids = claim.ids.iter().copied();
-        let rules = Rules::following(&[], limits, || {
-            ids.next().ok_or(InvalidLimiter::OutOfNumbers)
-        })?;
+        let shared = Shared::new(
+            &self.redis,
+            limits,
+            number::Choice(self.ids),
+            Nanos::from(self.hold),
+            self.pause,
+            self.lines,
+        )?;
         Ok(Limiter {
-            shared: Arc::new(Shared {
-                rules: Arc::new(rules),
-                claim,
-                hold: Nanos::from(self.hold),
-                pause: self.pause,
-                lines: self.lines,
-            }),
+            shared: Arc::new(shared),
         })
     }
 }

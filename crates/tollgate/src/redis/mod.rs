@@ -31,7 +31,8 @@
 //! - Limits can be reordered, added and removed while old and new processes run side by side: each finds its own state.
 //! - A limit that changes its numbers goes on with its state, under the new numbers. Debt beyond what the new ones ever
 //!   lend is brought down to that. So while a smaller burst is being rolled out, a key that meets old and new processes in
-//!   turn gets up to the difference more each time: make a burst smaller under a new name, or in a quiet hour.
+//!   turn gets up to the difference more each time: make a burst smaller under a new name, in a quiet hour, or with
+//!   [`replace`](Limiter::replace), which knows both.
 //! - A limit that is renamed starts afresh. To keep its state, keep its number: [`id`](Builder::id).
 //! - A limit that changes its algorithm should change its name too. Neither algorithm can read the other's state: what
 //!   it cannot read it takes for absent, so while both run each starts the other afresh.

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU16;
 
+use tollgate_core::limit::Limit;
 use tollgate_store::LimitId;
 
 use crate::invalid::InvalidLimiter;
@@ -18,6 +19,30 @@ pub(super) fn number_of(name: &str) -> LimitId {
     });
     let above_one = u16::try_from(hash % 65_535).unwrap_or(0);
     LimitId(NonZeroU16::MIN.saturating_add(above_one))
+}
+
+/// The numbers that somebody chose, by name. All other limits have those of their names.
+#[derive(Debug)]
+pub(super) struct Choice(pub(super) Vec<(Name, u16)>);
+
+impl Choice {
+    pub(super) fn number(&self, name: &Name) -> Result<LimitId, InvalidLimiter> {
+        match self.0.iter().rev().find(|(chosen, _)| chosen == name) {
+            Some((_, id)) => chosen(name, *id),
+            None => Ok(number_of(name.as_str())),
+        }
+    }
+
+    /// Every limit with its number.
+    pub(super) fn numbered(
+        &self,
+        limits: &[(Name, Limit)],
+    ) -> Result<Vec<(Name, LimitId)>, InvalidLimiter> {
+        let numbered = limits
+            .iter()
+            .map(|(name, _)| Ok((name.clone(), self.number(name)?)));
+        numbered.collect()
+    }
 }
 
 /// A number that somebody chose.
@@ -69,9 +94,29 @@ impl Numbers {
         Ok(())
     }
 
-    pub(super) fn give_back(&mut self, id: LimitId) {
-        if let Some(owner) = self.by_id.get_mut(&id) {
-            owner.is_there = false;
+    /// Takes all of `wanted` instead of `held`, or changes nothing.
+    pub(super) fn exchange(
+        &mut self,
+        held: &[LimitId],
+        wanted: &[(Name, LimitId)],
+    ) -> Result<(), InvalidLimiter> {
+        self.give_back(held);
+        let claimed = self.claim(wanted);
+        if claimed.is_err() {
+            self.mark(held, true);
+        }
+        claimed
+    }
+
+    pub(super) fn give_back(&mut self, held: &[LimitId]) {
+        self.mark(held, false);
+    }
+
+    fn mark(&mut self, ids: &[LimitId], is_there: bool) {
+        for id in ids {
+            if let Some(owner) = self.by_id.get_mut(id) {
+                owner.is_there = is_there;
+            }
         }
     }
 }
@@ -111,7 +156,12 @@ mod tests {
         numbers
             .claim(&[limit("c", 3)])
             .expect("a refused claim takes nothing");
-        numbers.give_back(id(1));
+        let met = numbers.exchange(&[id(1)], &[limit("a", 1), limit("z", 1)]);
+        assert!(met.is_err(), "with one of its own");
+        assert!(numbers.claim(&[limit("a", 1)]).is_err(), "still held");
+        numbers.exchange(&[id(2)], &[limit("e", 5)]).unwrap();
+        numbers.claim(&[limit("b", 2)]).unwrap();
+        numbers.give_back(&[id(1)]);
         assert!(
             numbers.claim(&[limit("d", 1)]).is_err(),
             "the state of \"a\" is still there"

@@ -115,7 +115,8 @@ struct HeldPlace<'a> {
 
 impl<'a> HeldPlace<'a> {
     fn new(shared: &'a Shared, key: &store::Key<'_>, allowed: &Allowed) -> Self {
-        let parts = settlements(&shared.rules, allowed, 0);
+        let rules = shared.rules();
+        let parts = settlements(&rules, allowed, 0);
         let errand = Errand {
             key: OwnedKey::copy(key),
             parts: parts.map(|(ruled, op)| (*ruled, op)).collect(),

@@ -105,11 +105,19 @@ pub(super) struct Claim {
     pub(super) ids: Vec<LimitId>,
 }
 
+impl Claim {
+    /// Takes these numbers instead, or keeps those it has.
+    pub(super) fn change(&mut self, wanted: &[(Name, LimitId)]) -> Result<(), InvalidLimiter> {
+        let mut numbers = self.redis.numbers();
+        numbers.exchange(&self.ids, wanted)?;
+        self.ids = wanted.iter().map(|(_, id)| *id).collect();
+        Ok(())
+    }
+}
+
 impl Drop for Claim {
     fn drop(&mut self) {
         let mut numbers = self.redis.numbers();
-        for id in &self.ids {
-            numbers.give_back(*id);
-        }
+        numbers.give_back(&self.ids);
     }
 }

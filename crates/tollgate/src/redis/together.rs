@@ -2,8 +2,6 @@
 //!
 //! Must not know: how calls are made, how to wait.
 
-use std::sync::Arc;
-
 use tollgate_store as store;
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{Answer, ErrorKind, StoreError};
@@ -62,7 +60,7 @@ pub async fn check_all(asks: &[Ask<'_>]) -> Result<(), Error> {
             let detail = "the limiters do not share a connection: build them over one";
             return Err(StoreError::new(ErrorKind::BadRequest, detail).into());
         }
-        parts.push((ask.key?, ask.cost, Arc::clone(&shared.rules)));
+        parts.push((ask.key?, ask.cost, shared.rules()));
     }
     let batch = Batch { parts };
     let checks = batch.checks()?;

@@ -47,22 +47,26 @@ impl Limiter {
     /// There is not even one, the key is too long, or the server did not decide.
     pub async fn take_up_to(&self, key: impl AsKey, most: u64) -> Result<Allowed, Error> {
         let (key, shared) = (key.as_key()?, &*self.shared);
-        if let [_] = shared.rules.list() {
+        let rules = shared.rules();
+        if let [_] = rules.list() {
             let op = Op::SpendUpTo(most);
-            let mut allowed = shared.decide(&key, most.min(1), op).await?;
+            let mut allowed = shared.decide_under(&rules, &key, most.min(1), op).await?;
             allowed.set_cost_to_receipts();
             return Ok(allowed);
         }
         for _ in 0..MOST_TRIES {
-            let there = shared.decide(&key, 0, Op::Peek(0)).await?;
+            let there = shared.decide_under(&rules, &key, 0, Op::Peek(0)).await?;
             let cost = there.room_for(most);
-            match shared.decide(&key, cost, Op::Spend(cost)).await {
+            match shared
+                .decide_under(&rules, &key, cost, Op::Spend(cost))
+                .await
+            {
                 Err(Error::Denied(_)) if cost > 1 => {}
                 answer => return answer,
             }
         }
         // Others were faster every time: what is certainly not too much, or the reason why even that is.
-        shared.decide(&key, 1, Op::Spend(1)).await
+        shared.decide_under(&rules, &key, 1, Op::Spend(1)).await
     }
 
     /// Spends `cost` units whether or not they are there, for work that is already done. Goes into debt down to the

@@ -1,6 +1,6 @@
 //! Which state a limit finds, and what cannot be built.
 
-use tollgate::{Gate, InvalidLimiter, Limiter, Rate};
+use tollgate::{Gate, InvalidLimiter, Limiter, Limits, Rate};
 
 use super::{another, server};
 use crate::secs;
@@ -50,6 +50,34 @@ async fn another_algorithm_takes_what_it_cannot_read_for_absent() {
     let log = log.build().unwrap();
     assert_eq!(log.spend("x", 1).await.unwrap().tightest().remaining, 9);
     assert_eq!(elsewhere.corrupt_states(), 1, "and says so");
+}
+
+#[tokio::test]
+async fn replaced_limits_go_on_with_their_state_and_take_no_number_of_others() {
+    let (_server, redis) = server().await;
+    let limiter = Limiter::per_day(10).over(&redis).build().unwrap();
+    let other = Limiter::per_day(10).name("other").over(&redis);
+    let other = other.build().unwrap();
+    limiter.check_n("x", 10).await.unwrap();
+    // Its debt of a day is more than two a day at a rate of ten would ever lend.
+    let smaller = tollgate::TokenBucket::at(Rate::per_day(10)).burst(2);
+    limiter.replace(Limits::of(smaller)).unwrap();
+    let refused = crate::denied(limiter.check("x").await);
+    assert!(refused.retry_after().unwrap() > secs(77_000), "{refused}");
+    assert_eq!(limiter.peek("y").await.unwrap().tightest().remaining, 2);
+
+    let both = Limits::of(smaller).limit("other", Rate::per_day(1));
+    assert!(matches!(
+        limiter.replace(both.clone()),
+        Err(InvalidLimiter::SameId { .. })
+    ));
+    assert_eq!(limiter.peek("y").await.unwrap().limits().count(), 1);
+    drop(other);
+    limiter.replace(both).unwrap();
+    assert_eq!(limiter.peek("y").await.unwrap().limits().count(), 2);
+    let third = Limits::new().limit("third", Rate::per_day(1));
+    limiter.replace(third).unwrap();
+    Limiter::per_day(10).over(&redis).build().unwrap();
 }
 
 #[tokio::test]
