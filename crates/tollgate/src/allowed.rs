@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{Nanos, Outcome, Status, Unit};
-use tollgate_store::Answer;
+use tollgate_store::{Answer, Op};
 
 use crate::denied::Denied;
 use crate::limits::{Limits, MAX_LIMITS};
@@ -60,6 +60,15 @@ impl Standing<'_> {
 }
 
 impl Allowed {
+    /// An admission with room for every limit's answer.
+    pub(crate) fn unanswered(rules: &Arc<Rules>, cost: u64, op: Op) -> Self {
+        Self {
+            rules: Arc::clone(rules),
+            answers: [Answer::EMPTY; MAX_LIMITS],
+            cost: if matches!(op, Op::Peek(_)) { 0 } else { cost },
+        }
+    }
+
     /// What was charged on every limit. Nothing for a peek; less than asked only by
     /// [`take_up_to`](crate::Limiter::take_up_to) and [`charge`](crate::Limiter::charge).
     #[must_use]
@@ -115,6 +124,12 @@ impl Allowed {
     pub(crate) fn set_cost_to_receipts(&mut self) {
         let costs = self.pairs().map(|(_, answer)| answer.receipt.cost);
         self.cost = costs.max().unwrap_or(0);
+    }
+
+    /// The largest cost that every limit had room for when it answered, up to `most` and at least one.
+    pub(crate) fn room_for(&self, most: u64) -> u64 {
+        let least = self.limits().map(|standing| standing.remaining).min();
+        most.min(least.unwrap_or(0).max(1))
     }
 
     pub(crate) fn first_status(&self) -> Status {

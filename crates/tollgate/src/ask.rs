@@ -25,11 +25,7 @@ impl<C: Clock> Shared<C> {
         cost: u64,
         op: Op,
     ) -> Result<Allowed, Error> {
-        let mut allowed = Allowed {
-            rules: Arc::clone(rules),
-            answers: [Answer::EMPTY; MAX_LIMITS],
-            cost: if matches!(op, Op::Peek(_)) { 0 } else { cost },
-        };
+        let mut allowed = Allowed::unanswered(rules, cost, op);
         let (list, answers) = (rules.list(), &mut allowed.answers);
         let verdict = match list.len() {
             1 => self.ask::<1>(list, key, op, answers)?,
@@ -110,7 +106,7 @@ impl<C: Clock> Shared<C> {
 
 /// What the limit says that has to be waited for longest.
 #[cold]
-fn denial(list: &[Rule], answers: &[Answer], verdict: &Verdict, cost: u64) -> Error {
+pub(crate) fn denial(list: &[Rule], answers: &[Answer], verdict: &Verdict, cost: u64) -> Error {
     let binding = list.iter().zip(answers).nth(verdict.binding().unwrap_or(0));
     let (name, answer) = binding.map_or(
         (Name::literal(Limits::UNNAMED), &Answer::EMPTY),

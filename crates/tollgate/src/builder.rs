@@ -181,6 +181,26 @@ impl<L: Into<Limits>, C: Clock> Builder<L, C> {
     }
 }
 
+#[cfg(feature = "redis")]
+impl<L: Into<Limits>> Builder<L> {
+    /// Keeps state in Redis or Valkey, so that many processes have one limit: see [`crate::redis`]. The jitter and the
+    /// most that may wait stay as they were chosen; a [`sleeper`](Self::sleeper) has nothing to do there.
+    pub fn over(self, redis: &crate::redis::Redis) -> crate::redis::Builder {
+        let misplaced = match (&self.home, self.keys) {
+            (Home::Beside(_), _) => Some("beside"),
+            (Home::Own(_), Some(_)) => Some("keys"),
+            (Home::Own(_), None) => None,
+        };
+        crate::redis::Builder::new(
+            redis,
+            self.limits.into(),
+            misplaced,
+            Pause::new(self.sleeper, self.jitter),
+            crate::ready::Lines::new(self.most_waiting),
+        )
+    }
+}
+
 impl<L: fmt::Debug, C> fmt::Debug for Builder<L, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")

@@ -177,7 +177,8 @@ pub enum Error {
     /// quota, and the limit is not skipped, which would let anybody out of it.
     KeyTooLong(KeyTooLong),
     /// The store did not decide: in memory, because the call makes no sense (the same key twice in
-    /// [`check_all`](crate::check_all), limiters that share no table).
+    /// [`check_all`](crate::check_all), limiters that share no table); over Redis also because
+    /// the server is out of reach, late or unwilling.
     Store(StoreError),
     /// Too many are waiting already.
     #[cfg(feature = "tokio")]
@@ -194,6 +195,16 @@ impl Error {
         match self {
             Self::Denied(denied) => Some(denied),
             _ => None,
+        }
+    }
+
+    /// Whether something may have been charged although this call did not hear of it. Such a call must not be repeated
+    /// for the same request. Never so in memory.
+    #[must_use]
+    pub const fn may_have_charged(&self) -> bool {
+        match self {
+            Self::Store(error) => error.may_have_charged(),
+            _ => false,
         }
     }
 }

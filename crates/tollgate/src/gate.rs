@@ -97,6 +97,15 @@ impl<C> GateBuilder<C> {
     }
 }
 
+#[cfg(feature = "redis")]
+impl GateBuilder {
+    /// Counts in Redis or Valkey, so that many processes have one gate: see [`crate::redis::Gate`].
+    pub fn over(self, redis: &crate::redis::Redis) -> crate::redis::GateBuilder {
+        let misplaced = (self.keys != DEFAULT_KEYS).then_some("keys");
+        crate::redis::GateBuilder::new(redis, self.name, self.most, self.lease, misplaced)
+    }
+}
+
 impl<C: Clock> GateBuilder<C> {
     /// Checks everything and makes the gate.
     ///

@@ -53,6 +53,38 @@ pub enum InvalidLimiter {
     },
     /// The table has seen 65,535 different limits. Their numbers are not used again while it lives.
     OutOfNumbers,
+    /// A choice that only a table in memory has.
+    #[cfg(feature = "redis")]
+    OnlyInMemory {
+        /// The builder's method.
+        choice: &'static str,
+    },
+    /// A number that a limit cannot have over Redis.
+    #[cfg(feature = "redis")]
+    Id {
+        /// Which limit.
+        name: Name,
+        /// The number.
+        id: u16,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// Two limits over one connection have one number, and so would share state.
+    #[cfg(feature = "redis")]
+    SameId {
+        /// Which limit.
+        name: Name,
+        /// Which limit has it already.
+        other: Name,
+        /// The number.
+        id: u16,
+    },
+    /// A gate over Redis without leases: a process that ends without a word would keep its places for ever.
+    #[cfg(feature = "redis")]
+    NoLease {
+        /// Which gate.
+        name: Name,
+    },
 }
 
 impl fmt::Display for InvalidLimiter {
@@ -75,6 +107,26 @@ impl fmt::Display for InvalidLimiter {
             ),
             Self::OutOfNumbers => f.write_str(
                 "limits: the table has seen 65535 of them, and their numbers are not used again: make a new limiter",
+            ),
+            #[cfg(feature = "redis")]
+            Self::OnlyInMemory { choice } => write!(
+                f,
+                "{choice}: not valid over Redis: only a table in memory has it"
+            ),
+            #[cfg(feature = "redis")]
+            Self::Id { name, id, problem } => {
+                write!(f, "limit {name:?}: id: {id} is not valid: {problem}")
+            }
+            #[cfg(feature = "redis")]
+            Self::SameId { name, other, id } => write!(
+                f,
+                "limit {name:?}: id: {id} is not valid: limit {other:?} has it over this connection, and they would \
+                 share state: choose another name or id"
+            ),
+            #[cfg(feature = "redis")]
+            Self::NoLease { name } => write!(
+                f,
+                "limit {name:?}: lease: none is not valid over Redis: a process that dies would keep its places for ever"
             ),
         }
     }

@@ -72,7 +72,11 @@ impl OwnedKey {
         &self,
         use_it: impl FnOnce(store::Key<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let parts: Vec<&[u8]> = self.0.iter().map(AsRef::as_ref).collect();
-        use_it(store::Key::of_parts(&parts)?)
+        use_it(store::Key::of_parts(&self.parts())?)
+    }
+
+    /// The parts, for those who need the key for longer than a closure.
+    pub(crate) fn parts(&self) -> Vec<&[u8]> {
+        self.0.iter().map(AsRef::as_ref).collect()
     }
 }

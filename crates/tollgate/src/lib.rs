@@ -22,6 +22,8 @@ mod name;
 mod pause;
 #[cfg(feature = "tokio")]
 mod ready;
+#[cfg(feature = "redis")]
+pub mod redis;
 mod reservation;
 mod rules;
 mod table;

@@ -169,7 +169,7 @@ impl<C: Clock> Limiter<C> {
         let limits = limits.checked()?;
         let shared = &*self.shared;
         let mut later = shared.later.write().unwrap_or_else(PoisonError::into_inner);
-        let rules = Rules::following(later.list(), limits, || shared.table.number())?;
+        let rules = Rules::following(later.list(), limits, |_| shared.table.number())?;
         shared
             .table
             .learn(rules.list().iter().map(|rule| &rule.ruled));
@@ -191,7 +191,7 @@ impl<C: Clock> Shared<C> {
         pause: Pause,
         #[cfg(feature = "tokio")] lines: crate::ready::Lines,
     ) -> Result<Self, InvalidLimiter> {
-        let first = Arc::new(Rules::following(&[], limits, || table.number())?);
+        let first = Arc::new(Rules::following(&[], limits, |_| table.number())?);
         table.learn(first.list().iter().map(|rule| &rule.ruled));
         Ok(Self {
             table,

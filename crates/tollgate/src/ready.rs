@@ -134,10 +134,10 @@ struct Line {
 }
 
 /// One caller's place in a line. Leaves it on drop.
-struct Place<'a> {
+pub(crate) struct Place<'a> {
     lines: &'a Lines,
     key: Box<[u8]>,
-    turn: Arc<tokio::sync::Mutex<()>>,
+    pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Lines {
@@ -148,7 +148,7 @@ impl Lines {
         }
     }
 
-    fn join(&self, key: &store::Key<'_>) -> Result<Place<'_>, Error> {
+    pub(crate) fn join(&self, key: &store::Key<'_>) -> Result<Place<'_>, Error> {
         let mut encoded = Vec::with_capacity(key.len().saturating_add(2));
         key.encode(|piece| encoded.extend_from_slice(piece));
         let key = encoded.into_boxed_slice();

@@ -25,11 +25,12 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// The limits after `before`, which is empty for a limiter's first. `number` hands out numbers never used before.
+    /// The limits after `before`, which is empty for a limiter's first. `number` hands out the
+    /// number of a limit that inherits none.
     pub(crate) fn following<E>(
         before: &[Rule],
         limits: Vec<(Name, Limit)>,
-        mut number: impl FnMut() -> Result<LimitId, E>,
+        mut number: impl FnMut(&Name) -> Result<LimitId, E>,
     ) -> Result<Self, E> {
         let list = limits.into_iter().map(|(name, limit)| {
             let heir = before
@@ -38,7 +39,7 @@ impl Rules {
                 .find_map(|old| Some((old.ruled.id, inherit(&old.ruled.limit, limit)?)));
             let (id, limit) = match heir {
                 Some(heir) => heir,
-                None => (number()?, limit),
+                None => (number(&name)?, limit),
             };
             let ruled = Ruled { id, limit };
             Ok(Rule { name, ruled })

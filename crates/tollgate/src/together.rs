@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use tollgate_core::compose::Verdict;
 use tollgate_store as store;
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{Answer, Check, Clock, ErrorKind, Op, Store as _, StoreError, SystemClock};
@@ -11,6 +12,7 @@ use tollgate_store::{Answer, Check, Clock, ErrorKind, Op, Store as _, StoreError
 use crate::denied::{Denied, Error};
 use crate::key::{AsKey, KeyTooLong};
 use crate::limiter::Limiter;
+use crate::rules::{Rule, Rules};
 
 /// One limiter's part in [`check_all`].
 #[derive(Clone, Copy, Debug)]
@@ -77,32 +79,58 @@ pub fn check_all<C: Clock>(asks: &[Ask<'_, C>]) -> Result<(), Error> {
         // Not the lock: one thread that takes it twice, with a writer in between, waits for itself.
         in_force.push((ask.key?, ask.cost, Arc::clone(&ask.limiter.shared.rules())));
     }
-    let parts = || {
-        in_force
-            .iter()
-            .flat_map(|(key, cost, rules)| rules.list().iter().map(move |rule| (key, *cost, rule)))
-    };
-    let checks: Vec<Check<'_>> = parts()
-        .map(|(key, cost, rule)| Check {
-            key: *key,
-            ruled: &rule.ruled,
-            op: Op::Spend(cost),
-        })
-        .collect();
+    let batch = Batch { parts: in_force };
+    let checks = batch.checks()?;
     let mut answers = [Answer::EMPTY; MAX_CHECKS];
     let Some(room) = answers.get_mut(..checks.len()) else {
-        let detail = format!("{} limits at once, and the most is 32", checks.len());
-        return Err(StoreError::new(ErrorKind::BadRequest, detail).into());
+        return Ok(());
     };
     let verdict = table.memory.decide(&checks, room)?;
-    if verdict.is_admitted() {
-        return Ok(());
+    batch.conclude(&verdict, &answers)
+}
+
+/// Several limiters' limits in one list, whatever store is asked.
+pub(crate) struct Batch<'a> {
+    /// Key, cost and limits of each.
+    pub(crate) parts: Vec<(store::Key<'a>, u64, Arc<Rules>)>,
+}
+
+impl<'a> Batch<'a> {
+    /// One check for each limit.
+    pub(crate) fn checks(&self) -> Result<Vec<Check<'_>>, Error> {
+        let checks: Vec<_> = self
+            .limits()
+            .map(|(key, cost, rule)| Check {
+                key: *key,
+                ruled: &rule.ruled,
+                op: Op::Spend(cost),
+            })
+            .collect();
+        if checks.len() > MAX_CHECKS {
+            let detail = format!("{} limits at once, and the most is 32", checks.len());
+            return Err(StoreError::new(ErrorKind::BadRequest, detail).into());
+        }
+        Ok(checks)
     }
-    let binding = parts()
-        .zip(&answers)
-        .nth(verdict.binding().unwrap_or(0))
-        .map(|((_, cost, rule), answer)| {
-            Denied::new(rule.name.clone(), cost, answer.outcome, answer.status)
-        });
-    binding.map_or(Ok(()), |denied| Err(denied.into()))
+
+    /// Yes, or the denial by the limit that has to be waited for longest.
+    pub(crate) fn conclude(&self, verdict: &Verdict, answers: &[Answer]) -> Result<(), Error> {
+        if verdict.is_admitted() {
+            return Ok(());
+        }
+        let binding = self
+            .limits()
+            .zip(answers)
+            .nth(verdict.binding().unwrap_or(0))
+            .map(|((_, cost, rule), answer)| {
+                Denied::new(rule.name.clone(), cost, answer.outcome, answer.status)
+            });
+        binding.map_or(Ok(()), |denied| Err(denied.into()))
+    }
+
+    fn limits(&self) -> impl Iterator<Item = (&store::Key<'a>, u64, &Rule)> {
+        self.parts
+            .iter()
+            .flat_map(|(key, cost, rules)| rules.list().iter().map(move |rule| (key, *cost, rule)))
+    }
 }

@@ -3,7 +3,7 @@
 //! Must not know: how state is kept, how to wait.
 
 use tollgate_store as store;
-use tollgate_store::{Answer, Check, Clock, Op, Store as _};
+use tollgate_store::{Answer, Check, Clock, Op, Ruled, Store as _};
 
 use crate::allowed::Allowed;
 use crate::denied::Error;
@@ -13,7 +13,7 @@ use crate::limits::MAX_LIMITS;
 use crate::rules::{Rule, Rules};
 
 /// How often taking as much as there is starts anew because others were faster.
-const MOST_TRIES: usize = 64;
+pub(crate) const MOST_TRIES: usize = 64;
 
 impl<C: Clock> Limiter<C> {
     /// Spends like [`check_n`](Self::check_n), and answers where every limit stands, how long to wait where a limit is a
@@ -117,8 +117,7 @@ impl<C: Clock> Shared<C> {
         let mut last = Ok(());
         for _ in 0..MOST_TRIES {
             let there = self.decide(&rules, key, 0, Op::Peek(0))?;
-            let least = there.limits().map(|standing| standing.remaining).min();
-            let cost = most.min(least.unwrap_or(0).max(1));
+            let cost = there.room_for(most);
             match self.decide(&rules, key, cost, Op::Spend(cost)) {
                 Err(Error::Denied(denied)) if cost > 1 => last = Err(denied),
                 answer => return answer,
@@ -145,23 +144,32 @@ impl<C: Clock> Shared<C> {
         allowed: &Allowed,
         actual: u64,
     ) -> Result<(), Error> {
-        let mut checks = Vec::with_capacity(MAX_LIMITS);
-        for (old, answer) in allowed.pairs() {
-            // A limit that was replaced by another has other state, which this charge was not made on.
-            let same = |rule: &&Rule| rule.ruled.id == old.ruled.id;
-            if let Some(rule) = rules.list().iter().find(same) {
-                let receipt = answer.receipt;
-                checks.push(Check {
-                    key: *key,
-                    ruled: &rule.ruled,
-                    op: Op::Settle { receipt, actual },
-                });
-            }
-        }
+        let checks: Vec<_> = settlements(rules, allowed, actual)
+            .map(|(ruled, op)| Check {
+                key: *key,
+                ruled,
+                op,
+            })
+            .collect();
         let mut answers = [Answer::EMPTY; MAX_LIMITS];
         if let Some(answers) = answers.get_mut(..checks.len()) {
             let _admitted = self.table.memory.decide(&checks, answers)?;
         }
         Ok(())
     }
+}
+
+/// What corrects a charge to `actual`, on every limit that it was made on and that is still in force.
+pub(crate) fn settlements<'a>(
+    rules: &'a Rules,
+    allowed: &'a Allowed,
+    actual: u64,
+) -> impl Iterator<Item = (&'a Ruled, Op)> {
+    allowed.pairs().filter_map(move |(old, answer)| {
+        // A limit that was replaced by another has other state, which this charge was not made on.
+        let same = |rule: &&Rule| rule.ruled.id == old.ruled.id;
+        let rule = rules.list().iter().find(same)?;
+        let receipt = answer.receipt;
+        Some((&rule.ruled, Op::Settle { receipt, actual }))
+    })
 }

@@ -9,6 +9,7 @@
 mod exact;
 mod gates;
 mod ready;
+mod redis;
 mod replaced;
 mod several;
 mod shape;

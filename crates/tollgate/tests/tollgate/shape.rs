@@ -21,6 +21,30 @@ fn everything_can_be_shared_and_sent() {
     is_sent(&limiter.until_ready(&key));
 }
 
+#[tokio::test]
+async fn what_is_over_redis_can_be_shared_and_its_futures_sent() {
+    use tollgate::redis;
+
+    is_shared::<redis::Redis>();
+    is_shared::<redis::Limiter>();
+    is_shared::<redis::Gate>();
+    is_shared::<redis::Permit>();
+    is_shared::<redis::Reservation>();
+    // Nothing listens there, and nothing is asked.
+    let options = redis::Options::new("redis://127.0.0.1:1", redis::Secret::new([7; 16]));
+    let server = redis::Redis::connect(options).await.unwrap();
+    let limiter = Limiter::per_second(1).over(&server).build().unwrap();
+    let gate = Gate::of(1).lease(std::time::Duration::from_secs(1));
+    let gate = gate.over(&server).build().unwrap();
+    let key = String::from("a");
+    is_sent(&limiter.check(&key));
+    is_sent(&limiter.take_up_to("a", 1));
+    is_sent(&limiter.until_ready(key.clone()));
+    is_sent(&limiter.reserve("a", 1));
+    is_sent(&redis::check_all(&[limiter.ask("a")]));
+    is_sent(&gate.enter("a"));
+}
+
 #[test]
 fn an_error_is_small_enough_to_be_passed_around() {
     assert!(size_of::<Error>() <= 96, "{} bytes", size_of::<Error>());

@@ -1,0 +1,63 @@
+//! One limit for many processes: the same verbs, awaited, with the state in Redis or Valkey.
+//!
+//! `cargo run --example redis --features redis -- redis://127.0.0.1:6379`, in two terminals at once: together they get ten.
+
+use std::error::Error;
+use std::time::Duration;
+
+use tollgate::redis::{Options, Redis, Secret};
+use tollgate::{Gate, Limiter, Rate};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let address = std::env::args().nth(1);
+    let Some(address) = address.or_else(|| std::env::var("REDIS_URL").ok()) else {
+        println!("This example needs a server. Start one and say where it is:");
+        println!("  redis-server --port 6379 --save ''");
+        println!("  cargo run --example redis --features redis -- redis://127.0.0.1:6379");
+        return Ok(());
+    };
+
+    // In production it is drawn at random, once, and the same in every process: keys are named with it.
+    let mut options = Options::new(address, Secret::new(*b"only an example!"));
+    // One decision takes a fraction of a millisecond; this is for how long a caller puts up with a server in trouble.
+    options.deadline = Duration::from_millis(250);
+    let redis = Redis::connect(options).await?;
+    if !redis.is_connected() {
+        // Not the address, which may hold a password.
+        return Err(
+            "nobody answers there: is `redis-server` running, and is the port right?".into(),
+        );
+    }
+
+    // Written down as in memory, but for `over`. The names are what other processes find the same state by.
+    let limiter = Limiter::builder()
+        .limit("example-per-minute", Rate::per_minute(10))
+        .limit("example-per-day", Rate::per_day(10_000))
+        .over(&redis)
+        .build()?;
+    for call in 1..=12 {
+        match limiter.check("user:42").await {
+            Ok(()) => println!("call {call}: go ahead"),
+            Err(tollgate::Error::Denied(denied)) => println!("call {call}: {denied}"),
+            // Not a denial. Whether work goes on without its limiter is this program's decision.
+            Err(error) if error.may_have_charged() => println!("call {call}: perhaps: {error}"),
+            Err(error) => println!("call {call}: nobody decided: {error}"),
+        }
+    }
+
+    // The server remembers a reservation: another process could settle it, by key and id, after this one has crashed.
+    let tokens = Limiter::per_minute(10_000).name("example-tokens");
+    let tokens = tokens.over(&redis).build()?;
+    let reserved = tokens.reserve("team-7", 1_000).await?;
+    let (id, closing) = (reserved.id(), reserved.settle(400).await?);
+    println!("reservation {:032x}: {closing:?}", id.0);
+    println!("again: {:?}", tokens.settle("team-7", id, 400).await?);
+
+    let gate = Gate::of(2).lease(Duration::from_secs(30)).over(&redis);
+    let gate = gate.build()?;
+    let permit = gate.enter("report").await?;
+    println!("inside, with room for {} more", gate.free("report").await?);
+    permit.release().await?;
+    Ok(())
+}

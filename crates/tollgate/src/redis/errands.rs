@@ -1,0 +1,91 @@
+//! What is left to do after somebody went away: places that were given up by dropping something.
+//!
+//! `drop` cannot wait for a server, so it leaves an errand, and one task for each connection runs them in order. An errand
+//! that fails is not repeated: everything that comes here is given back by time as well. Must not know: why somebody left.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::mpsc;
+use tollgate_redis::RedisStore;
+use tollgate_store::contract::MAX_CHECKS;
+use tollgate_store::{Answer, Check, Key, Ruled, StoreError};
+
+use crate::denied::Error;
+use crate::key::OwnedKey;
+
+/// How many errands may be waiting. Beyond it they are left to time.
+const MOST_ERRANDS: usize = 4_096;
+
+/// Operations on one key that nobody waits for.
+#[derive(Debug)]
+pub(super) struct Errand {
+    pub(super) key: OwnedKey,
+    pub(super) parts: Vec<(Ruled, tollgate_store::Op)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Errands {
+    sender: mpsc::Sender<Errand>,
+    undone: Arc<AtomicU64>,
+}
+
+impl Errands {
+    /// Starts the task. It ends when this is dropped and the last errand is done, or with the runtime.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a task that dies closes the channel, and every errand after that is counted as undone"
+    )]
+    pub(super) fn start(store: Arc<RedisStore>) -> Self {
+        let (sender, mut receiver) = mpsc::channel::<Errand>(MOST_ERRANDS);
+        let undone = Arc::new(AtomicU64::new(0));
+        let failures = Arc::clone(&undone);
+        drop(tokio::spawn(async move {
+            while let Some(errand) = receiver.recv().await {
+                if errand.run(&store).await.is_err() {
+                    failures.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }));
+        Self { sender, undone }
+    }
+
+    /// Leaves an errand, or leaves it to time where there are too many. Never waits.
+    pub(super) fn leave(&self, errand: Errand) {
+        if self.sender.try_send(errand).is_err() {
+            self.undone.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many were left to time.
+    pub(super) fn undone(&self) -> u64 {
+        self.undone.load(Ordering::Relaxed)
+    }
+}
+
+impl Errand {
+    async fn run(&self, store: &RedisStore) -> Result<(), Error> {
+        let parts = self.key.parts();
+        let key = Key::of_parts(&parts)?;
+        let checks: Vec<_> = self
+            .parts
+            .iter()
+            .map(|(ruled, op)| Check {
+                key,
+                ruled,
+                op: *op,
+            })
+            .collect();
+        decide(store, &checks).await?;
+        Ok(())
+    }
+}
+
+/// Asks where no single answer matters.
+pub(super) async fn decide(store: &RedisStore, checks: &[Check<'_>]) -> Result<(), StoreError> {
+    let mut answers = [Answer::EMPTY; MAX_CHECKS];
+    // Callers have at most as many limits as fit; what does not is refused by the store.
+    let room = answers.len().min(checks.len());
+    let answers = answers.get_mut(..room).unwrap_or_default();
+    store.decide(checks, answers).await.map(|_verdict| ())
+}

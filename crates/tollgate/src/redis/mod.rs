@@ -1,0 +1,72 @@
+//! The same limiter over Redis or Valkey, for many processes that share one limit. Every verb is awaited.
+//!
+//! ```no_run
+//! use tollgate::redis::{Options, Redis, Secret};
+//! use tollgate::{Error, Limiter};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let secret = Secret::new(*b"drawn at random.");
+//! let redis = Redis::connect(Options::new("redis://127.0.0.1", secret)).await?;
+//! let limiter = Limiter::per_second(10).burst(20).name("per-user").over(&redis).build()?;
+//!
+//! match limiter.check("user:42").await {
+//!     Ok(()) => println!("go ahead"),
+//!     Err(Error::Denied(denied)) => println!("come back after {:?}", denied.retry_after()),
+//!     Err(Error::Store(error)) if error.may_have_charged() => println!("nobody knows: {error}"),
+//!     Err(error) => println!("not decided, not charged: {error}"),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The chain is that of the [limiter in memory](crate::Limiter) with `over(&redis)` before `build`, and limits,
+//! answers, denials and errors are the same types. One call of a verb is one script call, whatever the number of limits;
+//! only [`take_up_to`](Limiter::take_up_to) with several limits, refused places in queues, and waiting take more.
+//!
+//! # Which state a limit finds
+//!
+//! In the server a limit is known by a number from 1 to 65,535, and a state by that number and the key. **By default the
+//! number follows from the limit's name**, by a function that never changes. So:
+//!
+//! - Limits can be reordered, added and removed while old and new processes run side by side: each finds its own state.
+//! - A limit that changes its numbers goes on with its state, under the new numbers. Debt beyond what the new ones ever
+//!   lend is brought down to that. So while a smaller burst is being rolled out, a key that meets old and new processes in
+//!   turn gets up to the difference more each time: make a burst smaller under a new name, in a quiet hour, or with
+//!   [`replace`](Limiter::replace), which knows both.
+//! - A limit that is renamed starts afresh. To keep its state, keep its number: [`id`](Builder::id).
+//! - A limit that changes its algorithm should change its name too. Neither algorithm can read the other's state: what
+//!   it cannot read it takes for absent, so while both run each starts the other afresh.
+//! - Two limits over one connection cannot have one number: `build` refuses, whether they have the same name or, once in
+//!   65,535 pairs, names that meet. Limiters in *different* programs that use one server with one secret are not seen:
+//!   same name and same keys mean the same state, on purpose or not. Give each program its own secret, or number all.
+//!
+//! # When the server does not answer
+//!
+//! Every call ends within [`Options::deadline`], as [`Error::Store`](crate::Error::Store) and never as a denial. Whether to
+//! let work through then is the caller's decision. [`Error::may_have_charged`](crate::Error::may_have_charged) tells
+//! whether the charge may have been made all the same; nothing is repeated behind the caller's back. Dropping a future
+//! in the middle of a call does not take the call back.
+
+// Wires limits to a store that is awaited. Must not know: how scripts are called, policies, transports.
+
+mod builder;
+mod errands;
+mod gate;
+mod limiter;
+mod number;
+mod random;
+mod ready;
+mod reservation;
+mod server;
+mod together;
+mod verbs;
+
+pub use builder::Builder;
+pub use gate::{Gate, GateBuilder, Permit};
+pub use limiter::Limiter;
+pub use reservation::{Closing, Reservation};
+pub use server::Redis;
+pub use together::{Ask, check_all};
+
+pub use tollgate_core::reservation::ReservationId;
+pub use tollgate_redis::{Options, Remembering, Secret};

@@ -1,0 +1,47 @@
+//! The limiter over a real server. Nobody sleeps: what takes time is asked for again until a deadline.
+
+mod down;
+mod gates;
+mod identity;
+mod same;
+mod verbs;
+mod waiting;
+
+use std::time::Duration;
+
+use tollgate::redis::{Options, Redis, Secret};
+use tollgate_testkit::redis::{Kind, Server};
+
+/// Longer than anything takes on a busy machine.
+const LONG: Duration = Duration::from_secs(20);
+
+fn options(address: impl Into<String>) -> Options {
+    let mut options = Options::new(address, Secret::new(*b"tests of a limit"));
+    options.deadline = LONG;
+    options.connect_deadline = LONG;
+    options
+}
+
+/// A server of one's own, and a connection to it.
+async fn server() -> (Server, Redis) {
+    let server = Server::start(Kind::Redis);
+    let redis = another(&server).await;
+    (server, redis)
+}
+
+/// Another process's connection, as far as the server can tell.
+async fn another(server: &Server) -> Redis {
+    let redis = Redis::connect(options(server.url())).await.unwrap();
+    eventually(async || redis.is_connected()).await;
+    redis
+}
+
+/// Asks again until the answer is yes.
+async fn eventually(mut is_so: impl AsyncFnMut() -> bool) {
+    let asking = async {
+        while !is_so().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LONG, asking).await.unwrap();
+}
