@@ -43,6 +43,14 @@ impl<'a> Held<'a> {
             .map(|_| Self { word, value })
     }
 
+    /// Takes the bit if nobody holds it and the word still has this value.
+    #[inline]
+    pub(super) fn take_if(word: &'a AtomicU64, value: u64) -> Option<Self> {
+        word.compare_exchange(value, value | LOCKED, Ordering::Acquire, Ordering::Relaxed)
+            .ok()
+            .map(|_| Self { word, value })
+    }
+
     /// Where the word is in memory.
     pub(super) fn address(&self) -> usize {
         std::ptr::from_ref(self.word).addr()
@@ -67,6 +75,13 @@ impl Drop for Held<'_> {
         // Release: what this holder wrote elsewhere is seen by the next one.
         self.word.store(self.value, Ordering::Release);
     }
+}
+
+/// The word, if nobody holds its bit, with everything that was written before it seen.
+#[inline]
+pub(super) fn free_value(word: &AtomicU64) -> Option<u64> {
+    let value = word.load(Ordering::Acquire);
+    (value & LOCKED == 0).then_some(value)
 }
 
 /// The word without its bit, as it was when read. What it says may have changed already.

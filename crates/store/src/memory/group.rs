@@ -7,7 +7,7 @@
 //!
 //! Must not know: which group a key belongs to, what states mean beyond their expiry.
 
-use super::bit::{Held, glance};
+use super::bit::{Held, free_value, glance};
 use super::sync::{AtomicU64, Ordering};
 
 /// Words in a group: 128 bytes, the unit in which the machine's prefetcher fetches.
@@ -122,6 +122,25 @@ impl<'a, const W: usize> Slot<'a, W> {
     }
 }
 
+impl<'a> Slot<'a, 1> {
+    /// The state without taking the bit, if this tag lives here and nobody holds the slot.
+    ///
+    /// The state is read before and after the tag. A tenant changes only under the bit, so if both looks find the same
+    /// state and no bit, it was this tenant's in between.
+    #[inline]
+    pub(super) fn look(self, tag: u64) -> Option<u64> {
+        let state = free_value(&self.state[0])?;
+        let is_here = self.tag.load(Ordering::Acquire) == tag;
+        (is_here && self.state[0].load(Ordering::Relaxed) == state).then_some(state)
+    }
+
+    /// Takes the bit if the state is still this one.
+    #[inline]
+    pub(super) fn take_if(self, state: u64) -> Option<Owned<'a, 1>> {
+        Held::take_if(&self.state[0], state).map(|bit| Owned { slot: self, bit })
+    }
+}
+
 impl<const W: usize> Owned<'_, W> {
     /// Who lives here.
     #[inline]
@@ -154,7 +173,8 @@ impl<const W: usize> Owned<'_, W> {
 
     /// Gives the slot to another tenant.
     pub(super) fn house(&mut self, tag: u64, state: [u64; W]) {
-        self.slot.tag.store(tag, Ordering::Relaxed);
+        // Release: whoever sees the tag without the bit also sees that the bit was taken before.
+        self.slot.tag.store(tag, Ordering::Release);
         self.set(state);
     }
 }

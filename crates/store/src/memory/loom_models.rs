@@ -188,3 +188,21 @@ fn a_thread_that_panics_gives_its_bit_back() {
         assert_eq!(Held::take(&word).value(), 8);
     });
 }
+
+/// A look without the bit, while another tenant moves in: whatever it finds belongs to the tag it asked for.
+#[test]
+fn a_look_never_finds_a_strangers_state() {
+    explore(5, || {
+        let group = Arc::new(Group::empty());
+        slot::<1>(&group).take().house(OLD, [5]);
+        let other = Arc::clone(&group);
+        let mover = thread::spawn(move || slot::<1>(&other).take().house(NEW, [9]));
+        let old = slot::<1>(&group).look(OLD);
+        let new = slot::<1>(&group).look(NEW);
+        assert!(matches!(old, None | Some(5)), "{old:?}");
+        assert!(matches!(new, None | Some(9)), "{new:?}");
+        mover.join().unwrap();
+        assert_eq!(slot::<1>(&group).look(OLD), None);
+        assert_eq!(slot::<1>(&group).look(NEW), Some(9));
+    });
+}

@@ -214,10 +214,40 @@ impl<C: Clock> Memory<C> {
     #[inline]
     pub fn spend(&self, key: &Key<'_>, id: LimitId, quota: &TokenBucket, cost: u64) -> Outcome {
         let place = self.secret.place(key, id);
-        self.words.fetch(place);
-        // Read before the slot is taken, so that it is held no longer than it must be, and while its memory is on the
-        // way. The decision counts as made at this instant, which lies within the call; that is what the promised
-        // bound speaks of.
+        // Most keys live in their favourite slot and nobody holds it. Then a denial only reads, and an admission takes
+        // the bit just to write: if the state is no longer the one that was decided on, it is not to be had. The clock is
+        // read after the state, so nothing decided later can be in what was seen.
+        if let Some((slot, tat)) = self.words.look(place) {
+            let transition = quota.decide(tat, self.now(), cost);
+            match transition.next {
+                None => return transition.outcome,
+                Some(next) if next >= tat => {
+                    if let Some(mut slot) = slot.take_if(tat)
+                        && slot.tag() == place.tag()
+                    {
+                        slot.set([next]);
+                        return transition.outcome;
+                    }
+                }
+                // A clock that went back; see `spend_held`.
+                Some(_) => {}
+            }
+        }
+        self.spend_held(key, id, place, quota, cost)
+    }
+
+    /// The same under the slot's bit, wherever the slot is.
+    #[inline(never)]
+    fn spend_held(
+        &self,
+        key: &Key<'_>,
+        id: LimitId,
+        place: Place,
+        quota: &TokenBucket,
+        cost: u64,
+    ) -> Outcome {
+        // Read before the slot is taken, so that it is held no longer than it must be. The decision counts as made
+        // at this instant, which lies within the call; that is what the promised bound speaks of.
         let now = self.now();
         let Some(mut slot) = self.words.occupy(place) else {
             return self.spend_first(key, id, quota, cost);

@@ -292,7 +292,14 @@ impl<C> Step<'_, '_, C> {
             }
             Correction::AlreadyClosed => Note::AlreadyClosed,
             Correction::Expired => Note::ReservationExpired,
-            Correction::Unknown => Note::ReservationUnknown,
+            // What is forgotten is not closed by asking about it.
+            Correction::Unknown => {
+                return Ok(Stepped::said(
+                    Outcome::Allow,
+                    none,
+                    Note::ReservationUnknown,
+                ));
+            }
         };
         // The first settle or cancel is the one that counts, also where it came too late to change anything.
         Ok(Stepped {

@@ -53,16 +53,6 @@ impl<const W: usize> Table<W> {
         size_of_val(self.pages.groups())
     }
 
-    /// Touches the slot where the key is most likely to live, so that its memory is on the way while something else is
-    /// done.
-    #[inline]
-    pub(super) fn fetch(&self, place: Place) {
-        let slot = self
-            .home(place)
-            .and_then(|home| home.slot::<W>(place.favourite(slots(W))));
-        std::hint::black_box(slot.map(Slot::tag));
-    }
-
     /// The key's slot with its bit held, if it has one.
     #[inline]
     pub(super) fn occupy(&self, place: Place) -> Option<Owned<'_, W>> {
@@ -202,6 +192,15 @@ impl<const W: usize> Table<W> {
             .iter()
             .flat_map(Group::all)
             .filter(|slot| slot.tag() != 0)
+    }
+}
+
+impl Table<1> {
+    /// The favourite slot and its state, if the key lives there and nobody holds it. Nothing is taken by looking.
+    #[inline]
+    pub(super) fn look(&self, place: Place) -> Option<(Slot<'_, 1>, u64)> {
+        let slot = self.home(place)?.slot(place.favourite(slots(1)))?;
+        slot.look(place.tag()).map(|state| (slot, state))
     }
 }
 
