@@ -18,6 +18,7 @@ mod overflow;
 mod pages;
 mod shelf;
 mod snapshot;
+mod spend;
 mod states;
 mod step;
 mod sync;
@@ -29,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::compose::Verdict;
 use tollgate_core::limit::{Edit, Quota, State};
-use tollgate_core::{Nanos, Outcome, Timestamp, TokenBucket};
+use tollgate_core::{Nanos, Timestamp};
 
 pub use self::snapshot::SnapshotError;
 
@@ -41,7 +42,7 @@ use self::states::{InWords as _, Size, Words};
 use self::table::Table;
 use self::worth::Worths;
 use crate::clock::{Clock, SystemClock};
-use crate::contract::{Answer, Check, LimitId, MAX_CHECKS, Op, Ruled, Store};
+use crate::contract::{Answer, Check, LimitId, MAX_CHECKS, Ruled, Store};
 use crate::error::InvalidSize;
 use crate::failure::{ErrorKind, StoreError};
 use crate::key::Key;
@@ -208,124 +209,6 @@ impl<C: Clock> Memory<C> {
         let mut answers = [Answer::EMPTY; N];
         let verdict = self.decide(&checks, &mut answers)?;
         Ok((verdict, answers))
-    }
-
-    /// Spends from one token bucket: the shortest way through the store, for those who have just one limit.
-    #[inline]
-    pub fn spend(&self, key: &Key<'_>, id: LimitId, quota: &TokenBucket, cost: u64) -> Outcome {
-        let place = self.secret.place(key, id);
-        // Most keys live in their favourite slot and nobody holds it. Then a denial only reads, and an admission takes
-        // the bit just to write: if the state is no longer the one that was decided on, it is not to be had. The clock is
-        // read after the state, so nothing decided later can be in what was seen.
-        if let Some((slot, tat)) = self.words.look(place) {
-            let transition = quota.decide(tat, self.now(), cost);
-            match transition.next {
-                None => return transition.outcome,
-                Some(next) if next >= tat => {
-                    if let Some(mut slot) = slot.take_if(tat)
-                        && slot.tag() == place.tag()
-                    {
-                        slot.set([next]);
-                        return transition.outcome;
-                    }
-                }
-                // A clock that went back; see `spend_held`.
-                Some(_) => {}
-            }
-        }
-        self.spend_held(key, id, place, quota, cost)
-    }
-
-    /// The same under the slot's bit, wherever the slot is.
-    #[inline(never)]
-    fn spend_held(
-        &self,
-        key: &Key<'_>,
-        id: LimitId,
-        place: Place,
-        quota: &TokenBucket,
-        cost: u64,
-    ) -> Outcome {
-        // Read before the slot is taken, so that it is held no longer than it must be. The decision counts as made
-        // at this instant, which lies within the call; that is what the promised bound speaks of.
-        let now = self.now();
-        let Some(mut slot) = self.words.occupy(place) else {
-            return self.spend_first(key, id, quota, cost);
-        };
-        let [tat] = slot.state();
-        let mut transition = quota.decide(tat, now, cost);
-        if transition.next.is_some_and(|next| next < tat) {
-            // Only a clock that went back lowers a state. Or it was this thread that stood still since it read the clock:
-            // then what others have spent meanwhile must not be taken for an error and forgiven.
-            transition = quota.decide(tat, self.now(), cost);
-        }
-        if let Some(next) = transition.next {
-            slot.set([next]);
-        }
-        transition.outcome
-    }
-
-    /// Spends the same cost from several token buckets of one key, all or nothing, and answers only the verdict: the
-    /// shortest way for several limits.
-    ///
-    /// # Errors
-    /// As [`Store::decide`].
-    #[inline]
-    pub fn spend_all(
-        &self,
-        key: &Key<'_>,
-        buckets: &[(LimitId, TokenBucket)],
-        cost: u64,
-    ) -> Result<Verdict, StoreError> {
-        let digest = self.secret.digest(key);
-        let verdict = match buckets.len() {
-            0..=2 => brisk::spend_each::<2, C>(self, digest, buckets, cost),
-            3..=4 => brisk::spend_each::<4, C>(self, digest, buckets, cost),
-            5..=8 => brisk::spend_each::<8, C>(self, digest, buckets, cost),
-            _ => None,
-        };
-        verdict.map_or_else(|| self.spend_all_first(key, buckets, cost), Ok)
-    }
-
-    /// Some key is new, or there are many: the whole way.
-    #[inline(never)]
-    fn spend_all_first(
-        &self,
-        key: &Key<'_>,
-        buckets: &[(LimitId, TokenBucket)],
-        cost: u64,
-    ) -> Result<Verdict, StoreError> {
-        let ruled: Vec<Ruled> = buckets
-            .iter()
-            .map(|(id, quota)| Ruled {
-                id: *id,
-                limit: (*quota).into(),
-            })
-            .collect();
-        let op = Op::Spend(cost);
-        let check = |ruled| Check {
-            key: *key,
-            ruled,
-            op,
-        };
-        let checks: Vec<Check<'_>> = ruled.iter().map(check).collect();
-        self.decide(&checks, &mut vec![Answer::EMPTY; checks.len()])
-    }
-
-    /// The first request of a key, or the first after its state was given up.
-    #[inline(never)]
-    fn spend_first(&self, key: &Key<'_>, id: LimitId, quota: &TokenBucket, cost: u64) -> Outcome {
-        let ruled = Ruled {
-            id,
-            limit: (*quota).into(),
-        };
-        let check = Check {
-            key: *key,
-            ruled: &ruled,
-            op: Op::Spend(cost),
-        };
-        self.ask([check])
-            .map_or(Outcome::Never, |(verdict, _)| verdict.outcome())
     }
 
     /// What time it is for this store: the clock that its decisions are made by. In the year 2116 it stands still: a
