@@ -73,7 +73,7 @@ impl<C: Clock> Memory<C> {
     /// shortest way for several limits.
     ///
     /// # Errors
-    /// As [`Store::decide`].
+    /// As [`Store::decide`](crate::Store::decide).
     #[inline]
     pub fn spend_all(
         &self,
