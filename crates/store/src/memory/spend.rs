@@ -7,6 +7,7 @@ use tollgate_core::compose::Verdict;
 use tollgate_core::{Outcome, TokenBucket};
 
 use super::hash::Place;
+use super::sync::stand_back;
 use super::{Memory, brisk};
 use crate::clock::Clock;
 use crate::contract::{Answer, Check, LimitId, Op, Ruled, Store as _};
@@ -32,6 +33,7 @@ impl<C: Clock> Memory<C> {
                         slot.set([next]);
                         return transition.outcome;
                     }
+                    stand_back();
                 }
                 // A clock that went back; see `spend_held`.
                 Some(_) => {}

