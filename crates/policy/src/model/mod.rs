@@ -1,0 +1,139 @@
+//! What a policy file says, in full: every short form spelled out, every default filled in, every number checked.
+//!
+//! Values that a message may have to point at carry their [`Place`](crate::source::Place) in an [`At`]. Two models are
+//! equal if they say the same, wherever they say it. Must not know: how files are read, how rules are matched.
+
+mod action;
+mod cost;
+mod key;
+mod matching;
+mod quota;
+
+pub use action::{Consistency, Mode, OnStoreFailure, Penalty, Percent};
+pub use cost::{Cost, Count, StatusClass};
+pub use key::{KeyPart, Missing};
+pub use matching::{Condition, Glob, Match, Network, Template, Test};
+pub use quota::{Algorithm, Amount, Burst, Computed, Override, Period, QuotaSpec, RateSpec, Tiers};
+
+pub use crate::source::At;
+
+use crate::attributes::Attribute;
+
+/// A whole policy.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Policy {
+    /// The limits, in the order of the file.
+    pub limits: Vec<LimitRule>,
+    /// Requests that no limit applies to.
+    pub exempt: Vec<Match>,
+    /// Requests that are refused without asking any limit.
+    pub deny: Vec<DenyRule>,
+    /// What holds for limits that name the group.
+    pub groups: Vec<Group>,
+    /// Route templates that exist though no limit matches by them.
+    pub routes: Vec<At<Template>>,
+    /// `mode`: of everything at once; the strictest of this and a limit's own holds.
+    pub mode: Mode,
+    /// `fleet.nodes`: how many instances share the quotas, where nothing better is known.
+    pub nodes: Option<u32>,
+    /// `divergence_threshold`: above this share of differing decisions a candidate is advised against.
+    pub divergence_threshold: Percent,
+}
+
+/// A request that is refused whatever the limits say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DenyRule {
+    /// Which requests.
+    pub matching: Match,
+    /// The status to answer with.
+    pub status: u16,
+    /// The message to answer with.
+    pub message: Option<Box<str>>,
+}
+
+/// Limits that override each other instead of all applying.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// As limits name it.
+    pub name: At<Box<str>>,
+    /// How its limits combine.
+    pub apply: Apply,
+}
+
+/// How the limits of a group combine when several of them match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Apply {
+    /// All of them apply.
+    #[default]
+    All,
+    /// Only the most specific: the one with the most conditions; of as many, the one that the file lists first.
+    Narrowest,
+}
+
+/// One limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitRule {
+    /// Unique in the file, stable across reloads unless `id` is given.
+    pub name: At<Box<str>>,
+    /// The stable number, where the name may change or a shared store must agree on it.
+    pub id: Option<At<u16>>,
+    /// Which requests it is about.
+    pub matching: Match,
+    /// The group it belongs to.
+    pub group: Option<At<Box<str>>>,
+    /// Limits that name the same bucket share its state.
+    pub bucket: Option<At<Box<str>>>,
+    /// Whose quota it is. Empty: everyone's together.
+    pub key: Vec<KeyPart>,
+    /// How much.
+    pub quota: At<QuotaSpec>,
+    /// Other quotas by an attribute's value.
+    pub tiers: Option<Tiers>,
+    /// Other quotas for single keys.
+    pub overrides: Vec<Override>,
+    /// Levels from the widest to the narrowest, each with its key and quota; then the limit's own are not given.
+    pub levels: Vec<Level>,
+    /// What a request costs.
+    pub cost: Cost,
+    /// What is counted.
+    pub count: Count,
+    /// Counts how many different values this attribute has, not requests.
+    pub distinct: Option<At<Attribute>>,
+    /// A permissive bucket in this process, asked first.
+    pub local: Option<At<QuotaSpec>>,
+    /// A quota that is tried beside the enforced one, never enforced itself.
+    pub candidate: Option<At<QuotaSpec>>,
+    /// `enforce`, `shadow` or `off`.
+    pub mode: Mode,
+    /// The share of keys that it is enforced for; the others are shadowed.
+    pub enforce: Percent,
+    /// A denial that would be over sooner than this becomes a wait.
+    pub wait: Option<At<tollgate_core::Nanos>>,
+    /// What a denial costs the denied.
+    pub penalty: At<Penalty>,
+    /// `charge: always`: never denies and charges into debt down to the overdraft.
+    pub charge_always: bool,
+    /// How far below zero post-paid charges may go, in units.
+    pub overdraft: u64,
+    /// What to decide when the shared store does not answer.
+    pub on_store_failure: OnStoreFailure,
+    /// How exactly a fleet shares the quota.
+    pub consistency: At<Consistency>,
+    /// Limits with the same attribute here live in one slot of a cluster.
+    pub colocate: Option<At<Attribute>>,
+    /// The status of a denial.
+    pub status: u16,
+    /// The message of a denial.
+    pub message: Option<Box<str>>,
+}
+
+/// One level of a hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// As verdicts name it when it is violated.
+    pub name: At<Box<str>>,
+    /// What this level adds to the key of the level above.
+    pub key: Vec<KeyPart>,
+    /// How much.
+    pub quota: At<QuotaSpec>,
+}

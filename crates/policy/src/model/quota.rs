@@ -1,0 +1,123 @@
+//! How much: rates as people write them, by which algorithm, by which tier, computed or overridden.
+//!
+//! Must not know: core's compiled quotas; `compile` makes those.
+
+use tollgate_core::{Nanos, Unit};
+
+use crate::attributes::Attribute;
+use crate::source::At;
+
+/// One quota.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaSpec {
+    /// By which rule it is counted.
+    pub algorithm: Algorithm,
+    /// How much.
+    pub amount: Amount,
+    /// The most at once, where it is not the rate's own number.
+    pub burst: Option<At<Burst>>,
+    /// What is counted.
+    pub unit: Unit,
+    /// The offset from UTC at which calendar windows turn, in minutes.
+    pub utc_offset_minutes: i16,
+}
+
+/// How quotas are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// `token_bucket`
+    #[default]
+    TokenBucket,
+    /// `leaky_bucket`: refuses what does not fit.
+    LeakyBucket,
+    /// `leaky_queue`: makes requests wait their turn.
+    LeakyQueue,
+    /// `fixed_window`
+    FixedWindow,
+    /// `sliding_window`: about so many in any window, in 16 bytes.
+    SlidingWindow,
+    /// `sliding_log`: exactly so many in any window.
+    SlidingLog,
+    /// `concurrency`
+    Concurrency,
+}
+
+/// How much a quota grants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Amount {
+    /// One rate, or several that all hold.
+    Rates(Vec<At<RateSpec>>),
+    /// So many at once, each held at most this long without being renewed.
+    AtOnce {
+        /// How many.
+        places: u64,
+        /// How long a place is held.
+        lease: Nanos,
+    },
+    /// A rate that attributes of the request add to.
+    Computed(Computed),
+    /// No limit at all (a tier or an override may say so).
+    Unlimited,
+}
+
+/// So many per period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RateSpec {
+    /// How many. Zero denies everything.
+    pub units: u64,
+    /// In how long.
+    pub period: Period,
+}
+
+/// The time that a rate's number is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Period {
+    /// A length of time. A day is 24 hours, a week seven days.
+    Span(Nanos),
+    /// `month`: from the first to the first for a fixed window, 30 days for every other algorithm.
+    Month,
+    /// `year`: from January to January for a fixed window, 365 days for every other algorithm.
+    Year,
+}
+
+/// The most that a bucket admits at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Burst {
+    /// So many.
+    Units(u64),
+    /// Ten seconds' worth, at least one.
+    Auto,
+}
+
+/// `5000/h + 50/h × claim.repos, at most 12500/h`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Computed {
+    /// What everyone gets.
+    pub base: At<RateSpec>,
+    /// What each unit of the attribute adds, over the same period as the base.
+    pub each: At<RateSpec>,
+    /// The attribute whose number is multiplied. Where it is absent or no number, it is zero.
+    pub times: Attribute,
+    /// The most that anyone gets, over the same period.
+    pub at_most: At<RateSpec>,
+}
+
+/// Quotas by the value of an attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tiers {
+    /// Whose value names the tier.
+    pub by: At<Attribute>,
+    /// The tiers. A value that names none gets the limit's own quota.
+    pub tiers: Vec<(At<Box<str>>, At<QuotaSpec>)>,
+}
+
+/// Another quota for one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Override {
+    /// The values of the key's attributes, in the order of the key's parts.
+    pub key: At<Vec<Box<str>>>,
+    /// Its quota.
+    pub quota: At<QuotaSpec>,
+}

@@ -1,0 +1,87 @@
+//! A tree of values that know their places.
+//!
+//! Must not know: formats, fields.
+
+/// Where something stands in a file. Lines and columns count from one; columns count characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Place {
+    /// The line.
+    pub line: u32,
+    /// The column of its first character.
+    pub column: u32,
+    /// How many characters of the line it covers, at least one.
+    pub width: u32,
+}
+
+/// A value and where it stands. Two are equal if their values are, wherever they stand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct At<T> {
+    /// What was said.
+    pub value: T,
+    /// Where.
+    pub place: Place,
+}
+
+impl<T> At<T> {
+    /// A value at a place.
+    #[must_use]
+    pub const fn new(value: T, place: Place) -> Self {
+        Self { value, place }
+    }
+
+    /// Another value at the same place.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> At<U> {
+        At::new(f(self.value), self.place)
+    }
+}
+
+impl<T: PartialEq> PartialEq for At<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl<T: Eq> Eq for At<T> {}
+
+impl<T> From<T> for At<T> {
+    /// A value that stands nowhere, such as a default.
+    fn from(value: T) -> Self {
+        Self::new(value, Place::default())
+    }
+}
+
+/// A value in a file and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Where it begins.
+    pub place: Place,
+    /// What it is.
+    pub value: Value,
+}
+
+/// What can stand in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Nothing was said (`null`, `~`, or an empty place).
+    Nothing,
+    /// A number, a truth value or a text: kept as written, because only the reader of a field knows what it should be.
+    Scalar {
+        /// As written, without quotes and with escapes resolved.
+        text: Box<str>,
+        /// Whether it was in quotes, and so can only be a text.
+        quoted: bool,
+    },
+    /// Values in order.
+    List(Vec<Node>),
+    /// Values by name, in order; a name may stand there twice, which readers report.
+    Map(Vec<Entry>),
+}
+
+/// One name of a map and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name, and where it stands.
+    pub name: At<Box<str>>,
+    /// What it names.
+    pub value: Node,
+}
