@@ -36,25 +36,29 @@ algorithms[3] = function(op, args, raw)
   local sh, sl, previous, current, is_inherited = 0, 0, 0, 0, false
   if raw then
     -- 99 is 'c'. The first version wrote 18 bytes, without the window: it is taken for the one that asks.
-    local oh, ol, old_power = lh, ll, power
-    local is_read = byte(raw) == 99 and (#raw == 28 or #raw == 18)
-    if is_read then
+    local oh, ol, old_power, old_window = lh, ll, power, window
+    local is_read = byte(raw) == 99
+    if is_read and #raw == 28 then
+      sh, sl, previous, current, oh, ol, old_power = unpacked('>I5I4I4I4I5I4B', raw, 2)
+    elseif is_read and #raw == 18 then
       sh, sl, previous, current = unpacked('>I5I4I4I4', raw, 2)
-      if #raw == 28 then oh, ol, old_power = unpacked('>I5I4B', raw, 19) end
+    else
+      is_read = false
     end
-    if
-      not is_read or sl >= BILLION or sh > MAX_HIGH or (sh == MAX_HIGH and sl > MAX_LOW)
-      or ol >= BILLION or oh > MAX_HIGH or old_power > 19 or ticks_in(oh, ol, old_power) < 1
-    then
+    is_inherited = oh ~= lh or ol ~= ll
+    if is_inherited then
+      old_window = ticks_in(oh, ol, old_power)
+      is_read = ol < BILLION and oh <= MAX_HIGH and old_power < 20 and old_window >= 1
+    end
+    if not is_read or sl >= BILLION or sh > MAX_HIGH or (sh == MAX_HIGH and sl > MAX_LOW) then
       corrupt = corrupt + 1
-      sh, sl, previous, current = 0, 0, 0, 0
-    elseif oh ~= lh or ol ~= ll then
+      sh, sl, previous, current, is_inherited = 0, 0, 0, 0, false
+    elseif is_inherited then
       -- A window of another length cannot weigh these counts, so what they estimate now, rounded up, is what has been
       -- spent in the current one. It is written back even by a denial, or the time that one names would not hold.
-      local old_window = ticks_in(oh, ol, old_power)
       sh, sl, previous, current = rolled(sh, sl, previous, current, oh, ol)
       current = current + math.ceil(weigh(sh, sl, previous, old_window, old_power) / old_window)
-      current, previous, is_inherited = math.min(current, 4294967295), 0, true
+      current, previous = math.min(current, 4294967295), 0
       sh, sl = start_of_span(lh, ll)
     end
   end

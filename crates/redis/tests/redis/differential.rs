@@ -372,7 +372,7 @@ fn a_script_that_reads_an_instant_as_one_number_is_caught() {
 #[test]
 fn a_script_that_forgets_another_windows_length_is_caught() {
     let changes = [
-        ("elseif oh ~= lh or ol ~= ll then", "elseif false then"),
+        ("elseif is_inherited then", "elseif false then"),
         ("is_over = is_inherited or", "is_over ="),
     ];
     for (right, wrong) in changes {
