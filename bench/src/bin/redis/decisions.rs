@@ -27,7 +27,7 @@ const HEAD: [&str; 7] = [
     "",
     "server CPU s per million",
     "times tollgate's",
-    "of it in the script",
+    "script, wall s per million",
     "times tollgate's",
     "client CPU s per million",
     "times tollgate's",

@@ -24,7 +24,7 @@ pub(crate) struct Rig {
 pub(crate) struct Cost {
     /// The server's processor time, for everything that it does.
     pub(crate) server: f64,
-    /// Time within the script alone, as the server counts it.
+    /// Time within the script alone, as the server counts it: on the wall, so a server that loses the processor counts on.
     pub(crate) script: f64,
     /// This thread's processor time, from building the call to reading the answer.
     pub(crate) client: f64,
