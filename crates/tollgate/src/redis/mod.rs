@@ -33,6 +33,8 @@
 //!   lend is brought down to that. So while a smaller burst is being rolled out, a key that meets old and new processes in
 //!   turn gets up to the difference more each time: make a burst smaller under a new name, in a quiet hour, or with
 //!   [`replace`](Limiter::replace), which knows both.
+//! - A sliding counter whose window gets another length goes on with what the old window estimates. While processes with
+//!   different lengths ask in turn, what a key has used fades as slowly as the longer window lets it: nothing is minted.
 //! - A limit that is renamed starts afresh. To keep its state, keep its number: [`id`](Builder::id).
 //! - A limit that changes its algorithm should change its name too. Neither algorithm can read the other's state: what
 //!   it cannot read it takes for absent, so while both run each starts the other afresh.
