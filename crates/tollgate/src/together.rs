@@ -57,7 +57,7 @@ impl<C> Ask<'_, C> {
 /// ```
 /// use tollgate::{Error, Limiter, check_all};
 ///
-/// let per_user = Limiter::per_minute(60).name("per-user").build()?;
+/// let per_user = Limiter::per_day(60).name("per-user").build()?;
 /// let everyone = Limiter::per_second(1_000).name("everyone").beside(&per_user).build()?;
 /// let tokens = Limiter::per_minute(50_000).name("tokens").beside(&per_user).build()?;
 /// let request = |cost| {
