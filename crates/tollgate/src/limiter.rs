@@ -19,7 +19,7 @@ use crate::key::AsKey;
 use crate::limits::{Limits, MAX_LIMITS, Simple};
 use crate::name::Name;
 use crate::pause::Pause;
-use crate::rules::{Bucket, Rules};
+use crate::rules::{Bucket, Rule, Rules};
 use crate::table::Table;
 
 /// Decides how much each key may do. Cheap to clone; clones are the same limiter.
@@ -132,7 +132,7 @@ impl<C: Clock> Limiter<C> {
     pub fn forget(&self, key: impl AsKey) -> Result<bool, Error> {
         let key = key.as_key()?;
         let rules = self.shared.rules();
-        let erase = |rule: &crate::rules::Rule| self.shared.table.memory.erase(&key, &rule.ruled);
+        let erase = |rule: &Rule| self.shared.table.memory.erase(&key, &rule.ruled);
         Ok(rules.list().iter().filter(|rule| erase(rule)).count() > 0)
     }
 
@@ -170,9 +170,14 @@ impl<C: Clock> Limiter<C> {
         let shared = &*self.shared;
         let mut later = shared.later.write().unwrap_or_else(PoisonError::into_inner);
         let rules = Rules::following(later.list(), limits, |_| shared.table.number())?;
-        shared
-            .table
-            .learn(rules.list().iter().map(|rule| &rule.ruled));
+        for rule in rules.list() {
+            let same = |old: &&Rule| old.ruled.id == rule.ruled.id;
+            match later.list().iter().find(same) {
+                // The old quota must not count any more: by it, keys that are denied now would seem to be in little debt.
+                Some(old) => shared.table.memory.replace(&old.ruled, &rule.ruled),
+                None => shared.table.memory.learn(&rule.ruled),
+            }
+        }
         let old = std::mem::replace(&mut *later, Arc::new(rules));
         shared.is_replaced.store(true, Ordering::Release);
         let ids = |rules: &Rules| -> Vec<_> { rules.list().iter().map(|r| r.ruled.id).collect() };
