@@ -530,6 +530,24 @@ mod tests {
         assert!(matches!(correction, Correction::Settle { .. }));
     }
 
+    /// A box used to be judged by the quota by which its key was last asked about, also after that had been lowered.
+    #[test]
+    fn whom_a_lowered_quota_denies_is_not_the_one_to_go() {
+        let shelves = full();
+        let lower: Limit = SlidingLog::of(2, Nanos::MINUTE).build().unwrap().into();
+        let losable = || shelves.lock(0).unwrap().losable(NOW);
+        assert_eq!(losable(), BOXES);
+        let id = LimitId(NonZeroU16::MIN);
+        shelves.replace(id, &log(Nanos::HOUR), &lower);
+        assert_eq!(losable(), BOXES, "that was not its quota");
+        shelves.replace(LimitId(NonZeroU16::MAX), &log(Nanos::MINUTE), &lower);
+        assert_eq!(losable(), BOXES, "that is not its limit");
+        shelves.replace(id, &log(Nanos::MINUTE), &lower);
+        assert_eq!(losable(), 0);
+        shelves.forget(id);
+        assert_eq!((losable(), shelves.used()), (0, 0), "nothing is left of it");
+    }
+
     /// A box used to be judged by the quota that it was made under.
     #[test]
     fn a_longer_window_keeps_a_log_for_longer() {
