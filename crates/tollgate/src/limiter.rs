@@ -176,6 +176,7 @@ impl<C: Clock> Limiter<C> {
         for Rule { ruled: new, .. } in rules.list() {
             let mut before = later.list().iter().map(|rule| &rule.ruled);
             match before.find(|old| old.id == new.id) {
+                // The old quota must not count any more: by it, keys that are denied now would seem to be in little debt.
                 Some(old) => shared.table.memory.replace(old, new),
                 None => shared.table.memory.learn(new),
             }
