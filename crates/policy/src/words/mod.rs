@@ -16,7 +16,7 @@ mod rate;
 mod status;
 mod template;
 
-pub use computed::{computed, is_computed};
+pub use computed::{Parts, computed, is_computed};
 pub use count::{amount, count};
 pub use duration::duration;
 pub use glob::glob;

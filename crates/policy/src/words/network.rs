@@ -29,7 +29,7 @@ pub fn network(text: &str) -> Result<Network, Wrong> {
         });
     };
     let shown = quoted(text);
-    let host_address: IpAddr = host.parse().map_err(|_| not_an_address(host))?;
+    let host_address: IpAddr = host.parse().map_err(|_no_more_to_say| not_an_address(host))?;
     let most = width(host_address);
     let bits: u8 = match bits.parse::<u8>() {
         Ok(bits) if bits <= most && is_plain(text) => bits,
@@ -76,7 +76,7 @@ pub fn address(text: &str) -> Result<IpAddr, Wrong> {
     let text = text.trim();
     text.parse::<IpAddr>()
         .map(|address| address.to_canonical())
-        .map_err(|_| not_an_address(text))
+        .map_err(|_no_more_to_say| not_an_address(text))
 }
 
 fn not_an_address(text: &str) -> Wrong {
