@@ -17,6 +17,26 @@ pub struct Problem {
     pub help: Option<Box<str>>,
 }
 
+impl Problem {
+    /// What is wrong at a place, and what would be right.
+    pub fn new(place: Place, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self {
+            place,
+            message: message.into().into(),
+            help: Some(help.into().into()),
+        }
+    }
+
+    /// What is wrong at a place, where there is nothing to advise.
+    pub fn bare(place: Place, message: impl Into<String>) -> Self {
+        Self {
+            place,
+            message: message.into().into(),
+            help: None,
+        }
+    }
+}
+
 /// Everything that is wrong with a file, in the order of its lines; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems {
