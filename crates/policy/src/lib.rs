@@ -5,7 +5,9 @@
 //! what the engine asks. After the file is read everything is pure. Must not know: stores, clocks, sockets.
 
 pub mod attributes;
+pub mod compile;
 pub mod model;
 pub mod rules;
 pub mod source;
 pub mod words;
+mod words_for;
