@@ -29,7 +29,9 @@ pub fn network(text: &str) -> Result<Network, Wrong> {
         });
     };
     let shown = quoted(text);
-    let host_address: IpAddr = host.parse().map_err(|_no_more_to_say| not_an_address(host))?;
+    let host_address: IpAddr = host
+        .parse()
+        .map_err(|_no_more_to_say| not_an_address(host))?;
     let most = width(host_address);
     let bits: u8 = match bits.parse::<u8>() {
         Ok(bits) if bits <= most && is_plain(text) => bits,
