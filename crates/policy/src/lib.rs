@@ -8,3 +8,4 @@ pub mod attributes;
 pub mod model;
 pub mod rules;
 pub mod source;
+pub mod write;
