@@ -14,5 +14,6 @@ pub mod rules;
 pub mod source;
 pub mod words;
 mod words_for;
+pub mod write;
 
 pub use load::{load, load_path};

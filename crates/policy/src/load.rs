@@ -24,11 +24,11 @@ use crate::source::{Format, MAX_BYTES, Node, Place, Problem, Problems, Value, pa
 /// # Errors
 /// Everything that is wrong with it.
 pub fn load(text: &str, file_name: &str, format: Format) -> Result<Policy, Problems> {
-    let mut tree = parse(text, format).map_err(|list| problems(file_name, list, text))?;
+    let mut tree = parse(text, format).map_err(|list| Problems::new(file_name, text, list))?;
     if format != Format::Yaml {
         bare_words(&mut tree);
     }
-    crate::read::policy(&tree).map_err(|list| problems(file_name, list, text))
+    crate::read::policy(&tree).map_err(|list| Problems::new(file_name, text, list))
 }
 
 /// Reads and checks a policy in a file, in the format that its ending says.
@@ -38,7 +38,7 @@ pub fn load(text: &str, file_name: &str, format: Format) -> Result<Policy, Probl
 pub fn load_path(path: &Path) -> Result<Policy, Problems> {
     let name = path.display().to_string();
     let refuse = |message: String, help: &str| {
-        problems(&name, vec![Problem::new(Place::START, message, help)], "")
+        Problems::new(&name, "", vec![Problem::new(Place::START, message, help)])
     };
     let Some(format) = Format::of_path(path) else {
         return Err(refuse(
@@ -96,19 +96,5 @@ fn bare_words(node: &mut Node) {
                 }
             }
         }
-    }
-}
-
-fn problems(file: &str, list: Vec<Problem>, text: &str) -> Problems {
-    let mut wanted: Vec<u32> = list.iter().map(|problem| problem.place.line).collect();
-    wanted.dedup();
-    Problems {
-        file: file.into(),
-        lines: (1..)
-            .zip(text.lines())
-            .filter(|(number, _)| wanted.contains(number))
-            .map(|(number, line)| (number, line.into()))
-            .collect(),
-        list,
     }
 }

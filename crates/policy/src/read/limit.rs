@@ -74,11 +74,7 @@ fn blank() -> LimitRule {
         group: None,
         bucket: None,
         key: Vec::new(),
-        quota: At::from(none_of_its_own(Terms {
-            algorithm: None,
-            unit: tollgate_core::Unit::default(),
-            utc_offset_minutes: 0,
-        })),
+        quota: At::from(none_of_its_own()),
         tiers: None,
         overrides: Vec::new(),
         levels: Vec::new(),
@@ -102,13 +98,13 @@ fn blank() -> LimitRule {
 }
 
 /// The quota of a limit whose levels have theirs: unlimited in itself.
-fn none_of_its_own(terms: Terms) -> QuotaSpec {
+fn none_of_its_own() -> QuotaSpec {
     QuotaSpec {
-        algorithm: terms.algorithm.unwrap_or(Algorithm::TokenBucket),
+        algorithm: Algorithm::default(),
         amount: Amount::Unlimited,
         burst: None,
-        unit: terms.unit,
-        utc_offset_minutes: terms.utc_offset_minutes,
+        unit: tollgate_core::Unit::default(),
+        utc_offset_minutes: 0,
     }
 }
 
@@ -184,7 +180,7 @@ fn hierarchy(
             );
         }
     }
-    Some(At::new(none_of_its_own(terms), node.place))
+    Some(At::new(none_of_its_own(), node.place))
 }
 
 /// Quotas beside the limit's own.

@@ -38,7 +38,7 @@ use crate::source::{Node, Problem, given_twice};
 /// ```
 ///
 /// # Errors
-/// Everything that is wrong with it, in the order of the file; of more than a hundred the first hundred.
+/// Everything that is wrong with it, in the order of the file.
 pub fn policy(node: &Node) -> Result<Policy, Vec<Problem>> {
     let mut reader = Reader::default();
     for twice in given_twice(node) {

@@ -270,7 +270,7 @@ fn read_unlimited(reader: &mut Reader, node: &Node, kind: Kind) -> Option<Amount
     None
 }
 
-pub(super) fn read_burst(reader: &mut Reader, node: &Node, unit: Unit) -> Option<At<Burst>> {
+fn read_burst(reader: &mut Reader, node: &Node, unit: Unit) -> Option<At<Burst>> {
     let burst = reader.parse(node, "burst", |text| match text {
         "auto" => Ok(Burst::Auto),
         text => words::amount(text, unit).map(Burst::Units),

@@ -5,8 +5,6 @@
 use crate::source::{Place, Problem};
 use crate::words::Wrong;
 
-/// More than anyone reads.
-const MOST_SHOWN: usize = 100;
 /// A file may be wrong in every one of its values; it is not worth remembering all of them.
 const MOST_KEPT: usize = 10_000;
 
@@ -50,19 +48,10 @@ impl Report {
         self.problems.len() + self.dropped
     }
 
-    /// All of them in the order of the file, and if there are too many to read, how many more there are.
+    /// All of them in the order of the file.
     pub(crate) fn finish(mut self) -> Vec<Problem> {
         self.problems.sort();
         self.problems.dedup();
-        let total = self.problems.len() + self.dropped;
-        let Some(next) = self.problems.get(MOST_SHOWN).map(|problem| problem.place) else {
-            return self.problems;
-        };
-        self.problems.truncate(MOST_SHOWN);
-        self.problems.push(Problem::bare(
-            next,
-            format!("and {} more problems", total - MOST_SHOWN),
-        ));
         self.problems
     }
 }
@@ -72,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn problems_come_in_the_order_of_the_file_and_too_many_are_counted() {
+    fn problems_come_in_the_order_of_the_file_and_too_many_are_only_counted() {
         let mut report = Report::default();
         for line in (1..=20_000_u32).rev() {
             let place = Place {
@@ -84,8 +73,7 @@ mod tests {
         }
         assert_eq!(report.len(), 20_000);
         let problems = report.finish();
-        assert_eq!(problems.len(), MOST_SHOWN + 1);
+        assert_eq!(problems.len(), MOST_KEPT);
         assert!(problems.is_sorted_by_key(|problem| problem.place));
-        assert_eq!(&*problems[MOST_SHOWN].message, "and 19900 more problems");
     }
 }

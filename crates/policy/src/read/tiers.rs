@@ -8,7 +8,7 @@ use super::key::key;
 use super::quota::{Kind, Terms, quota, short, terms, terms_of};
 use super::scalar::found;
 use crate::attributes::Attribute;
-use crate::model::{Algorithm, KeyPart, Level, Missing, Override, QuotaSpec, Tiers};
+use crate::model::{Algorithm, Amount, KeyPart, Level, Missing, Override, QuotaSpec, Tiers};
 use crate::source::{At, Node, Value};
 use crate::words;
 
@@ -176,35 +176,29 @@ fn level(reader: &mut Reader, node: &Node, above: Terms, missing: Missing) -> Op
     })
 }
 
-/// `local: 2000/s`, or with a burst: always a token bucket.
+/// `local: 2000/s`, or with a burst: a token bucket that nothing of the limit's own quota is taken over into but the unit.
 pub(super) fn local(reader: &mut Reader, node: &Node, limits: &QuotaSpec) -> Option<At<QuotaSpec>> {
-    let bucket = |amount, burst| QuotaSpec {
-        algorithm: Algorithm::TokenBucket,
-        amount,
-        burst,
+    let above = Terms {
+        algorithm: None,
         unit: limits.unit,
         utc_offset_minutes: 0,
     };
     if !matches!(node.value, Value::Map(_)) {
         let rate = reader.parse(node, "local", |text| words::rate(text, limits.unit))?;
-        let amount = crate::model::Amount::Rates(vec![At::new(rate, node.place)]);
-        return Some(At::new(bucket(amount, None), node.place));
+        let spec = QuotaSpec {
+            algorithm: Algorithm::TokenBucket,
+            amount: Amount::Rates(vec![At::new(rate, node.place)]),
+            burst: None,
+            unit: limits.unit,
+            utc_offset_minutes: 0,
+        };
+        return Some(At::new(spec, node.place));
     }
     let mut fields = Fields::open(reader, node, "`local`", "{ rate: 2000/s, burst: 500 }")?;
-    fields.require(reader, "rate", "2000/s")?;
-    let terms = Terms {
-        algorithm: Some(Algorithm::TokenBucket),
-        unit: limits.unit,
-        utc_offset_minutes: 0,
-    };
-    let rate = fields
-        .take(reader, "rate")
-        .and_then(|node| super::quota::read_rate(reader, node, terms.unit));
-    let burst = fields
-        .take(reader, "burst")
-        .and_then(|node| super::quota::read_burst(reader, node, terms.unit));
+    let terms = terms(reader, &mut fields, Some(above));
+    let quota = quota(reader, &mut fields, terms, None, Kind::Own);
     fields.finish(reader);
-    Some(At::new(bucket(rate?, burst), node.place))
+    quota
 }
 
 /// `candidate`: another rate or algorithm; what is left out is the limit's.

@@ -7,6 +7,7 @@ mod lines;
 mod names;
 mod node;
 mod problem;
+mod show;
 mod toml;
 mod yaml;
 mod yaml_words;
@@ -15,7 +16,7 @@ use std::path::Path;
 
 pub use names::given_twice;
 pub use node::{At, Entry, Node, Place, Value};
-pub use problem::{Problem, Problems};
+pub use problem::{MOST_TOLD, Problem, Problems};
 
 use lines::Lines;
 

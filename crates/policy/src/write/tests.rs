@@ -1,0 +1,1 @@
+//! Policies written and read back.
