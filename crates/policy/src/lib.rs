@@ -7,6 +7,8 @@
 pub mod attributes;
 mod check;
 pub mod compile;
+#[cfg(test)]
+mod corpus;
 mod load;
 pub mod model;
 pub mod read;

@@ -55,13 +55,22 @@ fn alike(limit: &Checked<'_>, of: &str, quota: &At<QuotaSpec>, report: &mut Repo
         report.say(
             quota.place,
             format!(
-                "{}: {of} has {} rates, and the limit has {}",
+                "{}: {of} has {}, and the limit has {}",
                 limit.name(),
-                windows(other),
-                windows(own)
+                several(windows(other), "rate"),
+                several(windows(own), "rate")
             ),
             "give one rate for each rate of the limit, in the same order",
         );
+    }
+}
+
+/// `1 rate`, `2 rates`, `no rates`
+fn several(count: usize, what: &str) -> String {
+    match count {
+        0 => format!("no {what}s"),
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
     }
 }
 
@@ -105,10 +114,10 @@ fn overrides(limit: &Checked<'_>, report: &mut Report) {
             report.say(
                 place,
                 format!(
-                    "{}: an override has {} values, and the key has {} parts",
+                    "{}: an override has {}, and the key has {}",
                     limit.name(),
-                    values.len(),
-                    parts.len()
+                    several(values.len(), "value"),
+                    several(parts.len(), "part")
                 ),
                 if parts.is_empty() {
                     "give the limit a `key`, or leave the override out".to_owned()
@@ -179,9 +188,10 @@ fn local(limit: &Checked<'_>, report: &mut Report) {
             u128::from(local_units) * u128::from(span) < u128::from(units) * u128::from(local_span);
         let smaller = matches!((capacity(local, 0), capacity(quota, 0)), (Some(local), Some(main)) if local < main);
         if slower || smaller {
+            let than = if of == name { "the limit" } else { of.as_str() };
             report.say(
                 local.place,
-                format!("{name}: `local` is tighter than {of}, so each node alone would deny what all may have"),
+                format!("{name}: `local` is tighter than {than}, so each node alone would deny what all may have"),
                 if slower { "raise its rate to at least the limit's" } else { "raise its `burst` to at least the limit's" },
             );
             return;
@@ -243,7 +253,9 @@ fn candidate(limit: &Checked<'_>, report: &mut Report) {
     {
         report.say(
             candidate.place,
-            format!("{name}: `candidate` counts how many at once and the limit how many per period, or the other way round"),
+            format!(
+                "{name}: one of the limit and its `candidate` counts how many at once, the other how many per period"
+            ),
             "try it as a limit of its own with `mode: shadow`",
         );
     } else if candidate.value.unit != own.value.unit {

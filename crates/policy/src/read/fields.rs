@@ -95,7 +95,10 @@ impl<'a> Fields<'a> {
             let name = &*entry.name.value;
             let help = match nearest(name, self.asked.iter().copied()) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("there are {}", list(&self.asked)),
+                None if self.asked.len() == 1 => {
+                    format!("there is only {}", list(&self.asked, "and"))
+                }
+                None => format!("there are {}", list(&self.asked, "and")),
             };
             reader.report.say(
                 entry.name.place,
@@ -113,13 +116,13 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Names in backquotes, separated by commas.
-pub(super) fn list(names: &[&str]) -> String {
+/// Names in backquotes, separated by commas, with a word before the last.
+pub(super) fn list(names: &[&str], word: &str) -> String {
     let mut text = String::new();
     for (index, name) in names.iter().enumerate() {
         let separator = match index {
             0 => "",
-            last if last + 1 == names.len() => " and ",
+            last if last + 1 == names.len() => &format!(" {word} "),
             _ => ", ",
         };
         text.push_str(separator);

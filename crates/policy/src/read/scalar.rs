@@ -16,6 +16,7 @@ pub(super) fn found(node: &Node) -> String {
     match &node.value {
         Value::Nothing => "nothing".to_owned(),
         Value::Scalar { text, .. } => quoted(text),
+        Value::List(nodes) if nodes.is_empty() => "an empty list".to_owned(),
         Value::List(_) => "a list".to_owned(),
         Value::Map(_) => "a map".to_owned(),
     }
@@ -76,7 +77,7 @@ impl Reader {
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let help = match nearest(text, names.iter().copied()) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("it may be {}", list(&names)),
+            None => format!("it may be {}", list(&names, "or")),
         };
         self.report.say(
             node.place,
@@ -235,6 +236,6 @@ fn meant_attribute(text: &str) -> String {
     }
     match nearest(text, SINGLE) {
         Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!("there are {}", list(&Attribute::NAMES)),
+        None => format!("there are {}", list(&Attribute::NAMES, "and")),
     }
 }

@@ -151,7 +151,14 @@ fn part_nanos(text: &str, number: &str, name: &str) -> Result<u64, Wrong> {
             format!("did you mean `{number}{lower}`?"),
         ));
     }
-    // `1O0s` and `NaN` stumble over a letter; the number says it better than the unit.
+    let digits = text.replace(['O', 'o'], "0").replace(['l', 'I'], "1");
+    if digits != text && duration(&digits).is_ok() {
+        return Err(Wrong::with(
+            format!("{shown} is not a duration: it has letters that look like digits"),
+            format!("did you mean {}?", quoted(&digits)),
+        ));
+    }
+    // `NaN` stumbles over a letter; the number says it better than the unit.
     Err(match count(text) {
         Err(wrong) if wrong.message.contains("finite") => wrong,
         _ => Wrong::with(

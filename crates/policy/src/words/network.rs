@@ -22,7 +22,10 @@ use crate::model::Network;
 pub fn network(text: &str) -> Result<Network, Wrong> {
     let text = text.trim();
     let Some((host, bits)) = text.split_once('/') else {
-        let address = address(text)?;
+        let address: IpAddr = text
+            .parse()
+            .map_err(|_no_more_to_say| not_an_address(text))?;
+        let address = address.to_canonical();
         return Ok(Network {
             address,
             bits: width(address),
@@ -78,7 +81,10 @@ pub fn address(text: &str) -> Result<IpAddr, Wrong> {
     let text = text.trim();
     text.parse::<IpAddr>()
         .map(|address| address.to_canonical())
-        .map_err(|_no_more_to_say| not_an_address(text))
+        .map_err(|_no_more_to_say| Wrong {
+            help: Some("write it as `192.0.2.7` or `2001:db8::1`".into()),
+            ..not_an_address(text)
+        })
 }
 
 fn not_an_address(text: &str) -> Wrong {

@@ -81,6 +81,9 @@ fn period(rate: &str, text: &str) -> Result<Period, Wrong> {
 
 fn without_period(text: &str) -> Wrong {
     let shown = quoted(text);
+    if text.is_empty() {
+        return Wrong::with("a rate is missing", EXAMPLES);
+    }
     for (suffix, period) in [("rps", "s"), ("rpm", "min"), ("rph", "h")] {
         if let Some(number) = text.strip_suffix(suffix)
             && count(number).is_ok()
@@ -96,7 +99,7 @@ fn without_period(text: &str) -> Wrong {
             format!("{shown} does not say per what"),
             format!("write `{text}/s`, `{text}/min`, `{text}/h` or `{text}/day`"),
         ),
-        Err(wrong) if text.is_empty() || wrong.message.contains("not a number") => {
+        Err(wrong) if wrong.message.contains("not a number") => {
             Wrong::with(format!("{shown} is not a rate"), EXAMPLES)
         }
         Err(wrong) => Wrong {
@@ -161,7 +164,7 @@ mod tests {
     #[test]
     fn what_is_no_rate_is_refused_with_the_reason_and_a_suggestion() {
         let cases = [
-            ("", "not a rate"),
+            ("", "a rate is missing"),
             ("100", "does not say per what"),
             ("100/", "does not say per what"),
             ("fast", "not a rate"),
