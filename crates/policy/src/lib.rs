@@ -7,5 +7,6 @@
 pub mod attributes;
 pub mod model;
 pub mod rules;
+pub mod schema;
 pub mod source;
 pub mod write;
