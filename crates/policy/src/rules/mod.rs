@@ -5,9 +5,11 @@
 
 mod buffer;
 mod meter;
+mod recipe;
 
 pub use buffer::{KEY_ROOM, KeyBuffer, Keyed};
 pub use meter::{Chosen, Meter, Role};
+pub use recipe::{Recipe, Shape, sharing};
 
 use crate::model::{Consistency, Mode, OnStoreFailure, Penalty, Percent};
 use tollgate_core::Nanos;

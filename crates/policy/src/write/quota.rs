@@ -38,7 +38,8 @@ fn add(fields: &mut Fields, quota: &QuotaSpec, beside: Option<&QuotaSpec>) {
         }
         Amount::AtOnce { places, lease } => {
             fields.add("concurrency", Out::number(*places));
-            if *lease != LEASE {
+            // Beside a limit's own quota a lease that is left out is the limit's.
+            if *lease != LEASE || beside.is_some() {
                 fields.add("lease", Out::word(words::duration(*lease)));
             }
         }
