@@ -242,11 +242,6 @@ fn level() -> Value {
                 "What this level adds to the key of the level above.",
                 of("key"),
             ),
-            (
-                "missing",
-                "What it means if an attribute of the key is absent.",
-                missing(),
-            ),
         ],
         &["name"],
     )
@@ -376,8 +371,9 @@ fn cost() -> Value {
 }
 
 fn count() -> Value {
+    let whole = json!({ "type": "integer", "minimum": 100, "maximum": 599 });
     let status =
-        json!({ "anyOf": [of("status"), { "type": "string", "pattern": "^[1-5]([0-9]{2}|xx)$" }] });
+        json!({ "anyOf": [whole, { "type": "string", "pattern": "^[1-5]([0-9]{2}|xx)$" }] });
     let responses = object(
         &[(
             "responses",

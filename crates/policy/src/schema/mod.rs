@@ -54,7 +54,7 @@ pub fn schema() -> Value {
             (
                 "deny",
                 "Requests that are refused without asking any limit.",
-                list_of(&deny()),
+                list_of(&json!({ "anyOf": [deny(), of("match")] })),
             ),
             (
                 "limits",
@@ -141,4 +141,4 @@ fn deny() -> Value {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

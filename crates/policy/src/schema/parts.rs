@@ -66,7 +66,7 @@ pub(super) const ATTRIBUTE: &str =
 /// The small schemas by their names.
 pub(super) fn definitions() -> Map<String, Value> {
     let scalar = json!({ "type": ["string", "number", "boolean"] });
-    let status = json!({ "type": "integer", "minimum": 100, "maximum": 599 });
+    let status = json!({ "type": "integer", "minimum": 400, "maximum": 599 });
     let others = [
         (
             "number",
@@ -155,7 +155,7 @@ fn test() -> Value {
         "description": "A value, a list of which one must fit, `present`, `absent`, or a map: { glob: … }, { in: … }, { not: … }.",
         "anyOf": [
             of("scalar"),
-            some_of(&json!({ "anyOf": [of("scalar"), test_map()] })),
+            some_of(&of("scalar")),
             test_map(),
         ],
     })
@@ -171,6 +171,11 @@ fn test_map() -> Value {
                 one_or_list(&text),
             ),
             ("in", "Names of `lists` of networks.", one_or_list(&text)),
+            (
+                "present",
+                "Whether it is there, whatever its value.",
+                json!({ "type": "boolean" }),
+            ),
             ("not", "It is there, and this does not hold.", of("test")),
         ],
         &[],
@@ -184,7 +189,8 @@ fn test_map() -> Value {
 
 /// Conditions by attribute.
 fn matching() -> Value {
-    let fields: [Field<'_>; 6] = [
+    let all = map_of(&of("test"));
+    let fields: [Field<'_>; 11] = [
         (
             "ip",
             "Addresses, networks, { in: LIST } or { not: … }.",
@@ -203,6 +209,23 @@ fn matching() -> Value {
             of("test"),
         ),
         ("domain", "The domain of an Envoy request.", of("test")),
+        ("header", "Headers by their names.", all.clone()),
+        (
+            "query",
+            "Parameters of the query by their names.",
+            all.clone(),
+        ),
+        ("cookie", "Cookies by their names.", all.clone()),
+        (
+            "claim",
+            "Claims of a verified token by their names.",
+            all.clone(),
+        ),
+        (
+            "descriptor",
+            "Entries of an Envoy descriptor by their names.",
+            all,
+        ),
     ];
     let mut matching = object(&fields, &[]);
     if let Some(matching) = matching.as_object_mut() {

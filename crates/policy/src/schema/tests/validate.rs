@@ -3,6 +3,9 @@
 //!
 //! Must not know: policies.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use regex_lite::Regex;
 use serde_json::{Map, Value};
 
@@ -81,7 +84,7 @@ impl Validator<'_> {
             let like: Vec<_> = like
                 .into_iter()
                 .flatten()
-                .filter(|(pattern, _)| Regex::new(pattern).unwrap().is_match(name))
+                .filter(|(pattern, _)| fits(pattern, name))
                 .map(|(_, schema)| schema)
                 .collect();
             let rest = keywords.get("additionalProperties");
@@ -91,6 +94,20 @@ impl Validator<'_> {
             }
         }
     }
+}
+
+thread_local! {
+    /// Patterns are few and compiled once.
+    static PATTERNS: RefCell<HashMap<String, Regex>> = RefCell::default();
+}
+
+fn fits(pattern: &str, text: &str) -> bool {
+    PATTERNS.with_borrow_mut(|patterns| {
+        let compiled = patterns
+            .entry(pattern.to_owned())
+            .or_insert_with(|| Regex::new(pattern).unwrap());
+        compiled.is_match(text)
+    })
 }
 
 fn list(rule: &Value) -> &[Value] {
@@ -119,7 +136,7 @@ fn simple(keyword: &str, rule: &Value, value: &Value) -> bool {
         "const" => rule == value,
         "pattern" => value
             .as_str()
-            .is_none_or(|text| Regex::new(rule.as_str().unwrap()).unwrap().is_match(text)),
+            .is_none_or(|text| fits(rule.as_str().unwrap(), text)),
         "required" => value.as_object().is_none_or(|members| {
             list(rule)
                 .iter()

@@ -298,6 +298,23 @@ fn unlimited(own: &QuotaSpec) -> QuotaSpec {
     }
 }
 
+const LOCAL: RateSpec = RateSpec {
+    units: 2_000_000,
+    period: Period::Span(Nanos::from_secs(1)),
+};
+
+/// A candidate that takes over what a reader takes over: `burst: auto` holds for every bucket of a limit.
+fn beside(own: &QuotaSpec, mut candidate: QuotaSpec) -> QuotaSpec {
+    let auto = own.burst.filter(|burst| burst.value == Burst::Auto);
+    if matches!(
+        candidate.algorithm,
+        Algorithm::TokenBucket | Algorithm::LeakyBucket
+    ) {
+        candidate.burst = candidate.burst.or(auto);
+    }
+    candidate
+}
+
 fn cost() -> impl Strategy<Value = Cost> {
     prop_oneof![
         3 => Just(Cost::Fixed(1)),
@@ -373,10 +390,17 @@ fn amounts() -> impl Strategy<Value = LimitRule> {
                 });
                 limit.overrides = overrides;
                 // Most of these stand alone in real policies too, and together many contradict each other.
-                match dice % 4 {
+                match dice % 8 {
                     0 => limit.cost = cost,
                     1 => limit.count = count,
-                    2 => limit.candidate = candidate.map(Into::into),
+                    2 => {
+                        let other = candidate.map(|other| beside(&limit.quota.value, other));
+                        limit.candidate = other.map(Into::into);
+                    }
+                    3 => limit.local = Some(quota(Amount::Rates(vec![LOCAL.into()])).into()),
+                    4 => limit.distinct = Some(Attribute::Path.into()),
+                    5 => limit.colocate = limit.key.first().map(|part| part.attribute.clone()),
+                    6 => limit.bucket = Some(Box::<str>::from("shared").into()),
                     _ => {}
                 }
                 limit
@@ -516,7 +540,7 @@ pub(super) fn policy() -> impl Strategy<Value = Policy> {
                     })
                     .into_iter()
                     .collect(),
-                routes: routes.into_iter().map(Into::into).collect(),
+                routes: routes.into_iter().take(1).map(Into::into).collect(),
                 mode,
                 nodes,
                 divergence_threshold: Percent::from_hundredths(threshold),

@@ -1,8 +1,10 @@
-//! Policies written, and read back as far as the tree.
+//! Policies written and read back.
 
 mod any;
 
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
 use tollgate_core::{Nanos, Unit};
 
 use super::yaml;
@@ -11,7 +13,7 @@ use crate::model::{
     Algorithm, Amount, Burst, Condition, Count, KeyPart, Match, Missing, Penalty, Percent, Period,
     Policy, QuotaSpec, RateSpec, StatusClass, Template, Test, Tiers,
 };
-use crate::source::{Format, given_twice, parse};
+use crate::source::Format;
 
 const AS_WRITTEN: &str = r#"limits:
   - name: l
@@ -102,13 +104,48 @@ fn a_policy_is_written_as_a_person_would_write_it() {
     assert_eq!(yaml(&policy), AS_WRITTEN);
 }
 
+/// What a policy that was written reads back as; none if it is refused.
+fn back(policy: &Policy) -> (String, Option<Policy>) {
+    let text = yaml(policy);
+    let read = crate::load(&text, "policy.yaml", Format::Yaml).ok();
+    (text, read)
+}
+
+#[test]
+fn most_random_policies_are_accepted_so_that_reading_them_back_proves_something() {
+    let mut runner = TestRunner::deterministic();
+    let mut refused = Vec::new();
+    for _ in 0..300 {
+        let policy = any::policy().new_tree(&mut runner).unwrap().current();
+        if let Err(problems) = crate::load(&yaml(&policy), "policy.yaml", Format::Yaml) {
+            refused.push(problems.to_string());
+        }
+    }
+    assert!(
+        refused.len() < 200,
+        "{} of 300 refused:\n{}",
+        refused.len(),
+        refused.join("\n")
+    );
+}
+
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(128) })]
+
     #[test]
-    fn every_policy_is_written_as_a_tree_without_a_name_twice(policy in any::policy()) {
+    fn a_policy_that_was_written_reads_back_equal(policy in any::policy()) {
+        let (text, read) = back(&policy);
+        if let Some(read) = read {
+            prop_assert_eq!(&read, &policy, "{}", text);
+            prop_assert_eq!(yaml(&read), text);
+        }
+    }
+
+    #[test]
+    fn whatever_is_written_is_valid_by_the_schema(policy in any::policy()) {
         let text = yaml(&policy);
-        let tree = parse(&text, Format::Yaml)
-            .map_err(|problems| TestCaseError::fail(format!("{problems:?}\n{text}")))?;
-        prop_assert_eq!(given_twice(&tree), []);
+        let wrong = crate::schema::tests::wrong(&text);
+        prop_assert!(wrong.is_empty(), "{wrong:?}\n{text}");
     }
 
     #[test]
