@@ -90,7 +90,7 @@ fn bare_words(node: &mut Node) {
             for entry in entries {
                 match &mut entry.value.value {
                     Value::Scalar { text, quoted } if matches!(&**text, "present" | "absent") => {
-                        *quoted = false
+                        *quoted = false;
                     }
                     _ => bare_words(&mut entry.value),
                 }
