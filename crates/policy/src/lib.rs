@@ -13,6 +13,7 @@ mod load;
 pub mod model;
 pub mod read;
 pub mod rules;
+pub mod schema;
 pub mod source;
 pub mod words;
 mod words_for;

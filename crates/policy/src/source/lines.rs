@@ -94,6 +94,8 @@ impl<'a> Lines<'a> {
         let start = bytes.start.min(self.text.len());
         let index = self.index(start);
         let line = self.range(index);
+        // The second half of `\r\n` stands where its line ends.
+        let start = start.min(line.end);
         let end = bytes.end.min(line.end).max(start);
         let first = self.characters_before(start);
         let column = first - self.characters_before(line.start).min(first);
@@ -164,6 +166,9 @@ mod tests {
     fn what_covers_several_lines_is_marked_to_the_end_of_the_first() {
         let lines = Lines::new("abc\r\ndef\n");
         assert_eq!(lines.place(1..8), place(1, 2, 2));
+        // Both halves of what ends the line stand at its end.
+        assert_eq!(lines.place(3..4), place(1, 4, 1));
+        assert_eq!(lines.place(4..5), place(1, 4, 1));
     }
 
     #[test]

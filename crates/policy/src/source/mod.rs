@@ -92,11 +92,15 @@ pub fn parse(text: &str, format: Format) -> Result<Node, Vec<Problem>> {
     }
     let text = without_byte_order_mark(text);
     let lines = Lines::new(text);
-    let tree = match format {
+    let mut tree = match format {
         Format::Yaml => yaml::parse(text, &lines),
         Format::Toml => toml::parse(text, &lines),
         Format::Json => json::parse(text, &lines).map_err(|problem| vec![problem]),
     }?;
+    if let (Format::Json, Value::Map(entries)) = (format, &mut tree.value) {
+        // Where editors find what a JSON file may say: a word to them, in a format that has no comments for it.
+        entries.retain(|entry| &*entry.name.value != "$schema");
+    }
     let nothing = match &tree.value {
         Value::Nothing => true,
         Value::Scalar { text, .. } => text.is_empty(),

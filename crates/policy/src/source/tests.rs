@@ -311,6 +311,7 @@ fn a_text_that_says_nothing_is_never_a_policy_without_limits() {
         (" \n", Format::Json),
         ("null", Format::Json),
         ("{}", Format::Json),
+        ("{\"$schema\": \"x\"}", Format::Json),
     ] {
         let said = wrong(text, format);
         assert!(
@@ -318,6 +319,20 @@ fn a_text_that_says_nothing_is_never_a_policy_without_limits() {
             "{text:?}: {said}"
         );
     }
+}
+
+#[test]
+fn what_json_tells_editors_is_not_part_of_the_policy() {
+    let tree = parse(
+        "{\"$schema\": \"x\", \"a\": {\"$schema\": 1}}",
+        Format::Json,
+    )
+    .unwrap();
+    assert_eq!(
+        shown(&tree),
+        "{a@1:18+3 {$schema@1:24+9 1@1:35+1 }@1:23+14 }@1:1+37"
+    );
+    assert!(yaml("$schema: x\n").contains("$schema"));
 }
 
 #[test]
@@ -451,6 +466,8 @@ fn the_comparison_with_the_usual_library_can_tell_a_difference() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
     #[test]
     fn json_is_read_as_the_usual_library_reads_it(
         pieces in prop::collection::vec(

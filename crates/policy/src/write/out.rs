@@ -285,7 +285,7 @@ mod tests {
             Just("present".to_owned()),
             Just("~".to_owned()),
             Just("1e3".to_owned()),
-            Just("x".repeat(1_500)),
+            Just("x".repeat(1_100)),
         ]
     }
 
@@ -301,6 +301,8 @@ mod tests {
     }
 
     proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(128) })]
+
         #[test]
         fn whatever_is_written_reads_back_the_same(tree in any_tree()) {
             let tree = Tree::List(vec![tree]);

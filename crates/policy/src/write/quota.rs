@@ -19,11 +19,18 @@ pub(super) fn own(fields: &mut Fields, quota: &QuotaSpec) {
 
 /// A quota beside a limit's own: in one word where that says it all.
 pub(super) fn beside(quota: &QuotaSpec, own: &QuotaSpec) -> Out {
+    let only_unlimited = QuotaSpec {
+        amount: Amount::Unlimited,
+        burst: None,
+        ..own.clone()
+    };
+    if *quota == only_unlimited {
+        return Out::word("unlimited");
+    }
     let mut fields = Fields::default();
     add(&mut fields, quota, Some(own));
-    match (fields.only("rate"), &quota.amount) {
-        (Some(rate @ Out::Scalar(_)), _) => rate.clone(),
-        (_, Amount::Unlimited) => Out::word("unlimited"),
+    match fields.only("rate") {
+        Some(rate @ Out::Scalar(_)) => rate.clone(),
         _ => fields.into(),
     }
 }
@@ -46,8 +53,8 @@ fn add(fields: &mut Fields, quota: &QuotaSpec, beside: Option<&QuotaSpec>) {
         Amount::Computed(rate) => fields.add("rate", computed(rate)),
         Amount::Unlimited => fields.add("unlimited", Out::word("true")),
     }
-    let counts = matches!(quota.amount, Amount::Rates(_) | Amount::Computed(_));
-    if counts && said(quota, beside, |quota| quota.algorithm) {
+    let at_once = matches!(quota.amount, Amount::AtOnce { .. });
+    if !at_once && said(quota, beside, |quota| quota.algorithm) {
         fields.some("algorithm", algorithm(quota.algorithm).map(Out::word));
     }
     fields.some(

@@ -1,1 +1,0 @@
-//! Policies written and read back.
