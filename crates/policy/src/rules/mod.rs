@@ -6,8 +6,14 @@
 mod buffer;
 mod draft;
 mod found;
+mod globs;
 mod keys;
+mod matcher;
 mod meter;
+mod networks;
+mod path;
+mod prefixes;
+mod tree;
 
 pub use buffer::{KEY_ROOM, KeyBuffer, Keyed};
 pub use draft::{
@@ -15,6 +21,8 @@ pub use draft::{
 };
 pub use found::{Found, Listed, MOST_METERS};
 pub use meter::{Chosen, Meter, Role};
+
+use matcher::Matcher;
 
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{Consistency, DenyRule, Mode, OnStoreFailure, Penalty, Percent};
@@ -65,6 +73,7 @@ pub struct Rules {
     rules: Box<[Rule]>,
     denials: Box<[DenyRule]>,
     recipes: Box<[Box<[Recipe]>]>,
+    matcher: Matcher,
     secret: [u8; 16],
 }
 
@@ -74,6 +83,7 @@ impl Rules {
     /// # Errors
     /// Everything in the draft that is too large to be matched or keyed within fixed bounds.
     pub fn new(draft: Draft, secret: [u8; 16]) -> Result<Self, Vec<Unfit>> {
+        let matcher = Matcher::new(&draft);
         let mut unfit = Vec::new();
         let mut rules = Vec::with_capacity(draft.limits.len());
         let mut recipes = Vec::with_capacity(draft.limits.len());
@@ -85,15 +95,20 @@ impl Rules {
             rules.push(limit.rule);
             recipes.push(limit.keys.into());
         }
-        if !unfit.is_empty() {
-            return Err(unfit);
+        match matcher {
+            Ok(matcher) if unfit.is_empty() => Ok(Self {
+                rules: rules.into(),
+                denials: draft.deny.into(),
+                recipes: recipes.into(),
+                matcher,
+                secret,
+            }),
+            Ok(_) => Err(unfit),
+            Err(more) => {
+                unfit.extend(more);
+                Err(unfit)
+            }
         }
-        Ok(Self {
-            rules: rules.into(),
-            denials: draft.deny.into(),
-            recipes: recipes.into(),
-            secret,
-        })
     }
 
     /// The limits, in the order of the file.
@@ -109,22 +124,18 @@ impl Rules {
     }
 
     /// Finds what a request falls under; what was found before is forgotten.
-    pub fn find(&self, _request: &dyn Attributes, found: &mut Found) {
-        found.clear();
-        for index in 0..self.rules.len().min(MOST_METERS) {
-            if let Some(place) = found.rules.get_mut(index) {
-                *place = index;
-            }
-            found.len = index + 1;
-        }
+    ///
+    /// Refusing comes first, then being exempt, then every limit that matches, of which groups may keep only the narrowest.
+    pub fn find(&self, request: &dyn Attributes, found: &mut Found) {
+        self.matcher.find(request, found);
     }
 
     /// The route that a request belongs to: what its transport says, else the most specific of the policy's templates
     /// that its path lies under.
     #[must_use]
     pub fn route<'a>(&'a self, request: &'a dyn Attributes, found: &Found) -> Option<&'a [u8]> {
-        let _ = found;
-        request.get(&Attribute::Route)
+        let template = || self.matcher.template(found).map(str::as_bytes);
+        request.get(&Attribute::Route).or_else(template)
     }
 
     /// An attribute as keys, tiers and costs see it: with the route that was found. Addresses have no bytes here.
