@@ -5,6 +5,11 @@
 //! what the engine asks. After the file is read everything is pure. Must not know: stores, clocks, sockets.
 
 pub mod attributes;
+pub mod compile;
 pub mod model;
 pub mod rules;
 pub mod source;
+mod words_for;
+
+#[cfg(test)]
+mod sample;

@@ -4,7 +4,10 @@
 //! allocates. Must not know: stores, clocks, files.
 
 mod buffer;
+mod choose;
+mod cost;
 mod draft;
+mod formula;
 mod found;
 mod globs;
 mod keys;
@@ -16,16 +19,20 @@ mod prefixes;
 mod tree;
 
 pub use buffer::{KEY_ROOM, KeyBuffer, Keyed};
+pub use choose::Choice;
+pub(crate) use choose::{ComputedQuota, Grant};
+pub use cost::Price;
 pub use draft::{
     Draft, DraftLimit, MOST_GLOB_BYTES, MOST_KEY_PARTS, MOST_SEGMENTS, Origin, Recipe, Unfit, Why,
 };
+pub use formula::{Formula, Shape, sharing};
 pub use found::{Found, Listed, MOST_METERS};
 pub use meter::{Chosen, Meter, Role};
 
 use matcher::Matcher;
 
 use crate::attributes::{Attribute, Attributes};
-use crate::model::{Consistency, DenyRule, Mode, OnStoreFailure, Penalty, Percent};
+use crate::model::{Consistency, Count, DenyRule, Mode, OnStoreFailure, Penalty, Percent};
 use tollgate_core::Nanos;
 
 /// One compiled limit. Its meters are what a store is asked about.
@@ -34,8 +41,14 @@ pub struct Rule {
     /// As the file names it.
     pub name: Box<str>,
     /// Its meters: one per window or level that must admit, and those that penalties, distinct counting, a local
-    /// bucket or a candidate need. At least one.
+    /// bucket or a candidate need. None only where nobody is ever limited.
     pub meters: Box<[Meter]>,
+    /// Which of its quotas a request falls under.
+    pub choice: Choice,
+    /// What a request costs.
+    pub price: Price,
+    /// What is counted.
+    pub count: Count,
     /// Whether it is enforced.
     pub mode: Mode,
     /// For which share of keys.
@@ -50,6 +63,8 @@ pub struct Rule {
     pub on_store_failure: OnStoreFailure,
     /// How a fleet shares it.
     pub consistency: Consistency,
+    /// Rules with the same attribute here live in one slot of a cluster.
+    pub colocate: Option<Attribute>,
     /// The status of a denial.
     pub status: u16,
     /// The message of a denial.
