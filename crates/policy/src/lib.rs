@@ -9,6 +9,7 @@ mod check;
 pub mod compile;
 #[cfg(test)]
 mod corpus;
+pub mod explain;
 mod load;
 pub mod model;
 pub mod read;
@@ -20,3 +21,8 @@ mod words_for;
 pub mod write;
 
 pub use load::{load, load_path};
+
+#[cfg(test)]
+mod generate;
+#[cfg(test)]
+mod sample;

@@ -3,14 +3,15 @@
 //! Must not know: limits, tiers, keys. Whoever has several quotas for one state brings them together.
 
 use tollgate_core::limit::Limit;
-use tollgate_core::{InvalidQuota, Nanos, Reason, Unit, UtcOffset, Window};
+use tollgate_core::{Nanos, Unit, UtcOffset, Window};
 
 use super::problem::problem;
+use super::refused::{refused, refused_places};
 use crate::attributes::Attribute;
 use crate::model::{Algorithm, Amount, Burst, Computed, Period, QuotaSpec, RateSpec};
-use crate::rules::{Recipe, Shape};
+use crate::rules::{Formula, Shape};
 use crate::source::{At, Place, Problem};
-use crate::words_for::{number, span};
+use crate::words_for::number;
 
 /// Thirty days: a month, where no calendar counts.
 const MONTH: Nanos = Nanos::from_secs(30 * 86_400);
@@ -36,7 +37,7 @@ pub struct Granting {
     /// Where the file says it.
     pub place: Place,
     /// How it is counted.
-    pub recipe: Recipe,
+    pub formula: Formula,
     /// How many.
     pub units: u64,
     /// Whether the file said `month` or `year`.
@@ -49,7 +50,7 @@ pub struct ComputedGrant {
     /// Where the file says it.
     pub place: Place,
     /// How it is counted.
-    pub recipe: Recipe,
+    pub formula: Formula,
     /// What everyone gets.
     pub base: u64,
     /// What each unit of the attribute adds.
@@ -69,14 +70,14 @@ pub struct ComputedGrant {
 /// Everything that core refuses, where the file says it.
 pub fn limits(quota: &At<QuotaSpec>, overdraft: u64) -> Result<Vec<Limit>, Vec<Problem>> {
     let pairs = match granted(quota, overdraft)? {
-        Granted::Windows(windows) => windows.iter().map(|w| (w.recipe, w.units)).collect(),
-        Granted::Computed(computed) => vec![(computed.recipe, computed.base)],
+        Granted::Windows(windows) => windows.iter().map(|w| (w.formula, w.units)).collect(),
+        Granted::Computed(computed) => vec![(computed.formula, computed.base)],
         Granted::Unlimited => Vec::new(),
     };
     // Everything was built once already, so nothing is lost where a window cannot be built again.
     Ok(pairs
         .into_iter()
-        .filter_map(|(recipe, units)| recipe.build(units).ok())
+        .filter_map(|(formula, units)| formula.build(units).ok())
         .collect())
 }
 
@@ -147,14 +148,14 @@ fn windows(
         let Some(shape) = shape(quota, rate.place, rate.value.period, problems) else {
             continue;
         };
-        let mut recipe = Recipe::of(shape, quota.value.unit);
-        recipe.overdraft = overdraft;
-        recipe.burst = burst_for(&quota.value, shortest == Some(index));
-        let recipe = recipe.in_blocks_for(rate.value.units);
-        match recipe.build(rate.value.units) {
+        let mut formula = Formula::of(shape, quota.value.unit);
+        formula.overdraft = overdraft;
+        formula.burst = burst_for(&quota.value, shortest == Some(index));
+        let formula = formula.in_blocks_for(rate.value.units);
+        match formula.build(rate.value.units) {
             Ok(_) => granted.push(Granting {
                 place: rate.place,
-                recipe,
+                formula,
                 units: rate.value.units,
                 period: calendar_word(rate.value.period),
             }),
@@ -182,29 +183,16 @@ fn at_once(
     lease: Nanos,
     problems: &mut Vec<Problem>,
 ) -> Option<Granted> {
-    let recipe = Recipe::of(Shape::Concurrency(lease), quota.value.unit);
-    match recipe.build(places) {
+    let formula = Formula::of(Shape::Concurrency(lease), quota.value.unit);
+    match formula.build(places) {
         Ok(_) => Some(Granted::Windows(vec![Granting {
             place: quota.place,
-            recipe,
+            formula,
             units: places,
             period: None,
         }])),
         Err(error) => {
-            let nearest = error.nearest.map(|nearest| match error.field {
-                "lease" => span(Nanos::from_nanos(nearest)),
-                _ => number(nearest),
-            });
-            let value = match error.field {
-                "lease" => span(lease),
-                _ => number(error.value),
-            };
-            problems.push(Problem {
-                place: quota.place,
-                message: format!("`{}` cannot be {value}: {}", error.field, why(&error)).into(),
-                help: nearest
-                    .map(|nearest| format!("the nearest that can be honoured is {nearest}").into()),
-            });
+            problems.push(refused_places(quota, lease, &error));
             None
         }
     }
@@ -238,19 +226,19 @@ fn computed(
         ));
     }
     let shape = shape(quota, base.place, base.value.period, problems)?;
-    let mut recipe = Recipe::of(shape, quota.value.unit);
-    recipe.overdraft = overdraft;
-    recipe.burst = burst_for(&quota.value, true);
-    let recipe = recipe.in_blocks_for(most.value.units);
+    let mut formula = Formula::of(shape, quota.value.unit);
+    formula.overdraft = overdraft;
+    formula.burst = burst_for(&quota.value, true);
+    let formula = formula.in_blocks_for(most.value.units);
     for rate in [base, most] {
-        if let Err(error) = recipe.build(rate.value.units) {
+        if let Err(error) = formula.build(rate.value.units) {
             problems.push(refused(quota, rate, &error));
         }
     }
-    if let Some(period) = recipe.span()
-        && is_rate(recipe.shape)
-        && period.as_nanos().saturating_mul(recipe.block) / most.value.units.max(1) < ALWAYS_FINE
-        && recipe.unit == Unit::Requests
+    if let Some(period) = formula.span()
+        && is_rate(formula.shape)
+        && period.as_nanos().saturating_mul(formula.block) / most.value.units.max(1) < ALWAYS_FINE
+        && formula.unit == Unit::Requests
     {
         problems.push(problem(
             most.place,
@@ -260,7 +248,7 @@ fn computed(
     }
     Some(Granted::Computed(ComputedGrant {
         place: quota.place,
-        recipe,
+        formula,
         base: base.value.units,
         each: each.value.units,
         times: computed.times.clone(),
@@ -351,102 +339,6 @@ fn window(
             return None;
         }
     })
-}
-
-/// Core's refusal in the words of the file.
-fn refused(quota: &At<QuotaSpec>, rate: &At<RateSpec>, error: &InvalidQuota) -> Problem {
-    let said = rate_text(rate.value);
-    let per = per_text(rate.value.period);
-    let (place, subject, nearest) = match error.field {
-        "burst" => (
-            quota
-                .value
-                .burst
-                .as_ref()
-                .map_or(rate.place, |burst| burst.place),
-            format!(
-                "`burst` cannot be {} with a rate of {said}",
-                number(error.value)
-            ),
-            error.nearest.map(number),
-        ),
-        "overdraft" => (
-            rate.place,
-            format!(
-                "`overdraft` cannot be {} with a rate of {said}",
-                number(error.value)
-            ),
-            error.nearest.map(number),
-        ),
-        "period" | "window" => (
-            rate.place,
-            format!(
-                "`rate` cannot be {said}: its period is {}",
-                plain_text(error.value)
-            ),
-            error
-                .nearest
-                .map(|nearest| format!("a period of {}", plain_text(nearest))),
-        ),
-        _ => (
-            rate.place,
-            format!("`rate` cannot be {said}"),
-            error
-                .nearest
-                .map(|nearest| format!("{}{per}", number(nearest))),
-        ),
-    };
-    Problem {
-        place,
-        message: format!("{subject}: {}", why(error)).into(),
-        help: nearest
-            .map(|nearest| format!("the nearest that can be honoured is {nearest}").into()),
-    }
-}
-
-fn plain_text(nanos: u64) -> String {
-    span(Nanos::from_nanos(nanos))
-}
-
-/// A rate as files write it.
-pub(crate) fn rate_text(rate: RateSpec) -> String {
-    format!("{}{}", number(rate.units), per_text(rate.period))
-}
-
-fn per_text(period: Period) -> String {
-    match period {
-        Period::Month => "/month".to_owned(),
-        Period::Year => "/year".to_owned(),
-        Period::Span(length) => match length {
-            Nanos::SECOND => "/s".to_owned(),
-            Nanos::MINUTE => "/min".to_owned(),
-            Nanos::HOUR => "/h".to_owned(),
-            Nanos::DAY => "/day".to_owned(),
-            other => format!(" per {}", span(other)),
-        },
-    }
-}
-
-fn why(error: &InvalidQuota) -> String {
-    match error.reason {
-        Reason::Zero => "it must be at least 1".to_owned(),
-        Reason::TooLarge => match error.field {
-            "window" | "lease" => "it is longer than 2^62 ns (146 years)".to_owned(),
-            _ => "it is more than this algorithm can count".to_owned(),
-        },
-        Reason::TooSmall => "it is too small".to_owned(),
-        Reason::RateTooFine => "whole nanoseconds cannot express this rate within 0.1 %".to_owned(),
-        Reason::RefillTooLong => {
-            "it would take longer than 2^62 ns (146 years) to refill".to_owned()
-        }
-        Reason::LimitIsZero => {
-            "a rate of zero denies everything, so this must be 0 or left out".to_owned()
-        }
-        Reason::BelowOneBlock => {
-            "such a rate is charged in blocks, and it is less than one block".to_owned()
-        }
-        _ => error.to_string(),
-    }
 }
 
 #[cfg(test)]
