@@ -1,0 +1,166 @@
+//! Whether everything that one rule matches is matched by another.
+//!
+//! Answers yes only where that is certain: a wrong yes would refuse a good policy. Must not know: rules, only conditions.
+
+use std::net::IpAddr;
+
+use crate::model::{Match, Network, Template, Test};
+
+/// Whether `outer` holds for every request that `inner` holds for.
+pub(super) fn covers(outer: &Match, inner: &Match) -> bool {
+    outer.conditions.iter().all(|wide| {
+        inner.conditions.iter().any(|narrow| {
+            narrow.value.attribute == wide.value.attribute
+                && implies(&narrow.value.test, &wide.value.test)
+        })
+    })
+}
+
+fn implies(narrow: &Test, wide: &Test) -> bool {
+    match (narrow, wide) {
+        (Test::Absent, Test::Present) => false,
+        (_, Test::Present) => true,
+        (Test::OneOf(some), Test::OneOf(all)) => some.iter().all(|value| all.contains(value)),
+        (Test::Glob(some), Test::Glob(all)) => some.iter().all(|glob| all.contains(glob)),
+        (Test::Route(some), Test::Route(all)) => some
+            .iter()
+            .all(|template| all.iter().any(|wide| template_covers(wide, template))),
+        (Test::Within(some), Test::Within(all)) => some
+            .iter()
+            .all(|network| all.iter().any(|wide| contains(wide, network))),
+        (Test::OneOf(some), Test::Not(other)) => match &**other {
+            Test::OneOf(others) => some.iter().all(|value| !others.contains(value)),
+            _ => false,
+        },
+        (Test::Not(narrow), Test::Not(wide)) => implies(wide, narrow),
+        _ => narrow == wide,
+    }
+}
+
+/// Whether every path under `narrow` is under `wide`.
+fn template_covers(wide: &Template, narrow: &Template) -> bool {
+    let mut narrow = narrow.0.split('/').skip(1);
+    for part in wide.0.split('/').skip(1) {
+        let Some(segment) = narrow.next() else {
+            return false;
+        };
+        if part.starts_with("{*") {
+            return !segment.is_empty();
+        }
+        let is_covered = if part.starts_with('{') {
+            !segment.starts_with("{*") && !segment.is_empty()
+        } else {
+            part == segment
+        };
+        if !is_covered {
+            return false;
+        }
+    }
+    narrow.next().is_none()
+}
+
+/// Whether every address of `narrow` is in `wide`.
+fn contains(wide: &Network, narrow: &Network) -> bool {
+    if wide.bits > narrow.bits {
+        return false;
+    }
+    match (wide.address, narrow.address) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => {
+            let rest = 32 - u32::from(wide.bits.min(32));
+            let same = a.to_bits() ^ b.to_bits();
+            same.checked_shr(rest).unwrap_or(0) == 0
+        }
+        (IpAddr::V6(a), IpAddr::V6(b)) => {
+            let rest = 128 - u32::from(wide.bits.min(128));
+            let same = a.to_bits() ^ b.to_bits();
+            same.checked_shr(rest).unwrap_or(0) == 0
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::Attribute;
+    use crate::model::Condition;
+    use crate::source::At;
+    use crate::words::{network, template};
+
+    fn rule(conditions: &[(&str, Test)]) -> Match {
+        let conditions = conditions.iter().map(|(name, test)| {
+            At::from(Condition {
+                attribute: Attribute::named(name).unwrap(),
+                test: test.clone(),
+            })
+        });
+        Match {
+            conditions: conditions.collect(),
+        }
+    }
+
+    fn one_of(values: &[&str]) -> Test {
+        Test::OneOf(values.iter().map(|value| Box::from(*value)).collect())
+    }
+
+    fn route(text: &str) -> Test {
+        Test::Route(vec![template(text).unwrap()])
+    }
+
+    fn within(text: &str) -> Test {
+        Test::Within(vec![network(text).unwrap()])
+    }
+
+    fn not(test: Test) -> Test {
+        Test::Not(Box::new(test))
+    }
+
+    #[test]
+    fn a_wider_test_covers_a_narrower_one_and_never_the_other_way() {
+        let pairs = [
+            (one_of(&["a", "b"]), one_of(&["a"])),
+            (Test::Present, one_of(&["a"])),
+            (Test::Present, not(one_of(&["a"]))),
+            (not(one_of(&["x"])), one_of(&["a"])),
+            (not(one_of(&["x"])), not(one_of(&["x", "y"]))),
+            (within("10.0.0.0/8"), within("10.1.0.0/16")),
+            (within("0.0.0.0/0"), within("10.1.0.0/16")),
+            (within("::/0"), within("2001:db8::/32")),
+            (route("/a/{*rest}"), route("/a/b/{c}")),
+            (route("/a/{x}"), route("/a/b")),
+        ];
+        for (wide, narrow) in pairs {
+            assert!(implies(&narrow, &wide), "{narrow:?} lies in {wide:?}");
+            assert!(
+                !implies(&wide, &narrow),
+                "{wide:?} does not lie in {narrow:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_only_looks_alike_is_not_covered() {
+        let pairs = [
+            (within("::/0"), within("10.0.0.0/8")),
+            (route("/a/{*rest}"), route("/a")),
+            (route("/a/{x}"), route("/a/{*x}")),
+            (Test::Present, Test::Absent),
+            (Test::Absent, Test::Present),
+        ];
+        for (wide, narrow) in pairs {
+            assert!(
+                !implies(&narrow, &wide),
+                "{narrow:?} does not lie in {wide:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_condition_of_the_wider_rule_must_be_implied() {
+        let wide = rule(&[("method", one_of(&["GET", "POST"]))]);
+        let narrow = rule(&[("method", one_of(&["GET"])), ("route", route("/a"))]);
+        assert!(covers(&wide, &narrow));
+        assert!(!covers(&narrow, &wide));
+        assert!(covers(&Match::default(), &narrow));
+    }
+}
