@@ -21,6 +21,8 @@ mod tree;
 #[cfg(test)]
 mod differential;
 #[cfg(test)]
+mod keys_tests;
+#[cfg(test)]
 mod naive;
 #[cfg(test)]
 mod tests;
