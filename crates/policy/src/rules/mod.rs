@@ -19,6 +19,8 @@ mod prefixes;
 mod tree;
 
 #[cfg(test)]
+mod allocation;
+#[cfg(test)]
 mod differential;
 #[cfg(test)]
 mod keys_tests;
