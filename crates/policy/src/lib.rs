@@ -5,6 +5,7 @@
 //! what the engine asks. After the file is read everything is pure. Must not know: stores, clocks, sockets.
 
 pub mod attributes;
+pub mod envoy;
 pub mod model;
 pub mod rules;
 pub mod source;
