@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
 use super::EnvoyPolicy;
 use super::rule::{Level, Quota, Rule};
 
@@ -33,10 +35,36 @@ impl EnvoyPolicy {
     }
 }
 
+impl<'a> Explained<'a> {
+    /// Which limit it is about.
+    #[must_use]
+    pub const fn rule(&self) -> &'a Rule {
+        self.0
+    }
+}
+
+/// For programs: `{"name", "words"}`.
+impl Serialize for Explained<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_struct("Explained", 2)?;
+        out.serialize_field("name", &*self.0.name)?;
+        out.serialize_field("words", &Words(self.0).to_string())?;
+        out.end()
+    }
+}
+
 impl fmt::Display for Explained<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.name, Words(self.0))
+    }
+}
+
+/// What a rule does, without its name.
+struct Words<'a>(&'a Rule);
+
+impl fmt::Display for Words<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(rule) = self;
-        write!(f, "{}: ", rule.name)?;
         match rule.quota {
             Quota::Unlimited => f.write_str("unlimited, nothing is counted")?,
             Quota::Limited {
@@ -87,9 +115,11 @@ fn counters(f: &mut fmt::Formatter<'_>, levels: &[Level]) -> fmt::Result {
         apart.try_for_each(|level| write!(f, " and {}", level.key))?;
         f.write_str(" by itself")?;
     }
-    let together = levels.iter().filter(|level| level.shared);
-    for level in together {
-        write!(f, ", all {} like it together", level.key)?;
+    let mut together = levels.iter().filter(|level| level.shared);
+    if let Some(first) = together.next() {
+        write!(f, ", all of {}", first.key)?;
+        together.try_for_each(|level| write!(f, " and {}", level.key))?;
+        f.write_str(" together")?;
     }
     Ok(())
 }

@@ -31,10 +31,15 @@ descriptors:
         [
             "edge.ip: at most 10 in each second, for each ip by itself",
             "edge.ip_50.0.0.5: denies everything, where ip is 50.0.0.5",
-            "edge.path_/api/*: at most 100 in each minute, where path is like /api/*, all path like it together; called api",
+            "edge.path_/api/*: at most 100 in each minute, where path is like /api/*, all of path together; called api",
             "edge.plan_paid.user: at most 5000 in each hour, where plan is paid, for each user by itself; takes the place of api and b; in shadow: counts, never denies",
             "edge.plan_paid.internal: unlimited, nothing is counted, where plan is paid",
             "edge.model_g*: at most 7 in each month of 30 days, where model is like g*, for each model by itself; a quota: denies only if all quotas of a request do",
         ]
+    );
+    let first = server.policy.explain().next().unwrap();
+    assert_eq!(
+        serde_json::to_string(&first).unwrap(),
+        r#"{"name":"edge.ip","words":"at most 10 in each second, for each ip by itself"}"#
     );
 }

@@ -250,7 +250,7 @@ impl Model {
                 reads.contains('*') && like(reads.as_bytes(), both.as_bytes())
             });
             let pattern = match self.mistake {
-                Mistake::LastPatternWins => patterns.last(),
+                Mistake::LastPatternWins => patterns.next_back(),
                 _ => patterns.next(),
             };
             let alone = level.iter().find(|node| node.reads() == *entry);

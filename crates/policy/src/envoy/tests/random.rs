@@ -5,6 +5,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate_core::Timestamp;
+use tollgate_core::limit::Op;
 
 use super::executor::{Asked, AskedDescriptor, Server, in_words};
 use super::naive::{Limit, Mistake, Model, Node};
@@ -96,11 +97,17 @@ fn requests() -> impl Strategy<Value = Vec<(u64, Asked)>> {
 }
 
 /// Asks both, and says where they first differ.
-fn compare(nodes: &[Node], requests: &[(u64, Asked)], mistake: Mistake) -> Result<(), String> {
+fn compare(
+    nodes: &[Node],
+    requests: &[(u64, Asked)],
+    mistake: Mistake,
+    wrongly: fn(Op) -> Op,
+) -> Result<(), String> {
     let mut text = "domain: d\ndescriptors:\n".to_owned();
     nodes.iter().for_each(|node| text += &node.yaml(2));
     let policy = load(&[("random.yaml", &text)]).map_err(|refused| refused.to_string())?;
     let mut server = Server::new(policy);
+    server.wrongly = wrongly;
     let mut model = Model::new("d", nodes.to_vec(), mistake);
     let mut now = 1_000_000_000_000_u64;
     for (pause, asked) in requests {
@@ -117,12 +124,17 @@ fn compare(nodes: &[Node], requests: &[(u64, Asked)], mistake: Mistake) -> Resul
     Ok(())
 }
 
+/// Charges what is asked.
+fn rightly(op: Op) -> Op {
+    op
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn files_are_decided_as_the_reference_decides(nodes in nodes(), requests in requests()) {
-        if let Err(difference) = compare(&nodes, &requests, Mistake::None) {
+        if let Err(difference) = compare(&nodes, &requests, Mistake::None, rightly) {
             prop_assert!(false, "{}", difference);
         }
     }
@@ -171,7 +183,7 @@ fn telling() -> (Vec<Node>, Vec<(u64, Asked)>) {
 #[test]
 fn the_telling_file_is_decided_as_the_reference_decides() {
     let (nodes, requests) = telling();
-    compare(&nodes, &requests, Mistake::None).unwrap();
+    compare(&nodes, &requests, Mistake::None, rightly).unwrap();
 }
 
 #[test]
@@ -187,6 +199,56 @@ fn control_comparing_notices_every_mistake() {
         Mistake::QuotasDenyAlone,
         Mistake::WindowFromFirstHit,
     ] {
-        assert!(compare(&nodes, &requests, mistake).is_err(), "{mistake:?}");
+        assert!(
+            compare(&nodes, &requests, mistake, rightly).is_err(),
+            "{mistake:?}"
+        );
+    }
+}
+
+#[test]
+fn control_comparing_notices_a_store_that_does_not_count_what_is_denied() {
+    let (nodes, requests) = telling();
+    let spend = |op| match op {
+        Op::ChargeAlways(hits) => Op::Spend(hits),
+        other => other,
+    };
+    assert!(compare(&nodes, &requests, Mistake::None, spend).is_err());
+}
+
+/// Pieces that files are made of, rightly or not.
+fn piece() -> impl Strategy<Value = &'static str> {
+    select(vec![
+        "domain: d\n",
+        "descriptors:\n",
+        "  - key: a\n",
+        "    key: a\n",
+        "    value: b*\n",
+        "    value: [1]\n",
+        "    rate_limit: { unit: day }\n",
+        "    rate_limit:\n",
+        "      unit: hour\n",
+        "      requests_per_unit: 5\n",
+        "      unlimited: yes\n",
+        "      replaces: [{ name: n }, {}]\n",
+        "      name: n\n",
+        "    share_threshold: true\n",
+        "    metadata: { a: { b: [1] } }\n",
+        "    descriptors:\n",
+        "      - key: c\n",
+        "        rate_limit: { unlimited: true }\n",
+        "x",
+        ": ",
+    ])
+}
+
+proptest! {
+    #[test]
+    fn no_text_breaks_loading_and_what_is_accepted_explains(pieces in vec(piece(), 0..14)) {
+        let text = pieces.concat();
+        match load(&[("random.yaml", &text)]) {
+            Ok(policy) => prop_assert_eq!(policy.explain().count(), policy.rules().len()),
+            Err(refused) => prop_assert!(!refused.to_string().is_empty()),
+        }
     }
 }
