@@ -26,6 +26,7 @@ mod key;
 mod metadata;
 mod metric;
 mod pattern;
+mod patterns;
 mod plan;
 mod reply;
 mod request;

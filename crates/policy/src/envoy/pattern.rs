@@ -44,11 +44,24 @@ impl<'a> Joined<'a> {
         all.copied()
     }
 
-    /// FNV-1a. What is in the index comes from the operator's files, and a request adds nothing to it, so nobody can
+    /// FNV-1a. What is in an index comes from the operator's files, and a request adds nothing to it, so nobody can
     /// make it slow by choosing values; a keyed hash would cost more and protect nothing.
     pub(super) fn hash(&self) -> u64 {
-        self.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        self.bytes().fold(NO_BYTES, hash_on)
+    }
+
+    /// The hashes of its beginnings of these lengths, which are in order, as far as it is so long.
+    pub(super) fn beginnings<'l>(
+        &self,
+        lengths: &'l [usize],
+    ) -> impl Iterator<Item = u64> + use<'a, 'l> {
+        let (mut bytes, mut hash, mut hashed) = (self.bytes(), NO_BYTES, 0);
+        lengths.iter().map_while(move |&length| {
+            while hashed < length {
+                hash = hash_on(hash, bytes.next()?);
+                hashed += 1;
+            }
+            Some(hash)
         })
     }
 
@@ -78,6 +91,12 @@ impl<'a> Joined<'a> {
         let last = to.checked_sub(part.len())?;
         (from..=last).find(|&at| self.has_at(at, part))
     }
+}
+
+const NO_BYTES: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn hash_on(hash: u64, byte: u8) -> u64 {
+    (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
 }
 
 fn at_slice(text: &[u8], at: usize, part: &[u8]) -> bool {
@@ -115,6 +134,11 @@ impl Pattern {
             last: last.into(),
             fixed,
         })
+    }
+
+    /// What stands before the first star.
+    pub(super) fn beginning(&self) -> &str {
+        &self.first
     }
 
     /// Whether an entry reads like this. The parts between two stars are looked for from the left, which finds a way if

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use super::pattern::{Joined, Pattern};
+use super::patterns::Patterns;
 use super::request::{Entry, MAX_ENTRIES};
 
 /// All domains.
@@ -24,7 +25,7 @@ struct Node {
     reads: Box<str>,
     /// A node with the same parent and the same hash.
     twin: Option<u32>,
-    patterns: Vec<(Pattern, u32)>,
+    patterns: Patterns,
     has_children: bool,
     rule: Option<u32>,
     traits: Traits,
@@ -87,9 +88,9 @@ impl Tree {
         self.index.insert(place, node);
         if let Some(above) = self.node_mut(parent) {
             above.has_children = true;
-            above
-                .patterns
-                .extend(Pattern::of(reads).map(|pattern| (pattern, node)));
+            if let Some(pattern) = Pattern::of(reads) {
+                above.patterns.push(pattern, node);
+            }
         }
         Ok(node)
     }
@@ -112,18 +113,14 @@ impl Tree {
             if !here.has_children {
                 return None;
             }
-            let by_pattern = || {
-                let mut patterns = here.patterns.iter();
-                patterns.find(|(pattern, _)| pattern.matches(&both))
-            };
             at = if let Some(node) = self.child(at, &both) {
                 node
-            } else if let Some((_, node)) = by_pattern() {
+            } else if let Some(node) = here.patterns.find(&both) {
                 way.by_pattern |= bit;
-                if self.node(*node)?.traits.shared {
+                if self.node(node)?.traits.shared {
                     way.shared |= bit;
                 }
-                *node
+                node
             } else {
                 way.by_key |= bit;
                 self.child(at, &Joined::text(entry.key))?
