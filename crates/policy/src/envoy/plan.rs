@@ -88,7 +88,8 @@ impl EnvoyPolicy {
 impl<'a> Plan<'a> {
     /// The counters to be charged, in the order of their descriptors.
     pub fn charges(&self) -> impl Iterator<Item = &Charge> {
-        self.parts.iter().filter_map(|part| match &part.fate {
+        let parts = self.parts.iter().take(self.request.descriptors.len());
+        parts.filter_map(|part| match &part.fate {
             Fate::Counted(charge) => Some(charge),
             Fate::Free | Fate::Unlimited => None,
         })
@@ -164,16 +165,16 @@ impl<'a> Plan<'a> {
 
     /// Takes out the limits that others of this request replace. What is unlimited may replace, and stays.
     fn replace(&mut self) {
-        let rules = self.parts.map(|part| part.rule);
-        let is_replaced = |name: u32| {
-            let mut rules = rules.iter().flatten();
-            rules.any(|rule| rule.replaced.contains(&name))
-        };
-        for part in &mut self.parts {
-            let counted = matches!(part.fate, Fate::Counted(_));
-            let name = part.rule.and_then(|rule| rule.named);
-            if counted && name.is_some_and(is_replaced) {
-                part.fate = Fate::Free;
+        for index in 0..self.request.descriptors.len() {
+            let replaced = self.rule(index).map_or(&[][..], |rule| &rule.replaced);
+            // Most rules replace nothing, and then this is all that there is to do.
+            for name in replaced {
+                for part in self.parts.iter_mut().take(self.request.descriptors.len()) {
+                    let counted = matches!(part.fate, Fate::Counted(_));
+                    if counted && part.rule.is_some_and(|rule| rule.named == Some(*name)) {
+                        part.fate = Fate::Free;
+                    }
+                }
             }
         }
     }
@@ -197,7 +198,7 @@ impl<'a> Plan<'a> {
     }
 
     fn state(&self, index: usize) -> Option<State> {
-        match self.parts.get(index)?.fate {
+        match &self.parts.get(index)?.fate {
             Fate::Counted(charge) => Some(charge.state),
             Fate::Free | Fate::Unlimited => None,
         }
