@@ -5,6 +5,8 @@
 //! what the engine asks. After the file is read everything is pure. Must not know: stores, clocks, sockets.
 
 pub mod attributes;
+pub mod compile;
 pub mod model;
 pub mod rules;
 pub mod source;
+mod words_for;

@@ -2,14 +2,27 @@
 //!
 //! Must not know: what the parts mean.
 
+use super::draft::MOST_KEY_PARTS;
+
 /// How many bytes the parts of one key may take. Parts that would not fit are digested, never cut.
 pub const KEY_ROOM: usize = 512;
+
+/// A tag and two bytes of length.
+const HEAD: usize = 3;
+/// What a digested part takes.
+const DIGESTED: usize = HEAD + 16;
+/// As many parts as a key can have, and the value of distinct counting.
+const MOST_PARTS: usize = MOST_KEY_PARTS + 1;
+
+// Even if every part has to be digested, they all fit.
+const _: () = assert!(MOST_PARTS * DIGESTED <= KEY_ROOM);
 
 /// An encoded key: for every part, whether it is there, its length and its bytes, so that no two different keys look alike.
 #[derive(Clone)]
 pub struct KeyBuffer {
     bytes: [u8; KEY_ROOM],
     len: usize,
+    parts: usize,
 }
 
 /// What became of a request's key.
@@ -23,6 +36,15 @@ pub enum Keyed {
     Deny,
 }
 
+/// What a part begins with.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Tag {
+    Missing = 0,
+    Present = 1,
+    Digest = 2,
+}
+
 impl KeyBuffer {
     /// An empty one.
     #[must_use]
@@ -30,6 +52,7 @@ impl KeyBuffer {
         Self {
             bytes: [0; KEY_ROOM],
             len: 0,
+            parts: 0,
         }
     }
 
@@ -37,6 +60,53 @@ impl KeyBuffer {
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.len = 0;
+        self.parts = 0;
+    }
+
+    /// Whether a value of so many bytes leaves enough room for all parts that may still come. This depends only on the
+    /// parts before it, so a level's key begins with the key of the level above.
+    pub(super) fn has_room_for(&self, value: usize) -> bool {
+        let later = MOST_PARTS.saturating_sub(self.parts + 1);
+        value <= KEY_ROOM - HEAD && self.len + HEAD + value + later * DIGESTED <= KEY_ROOM
+    }
+
+    pub(super) fn push_missing(&mut self) {
+        self.push(Tag::Missing, &[]);
+    }
+
+    /// Adds a value that there is room for.
+    pub(super) fn push_present(&mut self, value: &[u8]) {
+        debug_assert!(self.has_room_for(value.len()), "the caller asked for room");
+        self.push(Tag::Present, value);
+    }
+
+    pub(super) fn push_digest(&mut self, digest: [u8; 16]) {
+        self.push(Tag::Digest, &digest);
+    }
+
+    /// Makes the letters A to Z of the last `len` bytes a to z.
+    pub(super) fn lower_last(&mut self, len: usize) {
+        let from = self.len.saturating_sub(len);
+        if let Some(last) = self.bytes.get_mut(from..self.len) {
+            last.make_ascii_lowercase();
+        }
+    }
+
+    fn push(&mut self, tag: Tag, value: &[u8]) {
+        let [high, low] = u16::try_from(value.len()).unwrap_or(u16::MAX).to_be_bytes();
+        let to = self.len + HEAD + value.len();
+        if let Some(room) = self.bytes.get_mut(self.len..to)
+            && let Some((head, body)) = room.split_first_chunk_mut::<HEAD>()
+        {
+            *head = [tag as u8, high, low];
+            body.copy_from_slice(value);
+            self.len = to;
+            self.parts += 1;
+        }
     }
 }
 

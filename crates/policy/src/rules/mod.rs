@@ -4,12 +4,22 @@
 //! allocates. Must not know: stores, clocks, files.
 
 mod buffer;
+mod draft;
+mod found;
+mod keys;
 mod meter;
+mod recipe;
 
 pub use buffer::{KEY_ROOM, KeyBuffer, Keyed};
+pub use draft::{
+    Draft, DraftLimit, MOST_GLOB_BYTES, MOST_KEY_PARTS, MOST_SEGMENTS, Origin, Recipe, Unfit, Why,
+};
+pub use found::{Found, Listed, MOST_METERS};
 pub use meter::{Chosen, Meter, Role};
+pub use recipe::{Recipe, Shape, sharing};
 
-use crate::model::{Consistency, Mode, OnStoreFailure, Penalty, Percent};
+use crate::attributes::{Attribute, Attributes};
+use crate::model::{Consistency, DenyRule, Mode, OnStoreFailure, Penalty, Percent};
 use tollgate_core::Nanos;
 
 /// One compiled limit. Its meters are what a store is asked about.
@@ -40,4 +50,96 @@ pub struct Rule {
     pub message: Option<Box<str>>,
     /// The opaque, stable id of the bucket it shares with others, if it does (16 hexadecimal digits).
     pub bucket: Option<Box<str>>,
+}
+
+/// One meter of one rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MeterRef {
+    /// The rule, by its index in [`Rules::rules`].
+    pub rule: usize,
+    /// The meter, by its index in [`Rule::meters`].
+    pub meter: usize,
+}
+
+/// A whole policy, compiled.
+#[derive(Debug)]
+pub struct Rules {
+    rules: Box<[Rule]>,
+    denials: Box<[DenyRule]>,
+    recipes: Box<[Box<[Recipe]>]>,
+    secret: [u8; 16],
+}
+
+impl Rules {
+    /// Rules of a draft. The secret keys every digest that keys are made of; a fleet shares one.
+    ///
+    /// # Errors
+    /// Everything in the draft that is too large to be matched or keyed within fixed bounds.
+    pub fn new(draft: Draft, secret: [u8; 16]) -> Result<Self, Vec<Unfit>> {
+        let mut unfit = Vec::new();
+        let mut rules = Vec::with_capacity(draft.limits.len());
+        let mut recipes = Vec::with_capacity(draft.limits.len());
+        for (index, limit) in draft.limits.into_iter().enumerate() {
+            unfit.extend(keys::unfit(&limit).map(|why| Unfit {
+                origin: Origin::Limit(index),
+                why,
+            }));
+            rules.push(limit.rule);
+            recipes.push(limit.keys.into());
+        }
+        if !unfit.is_empty() {
+            return Err(unfit);
+        }
+        Ok(Self {
+            rules: rules.into(),
+            denials: draft.deny.into(),
+            recipes: recipes.into(),
+            secret,
+        })
+    }
+
+    /// The limits, in the order of the file.
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The `deny` list, in the order of the file.
+    #[must_use]
+    pub fn denials(&self) -> &[DenyRule] {
+        &self.denials
+    }
+
+    /// Finds what a request falls under; what was found before is forgotten.
+    pub fn find(&self, _request: &dyn Attributes, found: &mut Found) {
+        found.clear();
+        for index in 0..self.rules.len().min(MOST_METERS) {
+            if let Some(place) = found.rules.get_mut(index) {
+                *place = index;
+            }
+            found.len = index + 1;
+        }
+    }
+
+    /// The route that a request belongs to: what its transport says, else the most specific of the policy's templates
+    /// that its path lies under.
+    #[must_use]
+    pub fn route<'a>(&'a self, request: &'a dyn Attributes, found: &Found) -> Option<&'a [u8]> {
+        let _ = found;
+        request.get(&Attribute::Route)
+    }
+
+    /// An attribute as keys, tiers and costs see it: with the route that was found. Addresses have no bytes here.
+    pub(crate) fn value<'a>(
+        &'a self,
+        attribute: &Attribute,
+        request: &'a dyn Attributes,
+        found: &Found,
+    ) -> Option<&'a [u8]> {
+        match attribute {
+            Attribute::Route => self.route(request, found),
+            Attribute::Ip => None,
+            other => request.get(other),
+        }
+    }
 }

@@ -1,0 +1,453 @@
+//! A quota as the file says it becomes core's, window by window; what core refuses becomes a problem at its place.
+//!
+//! Must not know: limits, tiers, keys. Whoever has several quotas for one state brings them together.
+
+use tollgate_core::limit::Limit;
+use tollgate_core::{InvalidQuota, Nanos, Reason, Unit, UtcOffset, Window};
+
+use super::problem::problem;
+use crate::attributes::Attribute;
+use crate::model::{Algorithm, Amount, Burst, Computed, Period, QuotaSpec, RateSpec};
+use crate::rules::{Recipe, Shape};
+use crate::source::{At, Place, Problem};
+use crate::words_for::{number, span};
+
+/// Thirty days: a month, where no calendar counts.
+const MONTH: Nanos = Nanos::from_secs(30 * 86_400);
+
+/// The fastest rate that whole nanoseconds can always express within 0.1 %: an interval of a microsecond.
+const ALWAYS_FINE: u64 = 1_000;
+
+/// What a quota grants, ready to be built.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Granted {
+    /// One number per window, all of which must admit.
+    Windows(Vec<Granting>),
+    /// A number that is computed for each request.
+    Computed(ComputedGrant),
+    /// No limit.
+    Unlimited,
+}
+
+/// One window and its number.
+#[derive(Clone, Copy, Debug)]
+pub struct Granting {
+    /// Where the file says it.
+    pub place: Place,
+    /// How it is counted.
+    pub recipe: Recipe,
+    /// How many.
+    pub units: u64,
+    /// Whether the file said `month` or `year`.
+    pub period: Option<Period>,
+}
+
+/// A number that each request's attribute adds to.
+#[derive(Clone, Debug)]
+pub struct ComputedGrant {
+    /// Where the file says it.
+    pub place: Place,
+    /// How it is counted.
+    pub recipe: Recipe,
+    /// What everyone gets.
+    pub base: u64,
+    /// What each unit of the attribute adds.
+    pub each: u64,
+    /// The attribute.
+    pub times: Attribute,
+    /// The most that anyone gets.
+    pub at_most: u64,
+    /// The period as the file says it.
+    pub period: Period,
+}
+
+/// The quota's windows as core's limits: the number that the file says, or for a computed one what everyone gets.
+/// Empty where there is no limit.
+///
+/// # Errors
+/// Everything that core refuses, where the file says it.
+pub fn limits(quota: &At<QuotaSpec>, overdraft: u64) -> Result<Vec<Limit>, Vec<Problem>> {
+    let pairs = match granted(quota, overdraft)? {
+        Granted::Windows(windows) => windows.iter().map(|w| (w.recipe, w.units)).collect(),
+        Granted::Computed(computed) => vec![(computed.recipe, computed.base)],
+        Granted::Unlimited => Vec::new(),
+    };
+    // Everything was built once already, so nothing is lost where a window cannot be built again.
+    Ok(pairs
+        .into_iter()
+        .filter_map(|(recipe, units)| recipe.build(units).ok())
+        .collect())
+}
+
+/// What is wrong with a quota, without building it.
+#[must_use]
+pub fn problems(quota: &At<QuotaSpec>, overdraft: u64) -> Vec<Problem> {
+    granted(quota, overdraft).err().unwrap_or_default()
+}
+
+/// The quota, checked: every number in it can be built.
+///
+/// # Errors
+/// Everything that core refuses, where the file says it.
+pub fn granted(quota: &At<QuotaSpec>, overdraft: u64) -> Result<Granted, Vec<Problem>> {
+    let spec = &quota.value;
+    let mut problems = Vec::new();
+    if let Some(burst) = &spec.burst
+        && !has_burst(spec)
+    {
+        problems.push(problem(
+            burst.place,
+            "`burst` is only for token_bucket, leaky_bucket and leaky_queue: everything else admits its whole number at once",
+            "leave `burst` out, or choose `algorithm: token_bucket`",
+        ));
+    }
+    let result = match &spec.amount {
+        Amount::Rates(rates) => windows(quota, rates, overdraft, &mut problems),
+        Amount::AtOnce { places, lease } => at_once(quota, *places, *lease, &mut problems),
+        Amount::Computed(computed) => self::computed(quota, computed, overdraft, &mut problems),
+        Amount::Unlimited => Some(Granted::Unlimited),
+    };
+    match result {
+        Some(granted) if problems.is_empty() => Ok(granted),
+        _ => Err(problems),
+    }
+}
+
+fn has_burst(spec: &QuotaSpec) -> bool {
+    matches!(
+        spec.algorithm,
+        Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue
+    ) && !matches!(spec.amount, Amount::AtOnce { .. } | Amount::Unlimited)
+}
+
+fn windows(
+    quota: &At<QuotaSpec>,
+    rates: &[At<RateSpec>],
+    overdraft: u64,
+    problems: &mut Vec<Problem>,
+) -> Option<Granted> {
+    if rates.is_empty() {
+        problems.push(problem(
+            quota.place,
+            "`rate` lists no rate",
+            "say one, such as `rate: 100/min`",
+        ));
+        return None;
+    }
+    // The burst belongs to the shortest period: it is what bounds how much passes at once. A longer window beside it
+    // that could only hold the same burst would never reach its own number.
+    let shortest = rates
+        .iter()
+        .enumerate()
+        .min_by_key(|(_, rate)| plain_period(rate.value.period))
+        .map(|(index, _)| index);
+    let mut granted = Vec::with_capacity(rates.len());
+    for (index, rate) in rates.iter().enumerate() {
+        let Some(shape) = shape(quota, rate.place, rate.value.period, problems) else {
+            continue;
+        };
+        let mut recipe = Recipe::of(shape, quota.value.unit);
+        recipe.overdraft = overdraft;
+        recipe.burst = burst_for(&quota.value, shortest == Some(index));
+        let recipe = recipe.in_blocks_for(rate.value.units);
+        match recipe.build(rate.value.units) {
+            Ok(_) => granted.push(Granting {
+                place: rate.place,
+                recipe,
+                units: rate.value.units,
+                period: calendar_word(rate.value.period),
+            }),
+            Err(error) => problems.push(refused(quota, rate, &error)),
+        }
+    }
+    Some(Granted::Windows(granted))
+}
+
+fn burst_for(spec: &QuotaSpec, is_shortest: bool) -> Option<Burst> {
+    let burst = spec.burst.as_ref().map(|burst| burst.value);
+    burst.filter(|_| is_shortest && has_burst(spec))
+}
+
+const fn calendar_word(period: Period) -> Option<Period> {
+    match period {
+        Period::Span(_) => None,
+        Period::Month | Period::Year => Some(period),
+    }
+}
+
+fn at_once(
+    quota: &At<QuotaSpec>,
+    places: u64,
+    lease: Nanos,
+    problems: &mut Vec<Problem>,
+) -> Option<Granted> {
+    let recipe = Recipe::of(Shape::Concurrency(lease), quota.value.unit);
+    match recipe.build(places) {
+        Ok(_) => Some(Granted::Windows(vec![Granting {
+            place: quota.place,
+            recipe,
+            units: places,
+            period: None,
+        }])),
+        Err(error) => {
+            let nearest = error.nearest.map(|nearest| match error.field {
+                "lease" => span(Nanos::from_nanos(nearest)),
+                _ => number(nearest),
+            });
+            let value = match error.field {
+                "lease" => span(lease),
+                _ => number(error.value),
+            };
+            problems.push(Problem {
+                place: quota.place,
+                message: format!("`{}` cannot be {value}: {}", error.field, why(&error)).into(),
+                help: nearest
+                    .map(|nearest| format!("the nearest that can be honoured is {nearest}").into()),
+            });
+            None
+        }
+    }
+}
+
+fn computed(
+    quota: &At<QuotaSpec>,
+    computed: &Computed,
+    overdraft: u64,
+    problems: &mut Vec<Problem>,
+) -> Option<Granted> {
+    let (base, each, most) = (&computed.base, &computed.each, &computed.at_most);
+    for other in [each, most] {
+        if other.value.period != base.value.period {
+            problems.push(problem(
+                other.place,
+                "a computed rate counts everything over one period",
+                "write the same period in all three places, as in `5000/h + 50/h × claim.repos, at most 12500/h`",
+            ));
+        }
+    }
+    if most.value.units < base.value.units {
+        problems.push(problem(
+            most.place,
+            &format!(
+                "`at most` is {}, below the {} that everyone gets",
+                number(most.value.units),
+                number(base.value.units)
+            ),
+            "make it at least as much as the base",
+        ));
+    }
+    let shape = shape(quota, base.place, base.value.period, problems)?;
+    let mut recipe = Recipe::of(shape, quota.value.unit);
+    recipe.overdraft = overdraft;
+    recipe.burst = burst_for(&quota.value, true);
+    let recipe = recipe.in_blocks_for(most.value.units);
+    for rate in [base, most] {
+        if let Err(error) = recipe.build(rate.value.units) {
+            problems.push(refused(quota, rate, &error));
+        }
+    }
+    if let Some(period) = recipe.span()
+        && is_rate(recipe.shape)
+        && period.as_nanos().saturating_mul(recipe.block) / most.value.units.max(1) < ALWAYS_FINE
+        && recipe.unit == Unit::Requests
+    {
+        problems.push(problem(
+            most.place,
+            "a computed rate above 1,000,000 a second passes through rates that whole nanoseconds cannot express within 0.1 %",
+            "lower `at most`, or count `unit: bytes` or `unit: tokens`, which are charged in blocks",
+        ));
+    }
+    Some(Granted::Computed(ComputedGrant {
+        place: quota.place,
+        recipe,
+        base: base.value.units,
+        each: each.value.units,
+        times: computed.times.clone(),
+        at_most: most.value.units,
+        period: base.value.period,
+    }))
+}
+
+const fn is_rate(shape: Shape) -> bool {
+    matches!(
+        shape,
+        Shape::TokenBucket(_) | Shape::LeakyBucket(_) | Shape::LeakyQueue(_)
+    )
+}
+
+/// How long a period is where no calendar counts.
+const fn plain_period(period: Period) -> Nanos {
+    match period {
+        Period::Span(length) => length,
+        Period::Month => MONTH,
+        Period::Year => Nanos::YEAR,
+    }
+}
+
+/// The rule that counts a rate over this period.
+fn shape(
+    quota: &At<QuotaSpec>,
+    place: Place,
+    period: Period,
+    problems: &mut Vec<Problem>,
+) -> Option<Shape> {
+    let plain = plain_period(period);
+    Some(match quota.value.algorithm {
+        Algorithm::TokenBucket => Shape::TokenBucket(plain),
+        Algorithm::LeakyBucket => Shape::LeakyBucket(plain),
+        Algorithm::LeakyQueue => Shape::LeakyQueue(plain),
+        Algorithm::SlidingWindow => Shape::SlidingWindow(plain),
+        Algorithm::SlidingLog => Shape::SlidingLog(plain),
+        Algorithm::FixedWindow => Shape::FixedWindow(window(quota, place, period, problems)?),
+        Algorithm::Concurrency => {
+            problems.push(problem(
+                place,
+                "`algorithm: concurrency` counts how many at once, not how many per period",
+                "say `concurrency: 20` instead of `rate`, or choose another algorithm",
+            ));
+            return None;
+        }
+    })
+}
+
+/// Where the windows of a period begin and end: on multiples of their length since 1970, but months by the calendar, and
+/// days and weeks too if they are to turn at another midnight than UTC's.
+fn window(
+    quota: &At<QuotaSpec>,
+    place: Place,
+    period: Period,
+    problems: &mut Vec<Problem>,
+) -> Option<Window> {
+    use tollgate_core::Calendar;
+    let minutes = quota.value.utc_offset_minutes;
+    let offset = match UtcOffset::from_minutes(minutes) {
+        Ok(offset) => offset,
+        Err(_beyond_the_earth) => {
+            problems.push(problem(
+                quota.place,
+                &format!("`utc_offset` is {minutes} minutes, and no place on earth is more than 14 hours from UTC"),
+                "write an offset from \"-14:00\" to \"+14:00\"",
+            ));
+            return None;
+        }
+    };
+    let week = Nanos::from_secs(7 * 86_400);
+    Some(match period {
+        Period::Month => Window::Calendar(Calendar::Month, offset),
+        Period::Span(length) if length == Nanos::DAY && minutes != 0 => {
+            Window::Calendar(Calendar::Day, offset)
+        }
+        Period::Span(length) if length == week && minutes != 0 => {
+            Window::Calendar(Calendar::Week, offset)
+        }
+        Period::Span(length) => Window::Epoch(length),
+        Period::Year => {
+            problems.push(problem(
+                place,
+                "a fixed window cannot be a calendar year: windows turn with days, weeks and months, or after a fixed time",
+                "write `365d` for windows of 365 days, `month` for calendar months, or choose `algorithm: token_bucket`",
+            ));
+            return None;
+        }
+    })
+}
+
+/// Core's refusal in the words of the file.
+fn refused(quota: &At<QuotaSpec>, rate: &At<RateSpec>, error: &InvalidQuota) -> Problem {
+    let said = rate_text(rate.value);
+    let per = per_text(rate.value.period);
+    let (place, subject, nearest) = match error.field {
+        "burst" => (
+            quota
+                .value
+                .burst
+                .as_ref()
+                .map_or(rate.place, |burst| burst.place),
+            format!(
+                "`burst` cannot be {} with a rate of {said}",
+                number(error.value)
+            ),
+            error.nearest.map(number),
+        ),
+        "overdraft" => (
+            rate.place,
+            format!(
+                "`overdraft` cannot be {} with a rate of {said}",
+                number(error.value)
+            ),
+            error.nearest.map(number),
+        ),
+        "period" | "window" => (
+            rate.place,
+            format!(
+                "`rate` cannot be {said}: its period is {}",
+                plain_text(error.value)
+            ),
+            error
+                .nearest
+                .map(|nearest| format!("a period of {}", plain_text(nearest))),
+        ),
+        _ => (
+            rate.place,
+            format!("`rate` cannot be {said}"),
+            error
+                .nearest
+                .map(|nearest| format!("{}{per}", number(nearest))),
+        ),
+    };
+    Problem {
+        place,
+        message: format!("{subject}: {}", why(error)).into(),
+        help: nearest
+            .map(|nearest| format!("the nearest that can be honoured is {nearest}").into()),
+    }
+}
+
+fn plain_text(nanos: u64) -> String {
+    span(Nanos::from_nanos(nanos))
+}
+
+/// A rate as files write it.
+pub(crate) fn rate_text(rate: RateSpec) -> String {
+    format!("{}{}", number(rate.units), per_text(rate.period))
+}
+
+fn per_text(period: Period) -> String {
+    match period {
+        Period::Month => "/month".to_owned(),
+        Period::Year => "/year".to_owned(),
+        Period::Span(length) => match length {
+            Nanos::SECOND => "/s".to_owned(),
+            Nanos::MINUTE => "/min".to_owned(),
+            Nanos::HOUR => "/h".to_owned(),
+            Nanos::DAY => "/day".to_owned(),
+            other => format!(" per {}", span(other)),
+        },
+    }
+}
+
+fn why(error: &InvalidQuota) -> String {
+    match error.reason {
+        Reason::Zero => "it must be at least 1".to_owned(),
+        Reason::TooLarge => match error.field {
+            "window" | "lease" => "it is longer than 2^62 ns (146 years)".to_owned(),
+            _ => "it is more than this algorithm can count".to_owned(),
+        },
+        Reason::TooSmall => "it is too small".to_owned(),
+        Reason::RateTooFine => "whole nanoseconds cannot express this rate within 0.1 %".to_owned(),
+        Reason::RefillTooLong => {
+            "it would take longer than 2^62 ns (146 years) to refill".to_owned()
+        }
+        Reason::LimitIsZero => {
+            "a rate of zero denies everything, so this must be 0 or left out".to_owned()
+        }
+        Reason::BelowOneBlock => {
+            "such a rate is charged in blocks, and it is less than one block".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

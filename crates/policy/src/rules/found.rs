@@ -1,0 +1,99 @@
+//! What matching found: a fixed amount of room, used again for every request.
+//!
+//! Must not know: how requests are matched.
+
+/// The most limits, and the most meters of them that must be asked, that one request may fall under.
+pub const MOST_METERS: usize = 32;
+
+/// What a request falls under. Filled by [`Rules::find`](super::Rules::find), as often as one likes.
+#[derive(Clone)]
+pub struct Found {
+    pub(super) listed: Listed,
+    pub(super) rules: [usize; MOST_METERS],
+    pub(super) len: usize,
+    pub(super) route: Option<usize>,
+    pub(super) more_than_fit: bool,
+    pub(super) unreadable: bool,
+}
+
+/// What the `deny` and `exempt` lists say. Being refused comes before being exempt, so that an address can be shut out
+/// of what is free for everyone; being exempt comes before every limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Listed {
+    /// Nothing: the limits decide.
+    #[default]
+    Limits,
+    /// No limit applies.
+    Exempt,
+    /// Refused by this entry of [`Rules::denials`](super::Rules::denials), the first that matches.
+    Denied(usize),
+}
+
+impl Found {
+    /// Nothing found yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            listed: Listed::Limits,
+            rules: [0; MOST_METERS],
+            len: 0,
+            route: None,
+            more_than_fit: false,
+            unreadable: false,
+        }
+    }
+
+    /// What the lists say.
+    #[must_use]
+    pub const fn listed(&self) -> Listed {
+        self.listed
+    }
+
+    /// The indexes of the limits that apply, ascending, after groups have kept their narrowest. Empty where a list
+    /// has decided.
+    #[must_use]
+    pub fn rules(&self) -> &[usize] {
+        self.rules.get(..self.len).unwrap_or_default()
+    }
+
+    /// More limits apply than [`MOST_METERS`] has room for. Those that are listed do apply; admitting a request by them alone
+    /// would let it out of the others.
+    #[must_use]
+    pub const fn more_than_fit(&self) -> bool {
+        self.more_than_fit
+    }
+
+    /// The path or the host is spelled in a way that needs rewriting and is too long to be rewritten (8 KiB, 1 KiB). Only
+    /// templates that end in `{*rest}` and conditions on other attributes were sure to be matched; nobody sends this in
+    /// good faith, and a request like this should be refused.
+    #[must_use]
+    pub const fn unreadable(&self) -> bool {
+        self.unreadable
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.listed = Listed::Limits;
+        self.len = 0;
+        self.route = None;
+        self.more_than_fit = false;
+        self.unreadable = false;
+    }
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Found")
+            .field("listed", &self.listed)
+            .field("rules", &self.rules())
+            .field("route", &self.route)
+            .field("more_than_fit", &self.more_than_fit)
+            .field("unreadable", &self.unreadable)
+            .finish()
+    }
+}

@@ -1,0 +1,211 @@
+//! From a request to the key of one meter: which bytes count, what absence means, and digests of what is secret or long.
+//!
+//! Must not know: how keys are stored, how rules are matched.
+
+use std::hash::Hasher as _;
+use std::net::IpAddr;
+
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
+
+use super::draft::{DraftLimit, MOST_KEY_PARTS, Recipe, Why};
+use super::{Found, KeyBuffer, Keyed, MeterRef, Rules};
+use crate::attributes::{Attribute, Attributes};
+use crate::model::{KeyPart, Missing};
+
+/// A value of a key's part, before it is lower-cased or digested.
+enum Value<'a> {
+    Bytes(&'a [u8]),
+    Address(IpAddr),
+}
+
+impl Rules {
+    /// Writes the key of a meter into the buffer; what was there before is forgotten.
+    ///
+    /// Where several attributes are missing and mean different things, refusing comes before not applying: leaving out one
+    /// more header must not turn a refusal into a free pass.
+    pub fn key(
+        &self,
+        meter: MeterRef,
+        request: &dyn Attributes,
+        found: &Found,
+        buffer: &mut KeyBuffer,
+    ) -> Keyed {
+        buffer.clear();
+        let recipe = self
+            .recipes
+            .get(meter.rule)
+            .and_then(|of| of.get(meter.meter));
+        let Some(recipe) = recipe else {
+            return Keyed::Here;
+        };
+        let mut keyed = Keyed::Here;
+        for part in &recipe.parts {
+            match self.part_value(&part.attribute.value, request, found) {
+                Some(value) => push(Shape::of(part), &value, self.secret, buffer),
+                None => {
+                    buffer.push_missing();
+                    keyed = match (keyed, part.missing) {
+                        (Keyed::Deny, _) | (_, Missing::Deny) => Keyed::Deny,
+                        (_, Missing::Skip) => Keyed::Skip,
+                        (keyed, Missing::Shared) => keyed,
+                    };
+                }
+            }
+        }
+        if let Some(attribute) = &recipe.distinct {
+            match self.part_value(attribute, request, found) {
+                Some(value) => push(Shape::counted(attribute), &value, self.secret, buffer),
+                None => buffer.push_missing(),
+            }
+        }
+        keyed
+    }
+
+    /// The keyed digest of any bytes: the same in all processes that share the secret, and of no use without it.
+    #[must_use]
+    pub fn digest(&self, bytes: &[u8]) -> [u8; 16] {
+        digest(self.secret, bytes, false)
+    }
+
+    fn part_value<'a>(
+        &'a self,
+        attribute: &Attribute,
+        request: &'a dyn Attributes,
+        found: &Found,
+    ) -> Option<Value<'a>> {
+        match attribute {
+            Attribute::Ip => request.ip().map(Value::Address),
+            other => self.value(other, request, found).map(Value::Bytes),
+        }
+    }
+}
+
+impl Recipe {
+    /// Writes the key that a request with these values would have, so that a policy can name single keys. Values are in
+    /// the order of the parts. `None` if there are not as many, or if one should be an address and is none.
+    pub fn key_of<T: AsRef<str>>(
+        &self,
+        values: &[T],
+        secret: [u8; 16],
+        buffer: &mut KeyBuffer,
+    ) -> Option<()> {
+        buffer.clear();
+        if self.parts.len() != values.len() {
+            return None;
+        }
+        for (part, value) in self.parts.iter().zip(values) {
+            let value = value.as_ref();
+            let value = match part.attribute.value {
+                Attribute::Ip => Value::Address(value.parse().ok()?),
+                _ => Value::Bytes(value.as_bytes()),
+            };
+            push(Shape::of(part), &value, secret, buffer);
+        }
+        Some(())
+    }
+}
+
+/// How the bytes of a value are written.
+#[derive(Clone, Copy)]
+struct Shape {
+    lower: bool,
+    hash: bool,
+    v4_bits: u8,
+    v6_bits: u8,
+}
+
+impl Shape {
+    fn of(part: &KeyPart) -> Self {
+        Self {
+            // Hosts are the same in any case, whether the transport took care of it or not.
+            lower: part.lower || part.attribute.value == Attribute::Host,
+            hash: part.hash,
+            v4_bits: part.v4_bits,
+            v6_bits: part.v6_bits,
+        }
+    }
+
+    /// One of the values that distinct counting counts: always a digest, because paths and the like have no bound.
+    fn counted(attribute: &Attribute) -> Self {
+        Self {
+            lower: *attribute == Attribute::Host,
+            hash: true,
+            v4_bits: 32,
+            v6_bits: 64,
+        }
+    }
+}
+
+/// Why these keys cannot be made within the bounds.
+pub(super) fn unfit(limit: &DraftLimit) -> impl Iterator<Item = Why> {
+    let meters = limit.rule.meters.len();
+    let recipes = limit.keys.len();
+    let most = limit.keys.iter().map(|recipe| recipe.parts.len()).max();
+    let parts = most
+        .filter(|parts| *parts > MOST_KEY_PARTS)
+        .map(Why::KeyParts);
+    let count = (meters != recipes).then_some(Why::Recipes { meters, recipes });
+    parts.into_iter().chain(count)
+}
+
+fn push(shape: Shape, value: &Value<'_>, secret: [u8; 16], buffer: &mut KeyBuffer) {
+    match value {
+        Value::Bytes(bytes) => {
+            if shape.hash || !buffer.has_room_for(bytes.len()) {
+                buffer.push_digest(digest(secret, bytes, shape.lower));
+            } else {
+                buffer.push_present(bytes);
+                if shape.lower {
+                    buffer.lower_last(bytes.len());
+                }
+            }
+        }
+        Value::Address(address) => match masked(*address, shape.v4_bits, shape.v6_bits) {
+            IpAddr::V4(v4) => push_address(&v4.octets(), shape.hash, secret, buffer),
+            IpAddr::V6(v6) => push_address(&v6.octets(), shape.hash, secret, buffer),
+        },
+    }
+}
+
+fn push_address(octets: &[u8], hash: bool, secret: [u8; 16], buffer: &mut KeyBuffer) {
+    if hash || !buffer.has_room_for(octets.len()) {
+        buffer.push_digest(digest(secret, octets, false));
+    } else {
+        buffer.push_present(octets);
+    }
+}
+
+/// The leading bits of an address; one of IPv4 that is written as IPv6 is one of IPv4.
+fn masked(address: IpAddr, v4_bits: u8, v6_bits: u8) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => {
+            let drop = 32_u32.saturating_sub(v4_bits.into());
+            let mask = u32::MAX.checked_shl(drop).unwrap_or(0);
+            IpAddr::V4((v4.to_bits() & mask).into())
+        }
+        IpAddr::V6(v6) => {
+            let drop = 128_u32.saturating_sub(v6_bits.into());
+            let mask = u128::MAX.checked_shl(drop).unwrap_or(0);
+            IpAddr::V6((v6.to_bits() & mask).into())
+        }
+    }
+}
+
+/// SipHash-2-4 with 128 bits, keyed by the secret.
+fn digest(secret: [u8; 16], bytes: &[u8], lower: bool) -> [u8; 16] {
+    let mut hasher = SipHasher24::new_with_key(&secret);
+    if lower {
+        // A value may be long, and a lower-cased copy of it has no bound; a few bytes at a time need none.
+        for chunk in bytes.chunks(64) {
+            let mut copy = [0; 64];
+            if let Some(copy) = copy.get_mut(..chunk.len()) {
+                copy.copy_from_slice(chunk);
+                copy.make_ascii_lowercase();
+                hasher.write(copy);
+            }
+        }
+    } else {
+        hasher.write(bytes);
+    }
+    hasher.finish128().as_bytes()
+}

@@ -1,0 +1,277 @@
+//! How one window of a quota is made: everything but the number of units, so that a quota that is computed for a
+//! request can be made on the way, without allocating.
+//!
+//! Must not know: files, places, which request gets which quota.
+
+use tollgate_core::limit::{Limit, Quota};
+use tollgate_core::sliding_log::MAX_LOG_ENTRIES;
+use tollgate_core::{
+    Concurrency, FixedWindow, InvalidQuota, LeakyBucket, Nanos, Rate, Reason, SlidingCounter,
+    SlidingLog, TokenBucket, Unit, Window,
+};
+
+use crate::model::Burst;
+
+/// One window of a quota without its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recipe {
+    /// By which rule it is counted.
+    pub shape: Shape,
+    /// The most at once where the file says so; buckets only.
+    pub burst: Option<Burst>,
+    /// How far below zero post-paid charges may go, in units.
+    pub overdraft: u64,
+    /// Units that are charged together.
+    pub block: u64,
+    /// What is counted.
+    pub unit: Unit,
+    /// The largest count that state may hold, over every quota that shares it; sliding windows only.
+    pub ceiling: u64,
+}
+
+/// The rule that counts, with what it needs beside the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shape {
+    /// So many at once, refilled over this period.
+    TokenBucket(Nanos),
+    /// The same, seen from the other side: the first of a burst is the one being served.
+    LeakyBucket(Nanos),
+    /// One after another, with so many waiting.
+    LeakyQueue(Nanos),
+    /// So many in each window.
+    FixedWindow(Window),
+    /// About so many in any window.
+    SlidingWindow(Nanos),
+    /// Exactly so many in any window.
+    SlidingLog(Nanos),
+    /// So many at once, each held at most this long.
+    Concurrency(Nanos),
+}
+
+/// Ten seconds: what `burst: auto` is worth.
+const AUTO: Nanos = Nanos::from_secs(10);
+
+impl Recipe {
+    /// A plain one: no burst of its own, no overdraft, charged unit by unit.
+    #[must_use]
+    pub const fn of(shape: Shape, unit: Unit) -> Self {
+        Self {
+            shape,
+            burst: None,
+            overdraft: 0,
+            block: 1,
+            unit,
+            ceiling: 0,
+        }
+    }
+
+    /// The quota of so many units.
+    ///
+    /// # Errors
+    /// Core names the field that it cannot honour.
+    pub fn build(&self, units: u64) -> Result<Limit, InvalidQuota> {
+        // Nothing may be asked of a limit that denies everything, so a tier of zero needs no overdraft of its own.
+        let overdraft = if units == 0 { 0 } else { self.overdraft };
+        let limit = match self.shape {
+            Shape::TokenBucket(period) => {
+                let bucket = TokenBucket::at(Rate::new(units, period))
+                    .overdraft(overdraft)
+                    .block(self.block);
+                Limit::new(match self.burst_of(units, period) {
+                    Some(burst) => bucket.burst(burst).build()?,
+                    None => bucket.build()?,
+                })
+            }
+            Shape::LeakyBucket(period) => {
+                let at_once = self.burst_of(units, period).unwrap_or(units);
+                if at_once == 0 && units > 0 {
+                    return Err(InvalidQuota {
+                        field: "burst",
+                        value: 0,
+                        reason: Reason::Zero,
+                        nearest: Some(1),
+                    });
+                }
+                let beside = at_once.saturating_sub(u64::from(units > 0));
+                let meter = LeakyBucket::meter(Rate::new(units, period)).overdraft(overdraft);
+                Limit::new(meter.burst(beside).build()?)
+            }
+            Shape::LeakyQueue(period) => {
+                let waiting = self.burst_of(units, period).unwrap_or(units);
+                let queue = LeakyBucket::queue(Rate::new(units, period)).overdraft(overdraft);
+                Limit::new(queue.burst(waiting).build()?)
+            }
+            Shape::FixedWindow(window) => Limit::new(
+                FixedWindow::of(units, window)
+                    .overdraft(overdraft)
+                    .build()?,
+            ),
+            Shape::SlidingWindow(length) => Limit::new(
+                SlidingCounter::of(units, length)
+                    .overdraft(overdraft)
+                    .ceiling(self.ceiling)
+                    .build()?,
+            ),
+            Shape::SlidingLog(length) => Limit::new(
+                SlidingLog::of(units, length)
+                    .overdraft(overdraft)
+                    .block(self.block)
+                    .build()?,
+            ),
+            Shape::Concurrency(lease) => Limit::new(Concurrency::new(units, lease)?),
+        };
+        Ok(limit.counting(self.unit))
+    }
+
+    /// The burst in units; `None` where it is the rate's own number.
+    fn burst_of(&self, units: u64, period: Nanos) -> Option<u64> {
+        match self.burst? {
+            Burst::Units(burst) => Some(burst),
+            Burst::Auto if units == 0 => None,
+            Burst::Auto => {
+                let worth = u128::from(units).saturating_mul(u128::from(AUTO.as_nanos()))
+                    / u128::from(period.as_nanos().max(1));
+                Some(u64::try_from(worth).unwrap_or(u64::MAX).max(self.block))
+            }
+        }
+    }
+
+    /// The same recipe, charging in the smallest blocks of a power of ten with which so many units can be counted:
+    /// a rate above a million a second is too fine for whole nanoseconds, and a log holds so many entries. Requests
+    /// are never charged in blocks, because each of them would cost a whole one.
+    #[must_use]
+    pub fn in_blocks_for(mut self, units: u64) -> Self {
+        if self.unit == Unit::Requests {
+            return self;
+        }
+        let needs_more = |recipe: &Self| match recipe.shape {
+            Shape::TokenBucket(_) => recipe.is_too_fine(units),
+            Shape::SlidingLog(_) => {
+                units.saturating_add(recipe.overdraft)
+                    > MAX_LOG_ENTRIES.saturating_mul(recipe.block)
+            }
+            _ => false,
+        };
+        while needs_more(&self)
+            && let Some(block) = self.block.checked_mul(10)
+        {
+            self.block = block;
+        }
+        self
+    }
+
+    /// Whether whole nanoseconds cannot express this rate within 0.1 %.
+    fn is_too_fine(&self, units: u64) -> bool {
+        let plain = Self {
+            burst: None,
+            overdraft: 0,
+            ..*self
+        };
+        plain
+            .build(units)
+            .is_err_and(|error| error.reason == Reason::RateTooFine)
+    }
+
+    /// Whether a state may be decided on by quotas of both recipes, one now and the other later, without either
+    /// forgetting what the other has counted.
+    #[must_use]
+    pub fn shares_state_with(&self, other: &Self) -> bool {
+        let same_counting = match (self.shape, other.shape) {
+            (Shape::TokenBucket(_), Shape::TokenBucket(_))
+            | (Shape::LeakyBucket(_), Shape::LeakyBucket(_))
+            | (Shape::LeakyQueue(_), Shape::LeakyQueue(_))
+            | (Shape::Concurrency(_), Shape::Concurrency(_)) => true,
+            (Shape::SlidingLog(_), Shape::SlidingLog(_)) => self.block == other.block,
+            (one, another) => one == another,
+        };
+        same_counting && self.unit == other.unit
+    }
+
+    /// How far the units of a rate reach in time: the period or the length of a window.
+    #[must_use]
+    pub const fn span(&self) -> Option<Nanos> {
+        match self.shape {
+            Shape::TokenBucket(span)
+            | Shape::LeakyBucket(span)
+            | Shape::LeakyQueue(span)
+            | Shape::SlidingWindow(span)
+            | Shape::SlidingLog(span)
+            | Shape::FixedWindow(Window::Epoch(span) | Window::FirstHit(span)) => Some(span),
+            Shape::FixedWindow(_) | Shape::Concurrency(_) => None,
+        }
+    }
+}
+
+/// The first quota, accepting as much in a state that it shares with the second as that does.
+#[must_use]
+pub fn sharing(limit: Limit, other: &Limit) -> Limit {
+    let shared: Quota = match (*limit.quota(), other.quota()) {
+        (Quota::TokenBucket(one), Quota::TokenBucket(two)) => one.sharing_state_with(two).into(),
+        (Quota::LeakyBucket(one), Quota::LeakyBucket(two)) => one.sharing_state_with(two).into(),
+        (Quota::SlidingLog(one), Quota::SlidingLog(two)) => one.sharing_state_with(two).into(),
+        (quota, _) => quota,
+    };
+    Limit::new(shared).counting(limit.unit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bucket(unit: Unit) -> Recipe {
+        Recipe::of(Shape::TokenBucket(Nanos::SECOND), unit)
+    }
+
+    #[test]
+    fn blocks_are_the_smallest_that_keep_the_rate_within_a_thousandth() {
+        for units in [999_999, 2_000_000, 3_000_000, 700_000_000, 123_456_789_012] {
+            let recipe = bucket(Unit::Bytes).in_blocks_for(units);
+            let block = recipe.block;
+            let mut smaller = recipe;
+            smaller.block /= 10;
+            assert!(block == 1 || smaller.build(units).is_err(), "{units}");
+            let Quota::TokenBucket(built) = *recipe.build(units).unwrap().quota() else {
+                panic!("a bucket is a bucket");
+            };
+            let in_force =
+                u128::from(block) * 1_000_000_000 * 1_000 / u128::from(built.interval().as_nanos());
+            assert!(in_force <= u128::from(units) * 1_000, "never above");
+            assert!(in_force >= u128::from(units) * 999, "within 0.1 %");
+        }
+    }
+
+    #[test]
+    fn requests_are_never_charged_in_blocks() {
+        assert_eq!(bucket(Unit::Requests).in_blocks_for(3_000_000).block, 1);
+    }
+
+    #[test]
+    fn a_leaky_bucket_admits_its_burst_at_once_and_a_queue_holds_its_burst_beside_the_first() {
+        let meter = Recipe::of(Shape::LeakyBucket(Nanos::SECOND), Unit::Requests);
+        let queue = Recipe::of(Shape::LeakyQueue(Nanos::SECOND), Unit::Requests);
+        let at_once = |limit: Limit| match limit.quota() {
+            Quota::LeakyBucket(bucket) => bucket.limit(),
+            _ => 0,
+        };
+        assert_eq!(at_once(meter.build(10).unwrap()), 10);
+        assert_eq!(at_once(queue.build(10).unwrap()), 11);
+        assert_eq!(at_once(meter.build(0).unwrap()), 0);
+        assert_eq!(at_once(queue.build(0).unwrap()), 0);
+    }
+
+    #[test]
+    fn auto_is_ten_seconds_worth_and_at_least_one() {
+        let auto = |units, period| {
+            let mut recipe = Recipe::of(Shape::TokenBucket(period), Unit::Requests);
+            recipe.burst = Some(Burst::Auto);
+            match recipe.build(units).unwrap().quota() {
+                Quota::TokenBucket(bucket) => bucket.limit(),
+                _ => 0,
+            }
+        };
+        assert_eq!(auto(1_200, Nanos::MINUTE), 200);
+        assert_eq!(auto(2, Nanos::MINUTE), 1);
+        assert_eq!(auto(5, Nanos::SECOND), 50);
+        assert_eq!(auto(0, Nanos::SECOND), 0);
+    }
+}

@@ -1,0 +1,118 @@
+//! Numbers and lengths of time as people read them: `1,200`, `60 ms`, `15 min`.
+//!
+//! Must not know: what they are numbers of.
+
+use tollgate_core::Nanos;
+
+/// A whole number with a comma after every three digits.
+pub(crate) fn number(n: u64) -> String {
+    grouped(&n.to_string())
+}
+
+/// A number that may be beyond 64 bits.
+pub(crate) fn big_number(n: u128) -> String {
+    grouped(&n.to_string())
+}
+
+fn grouped(digits: &str) -> String {
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// The units that lengths of time are shown in, the largest first.
+const UNITS: [(u64, &str); 7] = [
+    (86_400_000_000_000, "d"),
+    (3_600_000_000_000, "h"),
+    (60_000_000_000, "min"),
+    (1_000_000_000, "s"),
+    (1_000_000, "ms"),
+    (1_000, "µs"),
+    (1, "ns"),
+];
+
+/// A length of time, exactly: `60 ms`, `1 h 30 min`, `333.333334 ms`.
+pub(crate) fn span(length: Nanos) -> String {
+    let nanos = length.as_nanos();
+    if nanos == 0 {
+        return "0 s".to_owned();
+    }
+    if nanos < 60_000_000_000 {
+        return below_a_minute(nanos);
+    }
+    // At most the days, hours, minutes, and what is left as seconds.
+    let mut rest = nanos;
+    let mut parts = Vec::new();
+    for (unit, name) in UNITS.into_iter().take(3) {
+        let count = rest / unit;
+        rest %= unit;
+        if count > 0 {
+            parts.push(format!("{} {name}", number(count)));
+        }
+    }
+    if rest > 0 {
+        parts.push(below_a_minute(rest));
+    }
+    parts.join(" ")
+}
+
+/// In the largest unit of which there is at least one, with as many decimals as are needed to be exact.
+fn below_a_minute(nanos: u64) -> String {
+    let (unit, name) = UNITS
+        .into_iter()
+        .skip(3)
+        .find(|(unit, _)| nanos >= *unit)
+        .unwrap_or((1, "ns"));
+    let (whole, rest) = (nanos / unit, nanos % unit);
+    if rest == 0 {
+        return format!("{} {name}", number(whole));
+    }
+    let width = unit.ilog10() as usize;
+    let decimals = format!("{rest:0width$}");
+    format!(
+        "{}.{} {name}",
+        number(whole),
+        decimals.trim_end_matches('0')
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        for (n, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (1_234_567, "1,234,567"),
+            (u64::MAX, "18,446,744,073,709,551,615"),
+        ] {
+            assert_eq!(number(n), text);
+        }
+    }
+
+    #[test]
+    fn lengths_of_time_are_exact_and_in_plain_units() {
+        for (nanos, text) in [
+            (0, "0 s"),
+            (1, "1 ns"),
+            (60_000_000, "60 ms"),
+            (333_333_334, "333.333334 ms"),
+            (1_500_000_000, "1.5 s"),
+            (60_000_000_000, "1 min"),
+            (90_000_000_000, "1 min 30 s"),
+            (5_400_000_000_000, "1 h 30 min"),
+            (2_592_000_000_000_000, "30 d"),
+            (3_600_000_000_001, "1 h 1 ns"),
+        ] {
+            assert_eq!(span(Nanos::from_nanos(nanos)), text);
+        }
+    }
+}
