@@ -10,3 +10,6 @@ pub mod model;
 pub mod rules;
 pub mod source;
 mod words_for;
+
+#[cfg(test)]
+mod sample;

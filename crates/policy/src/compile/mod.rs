@@ -3,5 +3,99 @@
 //!
 //! Must not know: files, stores, clocks.
 
+mod bucket;
+mod limit;
 mod problem;
 pub mod quota;
+mod slots;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use limit::whole_key;
+
+use std::collections::HashMap;
+
+use crate::model::{Match, Policy};
+use crate::rules::{Draft, Origin, Rules, Unfit};
+use crate::source::{Place, Problem};
+use problem::problem;
+
+impl Rules {
+    /// The rules of a policy. The secret keys every digest that keys are made of; a fleet shares one.
+    ///
+    /// # Errors
+    /// Everything that cannot be honoured, in the order of the file.
+    pub fn compile(policy: &Policy, secret: [u8; 16]) -> Result<Self, Vec<Problem>> {
+        let mut problems = bucket::problems(&policy.limits);
+        problems.extend(same_identities(policy));
+        let mut draft = Draft {
+            exempt: policy.exempt.clone(),
+            deny: policy.deny.clone(),
+            groups: policy.groups.clone(),
+            routes: policy.routes.iter().map(|at| at.value.clone()).collect(),
+            ..Draft::default()
+        };
+        for limit in &policy.limits {
+            match limit::compile(policy, limit, secret) {
+                Ok(compiled) => draft.limits.push(compiled),
+                Err(found) => problems.extend(found),
+            }
+        }
+        if problems.is_empty() {
+            match Self::new(draft, secret) {
+                Ok(rules) => return Ok(rules),
+                Err(unfit) => problems.extend(unfit.iter().map(|unfit| misfit(policy, unfit))),
+            }
+        }
+        problems.sort();
+        problems.dedup();
+        Err(problems)
+    }
+}
+
+/// Two limits that do not share a bucket must not share a state.
+fn same_identities(policy: &Policy) -> Vec<Problem> {
+    let mut first = HashMap::new();
+    let mut problems = Vec::new();
+    for limit in policy.limits.iter().filter(|limit| limit.bucket.is_none()) {
+        let owner = *first.entry(limit::identity(limit)).or_insert(limit);
+        if std::ptr::eq(owner, limit) {
+            continue;
+        }
+        let (field, place) = match &limit.id {
+            Some(id) => ("id", id.place),
+            None => ("name", limit.name.place),
+        };
+        problems.push(problem(
+            place,
+            &format!(
+                "`{}` has the same `{field}` as `{}`, so both would count in one place",
+                limit.name.value, owner.name.value
+            ),
+            &format!("give each limit another `{field}`, or the same `bucket` if that is meant"),
+        ));
+    }
+    problems
+}
+
+/// What is too large to be matched, where it stands.
+fn misfit(policy: &Policy, unfit: &Unfit) -> Problem {
+    let of_match = |matching: &Match| {
+        matching
+            .conditions
+            .first()
+            .map_or(Place::default(), |condition| condition.place)
+    };
+    let place = match unfit.origin {
+        Origin::Limit(index) => policy.limits.get(index).map(|limit| limit.name.place),
+        Origin::Deny(index) => policy.deny.get(index).map(|deny| of_match(&deny.matching)),
+        Origin::Exempt(index) => policy.exempt.get(index).map(of_match),
+        Origin::Route(index) => policy.routes.get(index).map(|route| route.place),
+    };
+    Problem {
+        place: place.unwrap_or_default(),
+        message: unfit.to_string().into(),
+        help: None,
+    }
+}

@@ -8,7 +8,7 @@ use tollgate_core::{InvalidQuota, Nanos, Reason, Unit, UtcOffset, Window};
 use super::problem::problem;
 use crate::attributes::Attribute;
 use crate::model::{Algorithm, Amount, Burst, Computed, Period, QuotaSpec, RateSpec};
-use crate::rules::{Recipe, Shape};
+use crate::rules::{Formula, Shape};
 use crate::source::{At, Place, Problem};
 use crate::words_for::{number, span};
 
@@ -36,7 +36,7 @@ pub struct Granting {
     /// Where the file says it.
     pub place: Place,
     /// How it is counted.
-    pub recipe: Recipe,
+    pub formula: Formula,
     /// How many.
     pub units: u64,
     /// Whether the file said `month` or `year`.
@@ -49,7 +49,7 @@ pub struct ComputedGrant {
     /// Where the file says it.
     pub place: Place,
     /// How it is counted.
-    pub recipe: Recipe,
+    pub formula: Formula,
     /// What everyone gets.
     pub base: u64,
     /// What each unit of the attribute adds.
@@ -69,14 +69,14 @@ pub struct ComputedGrant {
 /// Everything that core refuses, where the file says it.
 pub fn limits(quota: &At<QuotaSpec>, overdraft: u64) -> Result<Vec<Limit>, Vec<Problem>> {
     let pairs = match granted(quota, overdraft)? {
-        Granted::Windows(windows) => windows.iter().map(|w| (w.recipe, w.units)).collect(),
-        Granted::Computed(computed) => vec![(computed.recipe, computed.base)],
+        Granted::Windows(windows) => windows.iter().map(|w| (w.formula, w.units)).collect(),
+        Granted::Computed(computed) => vec![(computed.formula, computed.base)],
         Granted::Unlimited => Vec::new(),
     };
     // Everything was built once already, so nothing is lost where a window cannot be built again.
     Ok(pairs
         .into_iter()
-        .filter_map(|(recipe, units)| recipe.build(units).ok())
+        .filter_map(|(formula, units)| formula.build(units).ok())
         .collect())
 }
 
@@ -147,14 +147,14 @@ fn windows(
         let Some(shape) = shape(quota, rate.place, rate.value.period, problems) else {
             continue;
         };
-        let mut recipe = Recipe::of(shape, quota.value.unit);
-        recipe.overdraft = overdraft;
-        recipe.burst = burst_for(&quota.value, shortest == Some(index));
-        let recipe = recipe.in_blocks_for(rate.value.units);
-        match recipe.build(rate.value.units) {
+        let mut formula = Formula::of(shape, quota.value.unit);
+        formula.overdraft = overdraft;
+        formula.burst = burst_for(&quota.value, shortest == Some(index));
+        let formula = formula.in_blocks_for(rate.value.units);
+        match formula.build(rate.value.units) {
             Ok(_) => granted.push(Granting {
                 place: rate.place,
-                recipe,
+                formula,
                 units: rate.value.units,
                 period: calendar_word(rate.value.period),
             }),
@@ -182,11 +182,11 @@ fn at_once(
     lease: Nanos,
     problems: &mut Vec<Problem>,
 ) -> Option<Granted> {
-    let recipe = Recipe::of(Shape::Concurrency(lease), quota.value.unit);
-    match recipe.build(places) {
+    let formula = Formula::of(Shape::Concurrency(lease), quota.value.unit);
+    match formula.build(places) {
         Ok(_) => Some(Granted::Windows(vec![Granting {
             place: quota.place,
-            recipe,
+            formula,
             units: places,
             period: None,
         }])),
@@ -238,19 +238,19 @@ fn computed(
         ));
     }
     let shape = shape(quota, base.place, base.value.period, problems)?;
-    let mut recipe = Recipe::of(shape, quota.value.unit);
-    recipe.overdraft = overdraft;
-    recipe.burst = burst_for(&quota.value, true);
-    let recipe = recipe.in_blocks_for(most.value.units);
+    let mut formula = Formula::of(shape, quota.value.unit);
+    formula.overdraft = overdraft;
+    formula.burst = burst_for(&quota.value, true);
+    let formula = formula.in_blocks_for(most.value.units);
     for rate in [base, most] {
-        if let Err(error) = recipe.build(rate.value.units) {
+        if let Err(error) = formula.build(rate.value.units) {
             problems.push(refused(quota, rate, &error));
         }
     }
-    if let Some(period) = recipe.span()
-        && is_rate(recipe.shape)
-        && period.as_nanos().saturating_mul(recipe.block) / most.value.units.max(1) < ALWAYS_FINE
-        && recipe.unit == Unit::Requests
+    if let Some(period) = formula.span()
+        && is_rate(formula.shape)
+        && period.as_nanos().saturating_mul(formula.block) / most.value.units.max(1) < ALWAYS_FINE
+        && formula.unit == Unit::Requests
     {
         problems.push(problem(
             most.place,
@@ -260,7 +260,7 @@ fn computed(
     }
     Some(Granted::Computed(ComputedGrant {
         place: quota.place,
-        recipe,
+        formula,
         base: base.value.units,
         each: each.value.units,
         times: computed.times.clone(),

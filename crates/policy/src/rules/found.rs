@@ -71,6 +71,34 @@ impl Found {
         self.unreadable
     }
 
+    /// Adds an index in its place, once.
+    pub(super) fn insert(&mut self, index: usize) {
+        let Err(place) = self.rules().binary_search(&index) else {
+            return;
+        };
+        if self.len == MOST_METERS {
+            self.more_than_fit = true;
+        }
+        let end = (self.len + 1).min(MOST_METERS);
+        // Of too many, the last in the file has to go.
+        if let Some(from) = self.rules.get_mut(place..end) {
+            from.rotate_right(1);
+            if let Some(first) = from.first_mut() {
+                *first = index;
+            }
+            self.len = end;
+        }
+    }
+
+    pub(super) fn remove(&mut self, index: usize) {
+        if let Ok(place) = self.rules().binary_search(&index)
+            && let Some(from) = self.rules.get_mut(place..self.len)
+        {
+            from.rotate_left(1);
+            self.len -= 1;
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         self.listed = Listed::Limits;
         self.len = 0;

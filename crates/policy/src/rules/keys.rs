@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 use super::draft::{DraftLimit, MOST_KEY_PARTS, Recipe, Why};
-use super::{Found, KeyBuffer, Keyed, MeterRef, Rules};
+use super::{Found, KeyBuffer, Keyed, MeterRef, Rules, path};
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{KeyPart, Missing};
 
@@ -54,6 +54,9 @@ impl Rules {
         }
         if let Some(attribute) = &recipe.distinct {
             match self.part_value(attribute, request, found) {
+                Some(Value::Bytes(path)) if *attribute == Attribute::Path => {
+                    buffer.push_digest(digest_path(self.secret, path));
+                }
                 Some(value) => push(Shape::counted(attribute), &value, self.secret, buffer),
                 None => buffer.push_missing(),
             }
@@ -188,6 +191,23 @@ fn masked(address: IpAddr, v4_bits: u8, v6_bits: u8) -> IpAddr {
             let mask = u128::MAX.checked_shl(drop).unwrap_or(0);
             IpAddr::V6((v6.to_bits() & mask).into())
         }
+    }
+}
+
+/// The digest of a path in its one spelling, so that spelling it differently does not make it another one.
+fn digest_path(secret: [u8; 16], raw: &[u8]) -> [u8; 16] {
+    #[cold]
+    #[inline(never)]
+    fn rewritten(secret: [u8; 16], raw: &[u8]) -> [u8; 16] {
+        let mut room = [0; path::PATH_ROOM];
+        let path = path::rewritten(raw, &mut room);
+        // Not all of it is there: two paths that differ further on must stay two.
+        let bytes = if path.is_cut { raw } else { path.bare() };
+        digest(secret, bytes, false)
+    }
+    match path::as_it_is(raw) {
+        Some(path) => digest(secret, path.bare(), false),
+        None => rewritten(secret, raw),
     }
 }
 

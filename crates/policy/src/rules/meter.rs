@@ -4,12 +4,15 @@
 
 use tollgate_core::limit::Limit;
 
+use super::choose::Grant;
+use crate::attributes::Attributes;
+
 /// One state per key.
 #[derive(Debug)]
 pub struct Meter {
-    /// The stable identity of its state across reloads: the limit's id or name, and the meter's part in it
-    /// (`login`, `login#2` for a second window, `login/org` for a level, `login!block`, `login!seen`, `login!local`,
-    /// `login!candidate`). Limits that share a bucket share the identity `@bucket`.
+    /// The stable identity of its state across reloads: the limit's name, or `id:` and its id, and the meter's part in
+    /// it (`login`, `login#2` for a second window, `login/org` for a level, `login!block`, `login!seen`, `login!local`,
+    /// `login!candidate`, `login!candidate#2`). Limits that share a bucket share the identity `@bucket`.
     pub identity: Box<str>,
     /// The number that the file asks for, if it does.
     pub number: Option<u16>,
@@ -19,6 +22,26 @@ pub struct Meter {
     pub level: Option<Box<str>>,
     /// Every quota that it may be decided by, all sharing one state: the limit's own first, then tiers and overrides.
     pub quotas: Box<[Limit]>,
+    /// What each of the rule's variants (its own quota, its tiers, its overrides, in this order) gets here.
+    pub(crate) grants: Box<[Grant]>,
+}
+
+impl Meter {
+    /// The quota that a request of this variant falls under. A request for which the rule has no such variant gets
+    /// the rule's own.
+    #[must_use]
+    pub fn chosen(&self, variant: usize, request: &dyn Attributes, route: Option<&[u8]>) -> Chosen {
+        match self.grants.get(variant).or(self.grants.first()) {
+            Some(grant) => grant.chosen(request, route),
+            None => Chosen::Unlimited,
+        }
+    }
+
+    /// Whether this variant's quota is computed for each request.
+    pub(crate) fn is_computed(&self, variant: usize) -> bool {
+        let grant = self.grants.get(variant).or(self.grants.first());
+        matches!(grant, Some(Grant::Computed(_)))
+    }
 }
 
 /// The part that a meter plays in its rule.

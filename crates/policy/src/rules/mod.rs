@@ -4,22 +4,35 @@
 //! allocates. Must not know: stores, clocks, files.
 
 mod buffer;
+mod choose;
+mod cost;
 mod draft;
+mod formula;
 mod found;
+mod globs;
 mod keys;
+mod matcher;
 mod meter;
-mod recipe;
+mod networks;
+mod path;
+mod prefixes;
+mod tree;
 
 pub use buffer::{KEY_ROOM, KeyBuffer, Keyed};
+pub use choose::Choice;
+pub(crate) use choose::{ComputedQuota, Grant};
+pub use cost::Price;
 pub use draft::{
     Draft, DraftLimit, MOST_GLOB_BYTES, MOST_KEY_PARTS, MOST_SEGMENTS, Origin, Recipe, Unfit, Why,
 };
+pub use formula::{Formula, Shape, sharing};
 pub use found::{Found, Listed, MOST_METERS};
 pub use meter::{Chosen, Meter, Role};
-pub use recipe::{Recipe, Shape, sharing};
+
+use matcher::Matcher;
 
 use crate::attributes::{Attribute, Attributes};
-use crate::model::{Consistency, DenyRule, Mode, OnStoreFailure, Penalty, Percent};
+use crate::model::{Consistency, Count, DenyRule, Mode, OnStoreFailure, Penalty, Percent};
 use tollgate_core::Nanos;
 
 /// One compiled limit. Its meters are what a store is asked about.
@@ -28,8 +41,14 @@ pub struct Rule {
     /// As the file names it.
     pub name: Box<str>,
     /// Its meters: one per window or level that must admit, and those that penalties, distinct counting, a local
-    /// bucket or a candidate need. At least one.
+    /// bucket or a candidate need. None only where nobody is ever limited.
     pub meters: Box<[Meter]>,
+    /// Which of its quotas a request falls under.
+    pub choice: Choice,
+    /// What a request costs.
+    pub price: Price,
+    /// What is counted.
+    pub count: Count,
     /// Whether it is enforced.
     pub mode: Mode,
     /// For which share of keys.
@@ -44,6 +63,8 @@ pub struct Rule {
     pub on_store_failure: OnStoreFailure,
     /// How a fleet shares it.
     pub consistency: Consistency,
+    /// Rules with the same attribute here live in one slot of a cluster.
+    pub colocate: Option<Attribute>,
     /// The status of a denial.
     pub status: u16,
     /// The message of a denial.
@@ -67,6 +88,7 @@ pub struct Rules {
     rules: Box<[Rule]>,
     denials: Box<[DenyRule]>,
     recipes: Box<[Box<[Recipe]>]>,
+    matcher: Matcher,
     secret: [u8; 16],
 }
 
@@ -76,6 +98,7 @@ impl Rules {
     /// # Errors
     /// Everything in the draft that is too large to be matched or keyed within fixed bounds.
     pub fn new(draft: Draft, secret: [u8; 16]) -> Result<Self, Vec<Unfit>> {
+        let matcher = Matcher::new(&draft);
         let mut unfit = Vec::new();
         let mut rules = Vec::with_capacity(draft.limits.len());
         let mut recipes = Vec::with_capacity(draft.limits.len());
@@ -87,15 +110,20 @@ impl Rules {
             rules.push(limit.rule);
             recipes.push(limit.keys.into());
         }
-        if !unfit.is_empty() {
-            return Err(unfit);
+        match matcher {
+            Ok(matcher) if unfit.is_empty() => Ok(Self {
+                rules: rules.into(),
+                denials: draft.deny.into(),
+                recipes: recipes.into(),
+                matcher,
+                secret,
+            }),
+            Ok(_) => Err(unfit),
+            Err(more) => {
+                unfit.extend(more);
+                Err(unfit)
+            }
         }
-        Ok(Self {
-            rules: rules.into(),
-            denials: draft.deny.into(),
-            recipes: recipes.into(),
-            secret,
-        })
     }
 
     /// The limits, in the order of the file.
@@ -111,22 +139,18 @@ impl Rules {
     }
 
     /// Finds what a request falls under; what was found before is forgotten.
-    pub fn find(&self, _request: &dyn Attributes, found: &mut Found) {
-        found.clear();
-        for index in 0..self.rules.len().min(MOST_METERS) {
-            if let Some(place) = found.rules.get_mut(index) {
-                *place = index;
-            }
-            found.len = index + 1;
-        }
+    ///
+    /// Refusing comes first, then being exempt, then every limit that matches, of which groups may keep only the narrowest.
+    pub fn find(&self, request: &dyn Attributes, found: &mut Found) {
+        self.matcher.find(request, found);
     }
 
     /// The route that a request belongs to: what its transport says, else the most specific of the policy's templates
     /// that its path lies under.
     #[must_use]
     pub fn route<'a>(&'a self, request: &'a dyn Attributes, found: &Found) -> Option<&'a [u8]> {
-        let _ = found;
-        request.get(&Attribute::Route)
+        let template = || self.matcher.template(found).map(str::as_bytes);
+        request.get(&Attribute::Route).or_else(template)
     }
 
     /// An attribute as keys, tiers and costs see it: with the route that was found. Addresses have no bytes here.

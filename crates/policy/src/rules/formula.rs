@@ -13,8 +13,8 @@ use tollgate_core::{
 use crate::model::Burst;
 
 /// One window of a quota without its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recipe {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Formula {
     /// By which rule it is counted.
     pub shape: Shape,
     /// The most at once where the file says so; buckets only.
@@ -51,7 +51,7 @@ pub enum Shape {
 /// Ten seconds: what `burst: auto` is worth.
 const AUTO: Nanos = Nanos::from_secs(10);
 
-impl Recipe {
+impl Formula {
     /// A plain one: no burst of its own, no overdraft, charged unit by unit.
     #[must_use]
     pub const fn of(shape: Shape, unit: Unit) -> Self {
@@ -136,7 +136,7 @@ impl Recipe {
         }
     }
 
-    /// The same recipe, charging in the smallest blocks of a power of ten with which so many units can be counted:
+    /// The same formula, charging in the smallest blocks of a power of ten with which so many units can be counted:
     /// a rate above a million a second is too fine for whole nanoseconds, and a log holds so many entries. Requests
     /// are never charged in blocks, because each of them would cost a whole one.
     #[must_use]
@@ -144,11 +144,11 @@ impl Recipe {
         if self.unit == Unit::Requests {
             return self;
         }
-        let needs_more = |recipe: &Self| match recipe.shape {
-            Shape::TokenBucket(_) => recipe.is_too_fine(units),
+        let needs_more = |formula: &Self| match formula.shape {
+            Shape::TokenBucket(_) => formula.is_too_fine(units),
             Shape::SlidingLog(_) => {
-                units.saturating_add(recipe.overdraft)
-                    > MAX_LOG_ENTRIES.saturating_mul(recipe.block)
+                units.saturating_add(formula.overdraft)
+                    > MAX_LOG_ENTRIES.saturating_mul(formula.block)
             }
             _ => false,
         };
@@ -218,19 +218,19 @@ pub fn sharing(limit: Limit, other: &Limit) -> Limit {
 mod tests {
     use super::*;
 
-    fn bucket(unit: Unit) -> Recipe {
-        Recipe::of(Shape::TokenBucket(Nanos::SECOND), unit)
+    fn bucket(unit: Unit) -> Formula {
+        Formula::of(Shape::TokenBucket(Nanos::SECOND), unit)
     }
 
     #[test]
     fn blocks_are_the_smallest_that_keep_the_rate_within_a_thousandth() {
         for units in [999_999, 2_000_000, 3_000_000, 700_000_000, 123_456_789_012] {
-            let recipe = bucket(Unit::Bytes).in_blocks_for(units);
-            let block = recipe.block;
-            let mut smaller = recipe;
+            let formula = bucket(Unit::Bytes).in_blocks_for(units);
+            let block = formula.block;
+            let mut smaller = formula;
             smaller.block /= 10;
             assert!(block == 1 || smaller.build(units).is_err(), "{units}");
-            let Quota::TokenBucket(built) = *recipe.build(units).unwrap().quota() else {
+            let Quota::TokenBucket(built) = *formula.build(units).unwrap().quota() else {
                 panic!("a bucket is a bucket");
             };
             let in_force =
@@ -247,8 +247,8 @@ mod tests {
 
     #[test]
     fn a_leaky_bucket_admits_its_burst_at_once_and_a_queue_holds_its_burst_beside_the_first() {
-        let meter = Recipe::of(Shape::LeakyBucket(Nanos::SECOND), Unit::Requests);
-        let queue = Recipe::of(Shape::LeakyQueue(Nanos::SECOND), Unit::Requests);
+        let meter = Formula::of(Shape::LeakyBucket(Nanos::SECOND), Unit::Requests);
+        let queue = Formula::of(Shape::LeakyQueue(Nanos::SECOND), Unit::Requests);
         let at_once = |limit: Limit| match limit.quota() {
             Quota::LeakyBucket(bucket) => bucket.limit(),
             _ => 0,
@@ -262,9 +262,9 @@ mod tests {
     #[test]
     fn auto_is_ten_seconds_worth_and_at_least_one() {
         let auto = |units, period| {
-            let mut recipe = Recipe::of(Shape::TokenBucket(period), Unit::Requests);
-            recipe.burst = Some(Burst::Auto);
-            match recipe.build(units).unwrap().quota() {
+            let mut formula = Formula::of(Shape::TokenBucket(period), Unit::Requests);
+            formula.burst = Some(Burst::Auto);
+            match formula.build(units).unwrap().quota() {
                 Quota::TokenBucket(bucket) => bucket.limit(),
                 _ => 0,
             }
