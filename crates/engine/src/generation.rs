@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollgate_core::limit::Limit;
 use tollgate_core::Timestamp;
+use tollgate_core::limit::Limit;
 use tollgate_policy::model::{Count, Penalty};
 use tollgate_policy::rules::{Meter, Role, Rule, Rules};
 use tollgate_store::{LimitId, Ruled};
@@ -82,7 +82,11 @@ impl Generation {
 
     /// The counters of the rule of this name.
     pub(crate) fn counters(&self, name: &str) -> Option<&Counters> {
-        let index = self.rules.rules().iter().position(|rule| &*rule.name == name)?;
+        let index = self
+            .rules
+            .rules()
+            .iter()
+            .position(|rule| &*rule.name == name)?;
         self.limits.get(index).map(|entry| &*entry.counters)
     }
 
@@ -102,9 +106,9 @@ impl Generation {
                 let patient = metered.patient.iter().flatten().map(|(ruled, _)| ruled);
                 metered.listed.iter().chain(patient)
             };
-            all(metered).enumerate().map(move |(index, new)| {
-                (old.and_then(|old| all(old).nth(index)), new)
-            })
+            all(metered)
+                .enumerate()
+                .map(move |(index, new)| (old.and_then(|old| all(old).nth(index)), new))
         })
     }
 
@@ -162,7 +166,8 @@ impl Generation {
 impl Metered {
     fn new(rule: &Rule, meter: &Meter, id: LimitId, is_shared: bool) -> Self {
         let ruled = |limit: Limit| Ruled { id, limit };
-        let may_wait = matches!(meter.role, Role::Main | Role::Local) && rule.count == Count::Requests;
+        let may_wait =
+            matches!(meter.role, Role::Main | Role::Local) && rule.count == Count::Requests;
         let wait = rule.wait.filter(|_| may_wait);
         let patience = wait.and_then(|wait| Patience::of(&meter.quotas, wait));
         let own = |limit: &Limit| match (patience, wait) {

@@ -17,7 +17,10 @@ pub(crate) struct Lots {
 impl Lots {
     pub(crate) fn draw(&self) -> LeaseId {
         let count = self.drawn.fetch_add(1, Ordering::Relaxed);
-        let [high, low] = self.keys.each_ref().map(|key| u128::from(key.hash_one(count)));
+        let [high, low] = self
+            .keys
+            .each_ref()
+            .map(|key| u128::from(key.hash_one(count)));
         LeaseId(high << 64 | low)
     }
 }

@@ -198,9 +198,11 @@ impl Numbers {
 /// The number that follows from an identity: FNV-1a, folded to 1..=65,535. Every process of every version must find the
 /// same, so this never changes.
 fn number_of(identity: &str) -> NonZeroU16 {
-    let hash = identity.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    let hash = identity
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
     let above_one = u16::try_from(hash % 65_535).unwrap_or(0);
     NonZeroU16::MIN.saturating_add(above_one)
 }

@@ -76,12 +76,6 @@ pub(crate) struct Plan {
     computed: Vec<(Ruled, Option<Patient>)>,
 }
 
-/// The one key of everyone; it stands in for a key that is too long, which an encoded key never is.
-const NOBODYS: Key<'static> = match Key::of(&[]) {
-    Ok(key) => key,
-    Err(_) => panic!("an empty key is not too long"),
-};
-
 impl Plan {
     /// With room for everything that one request may ask.
     pub(crate) fn new() -> Self {
@@ -206,7 +200,12 @@ impl Plan {
         let slot = self.keys_used;
         let keyed = match self.keys.get_mut(slot) {
             Some(buffer) => {
-                let Asking { generation, request, found, .. } = of.asking;
+                let Asking {
+                    generation,
+                    request,
+                    found,
+                    ..
+                } = of.asking;
                 generation.rules().key(place, *request, found, buffer)
             }
             None => Keyed::Deny,
@@ -249,7 +248,13 @@ impl Plan {
     }
 
     /// Whether the same state is asked about already, by a rule that shares it. It is charged once, at the higher cost.
-    fn is_joined(&mut self, generation: &Generation, metered: &Metered, key: usize, op: Op) -> bool {
+    fn is_joined(
+        &mut self,
+        generation: &Generation,
+        metered: &Metered,
+        key: usize,
+        op: Op,
+    ) -> bool {
         let bytes = self.keys.get(key).map(KeyBuffer::as_bytes);
         let is_same = |other: &Planned| {
             let id = metered_of(generation, other).map(|metered| metered.id);
@@ -283,15 +288,13 @@ impl Plan {
             5..=8 => self.ask_up_to::<8, S>(generation, store, &mut answers),
             _ => self.ask_up_to::<MAX_CHECKS, S>(generation, store, &mut answers),
         };
-        self.answers = answers;
-        let verdict = asked?;
-        for position in 0..self.planned.len() {
-            let patient = self.planned.get(position).and_then(|one| self.patient(generation, one));
-            if let (Some(patient), Some(answer)) = (patient, self.answers.get_mut(position)) {
+        for (planned, answer) in self.planned.iter().zip(&mut answers) {
+            if let Some(patient) = self.patient(generation, planned) {
                 patient.translate(answer);
             }
         }
-        Ok(verdict)
+        self.answers = answers;
+        asked
     }
 
     fn ask_up_to<const N: usize, S: Store>(
@@ -337,10 +340,15 @@ impl Plan {
         let is_seen = |(planned, answer): &(&Planned, &Answer)| {
             planned.role == Role::Seen && !answer.outcome.is_admitted()
         };
-        let Some(rule) = self.answered().find(is_seen).map(|(planned, _)| planned.rule) else {
+        let Some(rule) = self
+            .answered()
+            .find(is_seen)
+            .map(|(planned, _)| planned.rule)
+        else {
             return false;
         };
-        self.planned.retain(|one| one.rule != rule || one.role != Role::Seen);
+        self.planned
+            .retain(|one| one.rule != rule || one.role != Role::Seen);
         let counting = self.planned.iter_mut().filter(|one| one.rule == rule);
         for one in counting.filter(|one| matches!(one.role, Role::Main | Role::Local)) {
             one.op = match one.op {
@@ -374,15 +382,14 @@ impl Plan {
         }
     }
 
-    fn patient<'a>(
-        &'a self,
-        generation: &'a Generation,
-        planned: &Planned,
-    ) -> Option<&'a Patient> {
+    fn patient<'a>(&'a self, generation: &'a Generation, planned: &Planned) -> Option<&'a Patient> {
         match planned.quota {
             QuotaAt::Listed(_) => None,
             QuotaAt::Patient(index) => {
-                let patient = metered_of(generation, planned)?.patient.get(index)?.as_ref();
+                let patient = metered_of(generation, planned)?
+                    .patient
+                    .get(index)?
+                    .as_ref();
                 patient.map(|(_, patient)| patient)
             }
             QuotaAt::Computed(index) => self.computed.get(index)?.1.as_ref(),
@@ -396,7 +403,7 @@ impl Plan {
         op: Op,
     ) -> Option<Check<'a>> {
         Some(Check {
-            key: Key::of(self.key_of(planned)).unwrap_or(NOBODYS),
+            key: Key::of(self.key_of(planned)).ok()?,
             ruled: self.ruled(generation, planned)?,
             op,
         })
@@ -422,7 +429,10 @@ struct OfRule<'a> {
 impl OfRule<'_> {
     /// Whether values are counted and not requests.
     fn counts_values(&self) -> bool {
-        self.rule.meters.iter().any(|meter| meter.role == Role::Seen)
+        self.rule
+            .meters
+            .iter()
+            .any(|meter| meter.role == Role::Seen)
     }
 
     /// What a meter is asked.

@@ -8,11 +8,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{Nanos, Outcome, Status, Window, compose};
+use tollgate_core::{Nanos, Outcome, Status};
 use tollgate_policy::rules::{Role, Rule};
-use tollgate_store::contract::MAX_CHECKS;
 
+use crate::findings::{Findings, Refuser};
 use crate::generation::Generation;
 use crate::ticket::Ticket;
 
@@ -73,7 +72,7 @@ pub struct LimitState {
 }
 
 impl LimitState {
-    const EMPTY: Self = Self {
+    pub(crate) const EMPTY: Self = Self {
         rule: 0,
         meter: 0,
         role: Role::Main,
@@ -103,7 +102,7 @@ impl LimitState {
     }
 
     /// Whether less than this is left: `remaining / limit` compared without dividing.
-    fn is_tighter_than(&self, other: &Self) -> bool {
+    pub(crate) fn is_tighter_than(&self, other: &Self) -> bool {
         let part = |of: &Self, by: &Self| {
             u128::from(of.status.remaining).saturating_mul(by.status.limit.into())
         };
@@ -113,84 +112,54 @@ impl LimitState {
 
 /// What the engine says about a request.
 pub struct Verdict {
-    generation: Guard<Arc<Generation>>,
-    outcome: Outcome,
-    reason: Option<Reason>,
-    /// The state that decided, or the tightest of those enforced.
-    binding: Option<usize>,
-    /// The rule or the entry of the `deny` list that refused without being asked how much is left.
-    refused_by: Option<Refuser>,
-    pub(crate) degraded: Degraded,
-    states: [LimitState; MAX_CHECKS],
-    len: usize,
-    pub(crate) ticket: Option<Ticket>,
-}
-
-/// Who refused a request before any limit was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refuser {
-    /// An entry of the `deny` list.
-    List(usize),
-    /// A rule whose key cannot be made, or whose store does not answer.
-    Rule(usize),
-    /// Nobody in particular.
-    Engine,
+    pub(crate) generation: Guard<Arc<Generation>>,
+    pub(crate) findings: Findings,
 }
 
 impl Verdict {
     pub(crate) const fn new(generation: Guard<Arc<Generation>>) -> Self {
         Self {
             generation,
-            outcome: Outcome::Allow,
-            reason: None,
-            binding: None,
-            refused_by: None,
-            degraded: Degraded {
-                overflow: false,
-                store: false,
-            },
-            states: [LimitState::EMPTY; MAX_CHECKS],
-            len: 0,
-            ticket: None,
+            findings: Findings::new(),
         }
     }
 
     /// What is to be done: go on, go on after a while, refuse for a while, or refuse for good.
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
-        self.outcome
+        self.findings.outcome
     }
 
     /// Whether the request may go on, at once or after its wait.
     #[must_use]
     pub const fn is_admitted(&self) -> bool {
-        self.outcome.is_admitted()
+        self.findings.outcome.is_admitted()
     }
 
     /// Why it is refused or has to wait.
     #[must_use]
     pub const fn reason(&self) -> Option<Reason> {
-        self.reason
+        self.findings.reason
     }
 
     /// Every limit that was asked, in the order of the policy: those that are enforced, then those in shadow. At most 32;
     /// shadow limits beyond that are counted but not listed.
     #[must_use]
     pub fn limits(&self) -> &[LimitState] {
-        self.states.get(..self.len).unwrap_or_default()
+        self.findings.states()
     }
 
     /// The limit that decided: of several that refuse, the one to wait for longest. If nobody refuses, the enforced one
     /// of which the smallest part is left.
     #[must_use]
     pub fn binding(&self) -> Option<&LimitState> {
-        self.limits().get(self.binding?)
+        self.limits().get(self.findings.binding?)
     }
 
     /// What kept the verdict from being exact.
     #[must_use]
     pub const fn degraded(&self) -> Degraded {
-        self.degraded
+        self.findings.degraded
     }
 
     /// The version of the policy that it was decided by.
@@ -218,7 +187,7 @@ impl Verdict {
         if self.is_admitted() {
             return None;
         }
-        let status = match (self.refused_by, self.reason) {
+        let status = match (self.findings.refused_by, self.findings.reason) {
             (Some(Refuser::List(index)), _) => {
                 let entry = self.generation.rules().denials().get(index);
                 entry.map_or(403, |entry| entry.status)
@@ -236,7 +205,7 @@ impl Verdict {
         if self.is_admitted() {
             return None;
         }
-        if let Some(Refuser::List(index)) = self.refused_by {
+        if let Some(Refuser::List(index)) = self.findings.refused_by {
             let entry = self.generation.rules().denials().get(index)?;
             return entry.message.as_deref();
         }
@@ -252,57 +221,19 @@ impl Verdict {
     /// What has to be settled when the response is known, or given up: hand it to
     /// [`Engine::respond`](crate::Engine::respond). `None` where nothing has to be, and after it was taken.
     pub fn take_ticket(&mut self) -> Option<Ticket> {
-        self.ticket.take()
+        self.findings.ticket.take()
     }
 
     fn refusing_rule(&self) -> Option<&Rule> {
-        let index = match self.refused_by {
+        let index = match self.findings.refused_by {
             Some(Refuser::Rule(index)) => index,
             Some(_) => return None,
-            None => self.binding().filter(|_| self.reason.is_some())?.rule_index(),
+            None => self
+                .binding()
+                .filter(|_| self.findings.reason.is_some())?
+                .rule_index(),
         };
         self.generation.rules().rules().get(index)
-    }
-
-    pub(crate) fn push(&mut self, state: LimitState) {
-        if let Some(place) = self.states.get_mut(self.len) {
-            *place = state;
-            self.len += 1;
-        }
-    }
-
-    pub(crate) fn states_mut(&mut self) -> &mut [LimitState] {
-        self.states.get_mut(..self.len).unwrap_or_default()
-    }
-
-    pub(crate) const fn refuse(&mut self, by: Refuser, reason: Reason, outcome: Outcome) {
-        self.refused_by = Some(by);
-        self.reason = Some(reason);
-        self.outcome = outcome;
-    }
-
-    /// Whether somebody has refused already.
-    pub(crate) const fn is_refused(&self) -> bool {
-        self.refused_by.is_some()
-    }
-
-    /// Draws the conclusion from the states of the limits that are enforced.
-    pub(crate) fn conclude(&mut self) {
-        let enforced = |state: &&LimitState| state.standing == Standing::Enforced;
-        let states = self.limits().iter().filter(enforced);
-        let all: compose::Verdict = states.clone().map(|state| state.outcome).collect();
-        let tightest = || {
-            let states = states.clone().enumerate();
-            let tightest = states.reduce(|best, next| {
-                if next.1.is_tighter_than(best.1) { next } else { best }
-            });
-            tightest.map(|(index, _)| index)
-        };
-        // Enforced limits come first, so their numbers are those of all.
-        let binding = all.binding().or_else(tightest);
-        let reason = all.binding().and_then(|index| self.limits().get(index));
-        let reason = reason.map(|state| state.reason);
-        (self.outcome, self.reason, self.binding) = (all.outcome(), reason, binding);
     }
 }
 
@@ -310,33 +241,11 @@ impl fmt::Debug for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Verdict")
             .field("generation", &self.generation.number())
-            .field("outcome", &self.outcome)
-            .field("reason", &self.reason)
-            .field("binding", &self.binding)
-            .field("degraded", &self.degraded)
+            .field("outcome", &self.findings.outcome)
+            .field("reason", &self.findings.reason)
+            .field("binding", &self.findings.binding)
+            .field("degraded", &self.findings.degraded)
             .field("limits", &self.limits())
             .finish_non_exhaustive()
-    }
-}
-
-/// Why a limit of this kind refuses: a quota is what takes a day or longer to come back as a whole.
-pub(crate) fn reason_of(limit: &Limit) -> Reason {
-    let comes_back_in = match limit.quota() {
-        Quota::TokenBucket(quota) => quota.refill(),
-        Quota::LeakyBucket(quota) => quota.as_tokens().refill(),
-        Quota::FixedWindow(quota) => match quota.window() {
-            Window::Epoch(span) | Window::FirstHit(span) => span,
-            // The shortest calendar window is a day.
-            Window::Calendar(..) => Nanos::DAY,
-        },
-        Quota::SlidingLog(quota) => quota.window(),
-        Quota::SlidingCounter(quota) => quota.window(),
-        Quota::Concurrency(_) => return Reason::Concurrency,
-        _ => Nanos::ZERO,
-    };
-    if comes_back_in >= Nanos::DAY {
-        Reason::Quota
-    } else {
-        Reason::Rate
     }
 }

@@ -38,7 +38,10 @@ impl Patience {
         let ceilings = quotas
             .iter()
             .map(|limit| bucket(limit).map(TokenBucket::ceiling));
-        let ceiling = ceilings.collect::<Option<Vec<Nanos>>>()?.into_iter().max()?;
+        let ceiling = ceilings
+            .collect::<Option<Vec<Nanos>>>()?
+            .into_iter()
+            .max()?;
         let widest = Rate::new(1, ceiling.saturating_add(wait));
         let widest = TokenBucket::at(widest).build().ok()?;
         Some(Self { wait, widest })
@@ -81,7 +84,10 @@ impl Patient {
     /// The answer in the quota's own terms: how long the wait is, and what remains without waiting.
     pub(crate) fn translate(&self, answer: &mut Answer) {
         if answer.outcome == Outcome::Allow && answer.receipt.cost > 0 {
-            let owed = answer.receipt.mark.saturating_sub(answer.receipt.at.as_nanos());
+            let owed = answer
+                .receipt
+                .mark
+                .saturating_sub(answer.receipt.at.as_nanos());
             let wait = Nanos::from_nanos(owed).saturating_sub(self.capacity);
             if !wait.is_zero() {
                 answer.outcome = Outcome::Wait(wait);
@@ -98,12 +104,17 @@ pub(crate) fn bound(limit: &Limit, wait: Nanos) -> Limit {
         return *limit;
     };
     let interval = queue.interval();
-    let places = wait.as_nanos().checked_div(interval.as_nanos()).unwrap_or(0);
+    let places = wait
+        .as_nanos()
+        .checked_div(interval.as_nanos())
+        .unwrap_or(0);
     // One is served, the others wait.
     if !queue.is_queue() || queue.limit() <= places.saturating_add(1) {
         return *limit;
     }
-    let shorter = LeakyBucket::queue(Rate::new(1, interval)).burst(places).build();
+    let shorter = LeakyBucket::queue(Rate::new(1, interval))
+        .burst(places)
+        .build();
     shorter.map_or(*limit, |shorter| {
         Limit::new(shorter.sharing_state_with(queue)).counting(limit.unit())
     })
@@ -143,12 +154,18 @@ mod tests {
     }
 
     fn patient(limit: Limit, wait: Nanos) -> Patient {
-        Patience::of(&[limit], wait).unwrap().stretch(&limit).unwrap()
+        Patience::of(&[limit], wait)
+            .unwrap()
+            .stretch(&limit)
+            .unwrap()
     }
 
     #[test]
     fn who_waits_proceeds_when_the_bucket_would_have_admitted_them() {
-        let bucket = TokenBucket::at(Rate::per_second(2)).burst(3).build().unwrap();
+        let bucket = TokenBucket::at(Rate::per_second(2))
+            .burst(3)
+            .build()
+            .unwrap();
         let patient = patient(bucket.into(), Nanos::from_secs(2));
         let mut state = State::default();
         let outcomes: Vec<Outcome> = (0..8)
@@ -161,13 +178,25 @@ mod tests {
         let allow = Outcome::Allow;
         assert_eq!(
             outcomes,
-            [allow, allow, allow, wait(500), wait(1_000), wait(1_500), wait(2_000), denied]
+            [
+                allow,
+                allow,
+                allow,
+                wait(500),
+                wait(1_000),
+                wait(1_500),
+                wait(2_000),
+                denied
+            ]
         );
     }
 
     #[test]
     fn a_large_cost_waits_until_all_of_it_is_there() {
-        let bucket = TokenBucket::at(Rate::per_second(1)).burst(5).build().unwrap();
+        let bucket = TokenBucket::at(Rate::per_second(1))
+            .burst(5)
+            .build()
+            .unwrap();
         let patient = patient(bucket.into(), Nanos::from_secs(10));
         let mut state = State::default();
         asked(&patient, &mut state, NOW, 4);
@@ -184,17 +213,25 @@ mod tests {
 
     #[test]
     fn what_remains_is_what_can_be_had_without_waiting() {
-        let bucket = TokenBucket::at(Rate::per_second(3_000)).block(1_000).burst(5_000);
+        let bucket = TokenBucket::at(Rate::per_second(3_000))
+            .block(1_000)
+            .burst(5_000);
         let limit: Limit = bucket.build().unwrap().into();
         let patient = patient(limit, Nanos::from_secs(1));
         let mut state = State::default();
-        assert_eq!(asked(&patient, &mut state, NOW, 1_500).status.remaining, 3_000);
+        assert_eq!(
+            asked(&patient, &mut state, NOW, 1_500).status.remaining,
+            3_000
+        );
         assert_eq!(patient.most, 5_000);
     }
 
     #[test]
     fn a_window_cannot_be_waited_for_and_a_bucket_not_for_less_than_a_unit() {
-        let window: Limit = FixedWindow::of(5, Window::Epoch(Nanos::MINUTE)).build().unwrap().into();
+        let window: Limit = FixedWindow::of(5, Window::Epoch(Nanos::MINUTE))
+            .build()
+            .unwrap()
+            .into();
         assert!(Patience::of(&[window], Nanos::SECOND).is_none());
         let bucket: Limit = TokenBucket::at(Rate::per_minute(1)).build().unwrap().into();
         let patience = Patience::of(&[bucket], Nanos::SECOND).unwrap();
@@ -203,7 +240,10 @@ mod tests {
 
     #[test]
     fn a_queue_is_no_longer_than_one_may_wait() {
-        let queue = LeakyBucket::queue(Rate::per_second(1)).burst(10).build().unwrap();
+        let queue = LeakyBucket::queue(Rate::per_second(1))
+            .burst(10)
+            .build()
+            .unwrap();
         let limit = bound(&queue.into(), Nanos::from_millis(2_500));
         let mut state = State::default();
         let outcomes: Vec<Outcome> = (0..4)

@@ -11,7 +11,7 @@ use tollgate_core::{
 };
 use tollgate_store::{Answer, Check, Key, LimitId, ManualClock, Memory, Op, Ruled, Store as _};
 
-use super::{DenyCache, Denied, Keep};
+use super::{Denied, DenyCache, Keep};
 use crate::testing::Dice;
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -20,12 +20,35 @@ const KEYS: [&[u8]; 3] = [b"alice", b"bob", b"carol"];
 fn limits() -> Vec<Limit> {
     let minute = Nanos::MINUTE;
     vec![
-        TokenBucket::at(Rate::per_second(2)).burst(5).build().unwrap().into(),
-        TokenBucket::at(Rate::per_second(3_000)).block(1_000).burst(7_000).build().unwrap().into(),
-        LeakyBucket::meter(Rate::per_second(1)).burst(3).build().unwrap().into(),
-        LeakyBucket::queue(Rate::per_second(1)).burst(3).build().unwrap().into(),
-        FixedWindow::of(4, Window::Epoch(minute)).build().unwrap().into(),
-        FixedWindow::of(4, Window::FirstHit(minute)).build().unwrap().into(),
+        TokenBucket::at(Rate::per_second(2))
+            .burst(5)
+            .build()
+            .unwrap()
+            .into(),
+        TokenBucket::at(Rate::per_second(3_000))
+            .block(1_000)
+            .burst(7_000)
+            .build()
+            .unwrap()
+            .into(),
+        LeakyBucket::meter(Rate::per_second(1))
+            .burst(3)
+            .build()
+            .unwrap()
+            .into(),
+        LeakyBucket::queue(Rate::per_second(1))
+            .burst(3)
+            .build()
+            .unwrap()
+            .into(),
+        FixedWindow::of(4, Window::Epoch(minute))
+            .build()
+            .unwrap()
+            .into(),
+        FixedWindow::of(4, Window::FirstHit(minute))
+            .build()
+            .unwrap()
+            .into(),
         SlidingCounter::of(5, minute).build().unwrap().into(),
         SlidingLog::of(5, minute).build().unwrap().into(),
     ]
@@ -99,7 +122,9 @@ fn run(limit: Limit, manners: Manners, seed: u64) -> Wrong {
             wrong.answered += 1;
             let (_, [truth]) = store.ask([check(Op::Peek(cost))]).unwrap();
             match truth.outcome {
-                Outcome::Deny { retry_after: true_wait } => {
+                Outcome::Deny {
+                    retry_after: true_wait,
+                } => {
                     wrong.too_early += usize::from(retry_after < true_wait);
                 }
                 Outcome::Never => {}
@@ -200,7 +225,10 @@ impl Two {
     fn new(room: usize) -> Self {
         let ruled = |number, period| Ruled {
             id: LimitId(NonZeroU16::new(number).unwrap()),
-            limit: TokenBucket::at(Rate::new(1, period)).build().unwrap().into(),
+            limit: TokenBucket::at(Rate::new(1, period))
+                .build()
+                .unwrap()
+                .into(),
         };
         Self {
             store: Memory::with_clock(100, ManualClock::at(START)).unwrap(),
@@ -222,13 +250,13 @@ impl Two {
         let decided = self.store.decide(&self.checks(), &mut answers);
         assert!(decided.is_ok());
         let keep = [Keep::WhileTrue; 2];
-        self.cache
-            .learn(&self.checks(), &answers, &keep, START, 1);
+        self.cache.learn(&self.checks(), &answers, &keep, START, 1);
     }
 
     fn ask(&self, generation: u64) -> Option<Denied> {
         let mut known = [None; 2];
-        self.cache.ask(&self.checks(), START, generation, &mut known)
+        self.cache
+            .ask(&self.checks(), START, generation, &mut known)
     }
 }
 
