@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tollgate_core::Timestamp;
 use tollgate_core::limit::Limit;
 use tollgate_policy::model::{Count, Penalty};
-use tollgate_policy::rules::{Meter, Role, Rule, Rules};
+use tollgate_policy::rules::{Meter, MeterRef, Role, Rule, Rules};
 use tollgate_store::{LimitId, Ruled};
 
 use crate::counters::Counters;
@@ -73,6 +73,14 @@ impl Generation {
     #[must_use]
     pub const fn rules(&self) -> &Rules {
         &self.rules
+    }
+
+    /// How long a denial by one meter may be answered without asking the store again: what a
+    /// [`DenyCache`](crate::deny_cache::DenyCache) has to be told.
+    #[must_use]
+    pub fn keeps_denials(&self, meter: MeterRef) -> Option<Keep> {
+        let entry = self.limits.get(meter.rule)?;
+        entry.meters.get(meter.meter).map(|metered| metered.keep)
     }
 
     /// One rule and what the engine knows of it.

@@ -19,6 +19,8 @@ mod plan;
 mod store;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod ticket;
 mod verdict;
 mod waiting;

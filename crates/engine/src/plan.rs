@@ -290,7 +290,7 @@ impl Plan {
         };
         for (planned, answer) in self.planned.iter().zip(&mut answers) {
             if let Some(patient) = self.patient(generation, planned) {
-                patient.translate(answer);
+                patient.translate(answer, planned.cost);
             }
         }
         self.answers = answers;
@@ -329,7 +329,7 @@ impl Plan {
         let asked = store.decide(&[check], &mut answers);
         let [mut answer] = answers;
         if let Some(patient) = self.patient(generation, planned) {
-            patient.translate(&mut answer);
+            patient.translate(&mut answer, planned.cost);
         }
         Some(asked.map(|_| answer))
     }

@@ -81,20 +81,29 @@ impl Patience {
 }
 
 impl Patient {
-    /// The answer in the quota's own terms: how long the wait is, and what remains without waiting.
-    pub(crate) fn translate(&self, answer: &mut Answer) {
-        if answer.outcome == Outcome::Allow && answer.receipt.cost > 0 {
-            let owed = answer
-                .receipt
-                .mark
-                .saturating_sub(answer.receipt.at.as_nanos());
-            let wait = Nanos::from_nanos(owed).saturating_sub(self.capacity);
+    /// The answer to spending `cost`, in the quota's own terms: how long the wait is, and what remains without waiting.
+    pub(crate) fn translate(&self, answer: &mut Answer, cost: u64) {
+        if answer.outcome == Outcome::Allow && cost > 0 {
+            let owed = match answer.receipt.mark {
+                // Nothing was charged, because it was a look or another limit refused.
+                0 => answer.status.reset_after.saturating_add(self.price(cost)),
+                mark => Nanos::from_nanos(mark.saturating_sub(answer.receipt.at.as_nanos())),
+            };
+            let wait = owed.saturating_sub(self.capacity);
             if !wait.is_zero() {
                 answer.outcome = Outcome::Wait(wait);
             }
         }
         answer.status.limit = self.most;
         answer.status.remaining = answer.status.remaining.saturating_sub(self.added);
+    }
+
+    fn price(&self, cost: u64) -> Nanos {
+        let Some(bucket) = bucket(&self.limit) else {
+            return Nanos::ZERO;
+        };
+        let blocks = cost.div_ceil(bucket.block().max(1));
+        Nanos::from_nanos(blocks.saturating_mul(bucket.interval().as_nanos()))
     }
 }
 
@@ -149,7 +158,7 @@ mod tests {
             receipt: decided.receipt,
             note: Note::Plain,
         };
-        patient.translate(&mut answer);
+        patient.translate(&mut answer, cost);
         answer
     }
 
@@ -262,14 +271,15 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_request_is_not_told_of_a_wait() {
+    fn who_is_not_charged_hears_of_the_wait_all_the_same() {
         let bucket: Limit = TokenBucket::at(Rate::per_second(1)).build().unwrap().into();
         let mut answer = Answer {
             outcome: Outcome::Allow,
             receipt: Receipt::default(),
             ..Answer::EMPTY
         };
-        patient(bucket, Nanos::SECOND).translate(&mut answer);
-        assert_eq!(answer.outcome, Outcome::Allow);
+        answer.status.reset_after = Nanos::from_millis(700);
+        patient(bucket, Nanos::SECOND).translate(&mut answer, 1);
+        assert_eq!(answer.outcome, Outcome::Wait(Nanos::from_millis(700)));
     }
 }
