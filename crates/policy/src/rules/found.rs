@@ -80,8 +80,10 @@ impl Found {
             self.more_than_fit = true;
         }
         let end = (self.len + 1).min(MOST_METERS);
-        // Of too many, the last in the file has to go.
-        if let Some(from) = self.rules.get_mut(place..end) {
+        // Of too many, the last in the file has to go, which may be this one.
+        if let Some(from) = self.rules.get_mut(place..end)
+            && !from.is_empty()
+        {
             from.rotate_right(1);
             if let Some(first) = from.first_mut() {
                 *first = index;

@@ -18,6 +18,13 @@ mod path;
 mod prefixes;
 mod tree;
 
+#[cfg(test)]
+mod differential;
+#[cfg(test)]
+mod naive;
+#[cfg(test)]
+mod tests;
+
 pub use buffer::{KEY_ROOM, KeyBuffer, Keyed};
 pub use choose::Choice;
 pub(crate) use choose::{ComputedQuota, Grant};
