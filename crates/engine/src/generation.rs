@@ -32,6 +32,8 @@ pub(crate) struct Entry {
     pub(crate) counters: Arc<Counters>,
     /// Whether all of its meters but `seen` have the same key.
     pub(crate) has_one_key: bool,
+    /// Whether values are counted and not requests.
+    pub(crate) counts_values: bool,
     /// Whether some of its charges wait for the response.
     pub(crate) awaits_response: bool,
 }
@@ -155,6 +157,7 @@ impl Generation {
                 meters: metered.collect(),
                 counters: Arc::clone(counters),
                 has_one_key: rule.meters.iter().all(|meter| meter.level.is_none()),
+                counts_values: rule.meters.iter().any(|meter| meter.role == Role::Seen),
                 awaits_response: awaits_response(rule),
             }
         };

@@ -8,7 +8,7 @@ use tollgate_policy::attributes::Attributes;
 use tollgate_policy::model::Count;
 use tollgate_policy::rules::{Chosen, Found, KeyBuffer, Keyed, Meter, MeterRef, Role, Rule};
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Answer, Check, Key, Op, Ruled, Store, StoreError};
+use tollgate_store::{Answer, Check, ErrorKind, Key, Op, Ruled, Store, StoreError};
 
 use crate::generation::{Entry, Generation, Metered};
 use crate::lots::Lots;
@@ -158,7 +158,7 @@ impl Plan {
         };
         let cost = match meter.role {
             Role::Block | Role::Seen => 1,
-            _ if of.counts_values() => 1,
+            _ if of.entry.counts_values => 1,
             _ => of.cost,
         };
         let chosen = meter.chosen(variant, asking.request, asking.route);
@@ -303,14 +303,19 @@ impl Plan {
         store: &S,
         answers: &mut [Answer],
     ) -> Result<Verdict, StoreError> {
-        let mut checks: [Option<Check<'_>>; N] = [None; N];
-        for (place, planned) in checks.iter_mut().zip(&self.planned) {
-            *place = self.check(generation, planned, planned.op);
-        }
-        let Some(Some(first)) = checks.first() else {
+        let missing = || StoreError::new(ErrorKind::BadRequest, "a check has no quota or no key");
+        let Some(first) = self.planned.first() else {
             return Ok(Verdict::default());
         };
-        let checks: [Check<'_>; N] = checks.map(|check| check.unwrap_or(*first));
+        let first = self
+            .check(generation, first, first.op)
+            .ok_or_else(missing)?;
+        let mut checks: [Check<'_>; N] = [first; N];
+        for (place, planned) in checks.iter_mut().zip(&self.planned).skip(1) {
+            *place = self
+                .check(generation, planned, planned.op)
+                .ok_or_else(missing)?;
+        }
         let asked = checks.get(..self.planned.len()).unwrap_or_default();
         store.decide(asked, answers)
     }
@@ -427,14 +432,6 @@ struct OfRule<'a> {
 }
 
 impl OfRule<'_> {
-    /// Whether values are counted and not requests.
-    fn counts_values(&self) -> bool {
-        self.rule
-            .meters
-            .iter()
-            .any(|meter| meter.role == Role::Seen)
-    }
-
     /// What a meter is asked.
     fn op(&self, meter: &Meter, metered: &Metered, cost: u64) -> Op {
         let looks = self.asking.manner == Manner::Look;

@@ -99,7 +99,11 @@ fn who_has_used_four_fifths_is_near_the_limit() {
     )]);
     let alice = Caller::named("alice");
     let near = || engine.counted("api").unwrap().near_limit;
-    let admitted = |times| (0..times).filter(|_| engine.decide(&alice).is_admitted()).count();
+    let admitted = |times| {
+        (0..times)
+            .filter(|_| engine.decide(&alice).is_admitted())
+            .count()
+    };
     assert_eq!((admitted(7), near()), (7, 0));
     assert_eq!(admitted(5), 3);
     assert_eq!(
