@@ -132,7 +132,7 @@ fn address(n: usize, last: u8) -> IpAddr {
 }
 
 /// A request as a server has it: a list of fields.
-struct Request {
+pub(super) struct Request {
     ip: IpAddr,
     path: String,
     host: String,
@@ -140,7 +140,7 @@ struct Request {
 }
 
 impl Request {
-    fn of(n: usize) -> Self {
+    pub(super) fn of(n: usize) -> Self {
         let header = |name: &str, value: String| (name.to_owned(), value);
         Self {
             ip: address(n, 9),
@@ -177,7 +177,7 @@ impl Attributes for Request {
 }
 
 /// A limit with these conditions, by address and tenant.
-fn limit(n: usize, conditions: Vec<(Attribute, Test)>) -> LimitRule {
+pub(super) fn limit(n: usize, conditions: Vec<(Attribute, Test)>) -> LimitRule {
     let conditions = conditions.into_iter();
     let rate = RateSpec {
         units: 100,

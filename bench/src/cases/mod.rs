@@ -6,6 +6,7 @@
 
 mod buckets;
 mod collections;
+mod engine;
 mod matching;
 mod memory;
 mod together;
@@ -61,6 +62,10 @@ pub const CASES: &[(&str, Case)] = &[
     ("memory/ask_eight_buckets", memory::ask_eight_buckets),
     ("memory/spend_eight", memory::spend_eight),
     ("memory/ask_three_kinds", memory::ask_three_kinds),
+    ("engine/allow_one", |n| engine::decide(n, 1, 1_000_000_000)),
+    ("engine/allow_five", |n| engine::decide(n, 5, 1_000_000_000)),
+    ("engine/deny_one", |n| engine::decide(n, 1, 1)),
+    ("engine/deny_five", |n| engine::decide(n, 5, 1)),
     ("match/route_10", |n| {
         matching::find(n, 10, matching::By::Route)
     }),

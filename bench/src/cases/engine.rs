@@ -1,0 +1,47 @@
+//! The whole way of a request: found, keyed, decided on by the store in memory, and a verdict made of it.
+//!
+//! The clock stands still, and every limit applies to the request. Must not know: how any of it is done.
+
+use std::error::Error;
+use std::hint::black_box;
+
+use tollgate_core::Nanos;
+use tollgate_engine::Engine;
+use tollgate_policy::model::{Amount, Period, Policy, RateSpec};
+use tollgate_policy::rules::Rules;
+use tollgate_store::{ManualClock, Memory};
+
+use super::matching::{Request, limit};
+use super::{NOW, Ran};
+use crate::measure::measured_section;
+
+/// Decides on one request under so many buckets of so many units an hour: with many of them it is allowed throughout,
+/// with one it is denied after the first, which is not counted.
+pub(super) fn decide(times: u64, limits: usize, units: u64) -> Ran {
+    let engine = engine(limits, units)?;
+    let request = Request::of(0);
+    if !engine.decide(&request).is_admitted() {
+        return Err("the first request was denied".into());
+    }
+    measured_section(times, || black_box(&engine).decide(black_box(&request)));
+    Ok(())
+}
+
+fn engine(limits: usize, units: u64) -> Result<Engine<Memory<ManualClock>>, Box<dyn Error>> {
+    let rate = RateSpec {
+        units,
+        period: Period::Span(Nanos::HOUR),
+    };
+    let with_rate = |n| {
+        let mut limit = limit(n, Vec::new());
+        limit.quota.value.amount = Amount::Rates(vec![rate.into()]);
+        limit
+    };
+    let policy = Policy {
+        limits: (0..limits).map(with_rate).collect(),
+        ..Policy::default()
+    };
+    let rules = Rules::compile(&policy, [7; 16]).map_err(|problems| format!("{problems:?}"))?;
+    let store = Memory::with_clock(100_000, ManualClock::at(NOW))?;
+    Ok(Engine::new(rules, store)?)
+}

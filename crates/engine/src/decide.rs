@@ -1,0 +1,345 @@
+//! One request, from what is known of it to the verdict.
+//!
+//! Enforced limits are decided in one step that charges all or none. Limits in shadow never take part in it: each is
+//! decided by itself afterwards, and only if the request was admitted. Must not know: how batches are planned, what a
+//! denial leads to, how a generation is made.
+
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use tollgate_core::{Nanos, Outcome};
+use tollgate_policy::attributes::Attributes;
+use tollgate_policy::model::{Mode, OnStoreFailure};
+use tollgate_policy::rules::{Found, Listed, Role};
+use tollgate_store::{Answer, Note, Op, StoreError};
+
+use crate::aftermath;
+use crate::counters::Event;
+use crate::findings::{Findings, Refuser, reason_of};
+use crate::generation::Generation;
+use crate::lots::Lots;
+use crate::plan::{Added, Asking, Manner, Plan, Planned};
+use crate::store::StateStore;
+use crate::ticket::Ticket;
+use crate::verdict::{LimitState, Reason, Standing, Verdict};
+
+/// How long whoever is refused for want of a store is told to wait.
+const STORE_RETRY: Nanos = Nanos::SECOND;
+
+/// Room that every thread keeps for its decisions.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    found: Found,
+    plan: Plan,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        Self {
+            found: Found::new(),
+            plan: Plan::new(),
+        }
+    }
+}
+
+/// What a decision is made with.
+pub(crate) struct Decision<'a, S> {
+    pub(crate) store: &'a S,
+    pub(crate) lots: &'a Lots,
+    pub(crate) request: &'a dyn Attributes,
+    pub(crate) cost: Option<u64>,
+    pub(crate) manner: Manner,
+}
+
+impl<S: StateStore> Decision<'_, S> {
+    pub(crate) fn make(&self, current: Guard<Arc<Generation>>, scratch: &mut Scratch) -> Verdict {
+        let mut verdict = Verdict::new(current);
+        let Verdict {
+            generation,
+            findings,
+        } = &mut verdict;
+        self.fill(generation, scratch, findings);
+        verdict
+    }
+
+    fn fill(&self, generation: &Arc<Generation>, scratch: &mut Scratch, findings: &mut Findings) {
+        let Scratch { found, plan } = scratch;
+        generation.rules().find(self.request, found);
+        match found.listed() {
+            Listed::Exempt => return,
+            Listed::Denied(index) => {
+                return findings.refuse(Refuser::List(index), Reason::Listed, Outcome::Never);
+            }
+            Listed::Limits => {}
+        }
+        if found.unreadable() {
+            return findings.refuse(Refuser::Engine, Reason::Unreadable, Outcome::Never);
+        }
+        let asking = Asking {
+            generation,
+            request: self.request,
+            found,
+            route: generation.rules().route(self.request, found),
+            cost: self.cost,
+            manner: self.manner,
+            lots: self.lots,
+        };
+        self.decide_enforced(&asking, plan, findings);
+        if self.manner == Manner::Charge && findings.is_admitted() && !findings.degraded.store {
+            Ticket::collect(&mut findings.ticket, generation, plan);
+        }
+        if findings.is_admitted() {
+            for index in rules_in(&asking, Mode::Shadow) {
+                self.decide_shadow(&asking, index, plan, findings);
+                if self.manner == Manner::Charge {
+                    Ticket::collect(&mut findings.ticket, generation, plan);
+                }
+            }
+        }
+    }
+
+    fn decide_enforced(&self, asking: &Asking<'_>, plan: &mut Plan, findings: &mut Findings) {
+        plan.clear();
+        if asking.found.more_than_fit() {
+            refuse_too_many(findings);
+        }
+        for index in rules_in(asking, Mode::Enforce) {
+            match plan.add(asking, index) {
+                Added::Asked => {}
+                Added::NoKey => {
+                    self.count(asking, index, Event::Denied);
+                    if !findings.is_refused() {
+                        findings.refuse(Refuser::Rule(index), Reason::MissingKey, Outcome::Never);
+                    }
+                }
+                Added::TooMany => refuse_too_many(findings),
+            }
+        }
+        if findings.is_refused() {
+            if self.manner == Manner::Charge {
+                aftermath::count_denial(plan, asking.generation, self.store);
+            }
+            return;
+        }
+        if plan.planned().is_empty() {
+            return;
+        }
+        if let Err(error) = self.ask(asking, plan) {
+            return self.without_store(asking, plan, findings, &error);
+        }
+        for (planned, answer) in plan.answered() {
+            record(asking, plan, planned, answer, Standing::Enforced, findings);
+        }
+        findings.conclude();
+        if self.manner == Manner::Look {
+            return;
+        }
+        if !findings.is_admitted() {
+            aftermath::punish(plan, asking.generation, self.store, findings.states_mut());
+            aftermath::count_denial(plan, asking.generation, self.store);
+            findings.conclude();
+        }
+        self.count_all(asking, plan, findings.is_admitted(), Event::Denied);
+    }
+
+    fn decide_shadow(
+        &self,
+        asking: &Asking<'_>,
+        index: usize,
+        plan: &mut Plan,
+        findings: &mut Findings,
+    ) {
+        plan.clear();
+        let is_counted = self.manner == Manner::Charge;
+        match plan.add(asking, index) {
+            Added::Asked if plan.planned().is_empty() => return,
+            Added::Asked => {}
+            Added::NoKey | Added::TooMany => {
+                if is_counted {
+                    self.count(asking, index, Event::WouldDeny);
+                }
+                return;
+            }
+        }
+        if self.ask(asking, plan).is_err() {
+            self.count(asking, index, Event::Error);
+            // Nothing was answered, so nothing is owed.
+            return plan.clear();
+        }
+        let from = findings.states().len();
+        for (planned, answer) in plan.answered() {
+            record(asking, plan, planned, answer, Standing::Shadow, findings);
+        }
+        if !is_counted {
+            return;
+        }
+        let is_admitted = plan
+            .answered()
+            .all(|(_, answer)| answer.outcome.is_admitted());
+        if !is_admitted {
+            let states = findings.states_mut().get_mut(from..).unwrap_or_default();
+            aftermath::punish(plan, asking.generation, self.store, states);
+        }
+        self.count_all(asking, plan, is_admitted, Event::WouldDeny);
+        if !is_admitted {
+            // Nothing was charged, so nothing is owed.
+            plan.clear();
+        }
+    }
+
+    /// Asks about all that is planned. Whoever shows a value that another was first to show is asked again without it.
+    fn ask(&self, asking: &Asking<'_>, plan: &mut Plan) -> Result<(), StoreError> {
+        loop {
+            let verdict = plan.ask(asking.generation, self.store)?;
+            if verdict.is_admitted() || !plan.forgo_seen() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The store did not answer: every limit says what that means. A local share comes with the fleet; until then
+    /// `local` admits.
+    fn without_store(
+        &self,
+        asking: &Asking<'_>,
+        plan: &Plan,
+        findings: &mut Findings,
+        _error: &StoreError,
+    ) {
+        findings.degraded.store = true;
+        let mut last = None;
+        for planned in plan.planned() {
+            if last.replace(planned.rule) == Some(planned.rule) {
+                continue;
+            }
+            self.count(asking, planned.rule, Event::Error);
+            let rule = asking.generation.rule(planned.rule).map(|(rule, _)| rule);
+            let closed = rule.is_some_and(|rule| rule.on_store_failure == OnStoreFailure::Closed);
+            if closed && !findings.is_refused() {
+                let outcome = Outcome::Deny {
+                    retry_after: STORE_RETRY,
+                };
+                findings.refuse(Refuser::Rule(planned.rule), Reason::Capacity, outcome);
+            }
+        }
+    }
+
+    fn count(&self, asking: &Asking<'_>, rule: usize, event: Event) {
+        if self.manner == Manner::Charge
+            && let Some((_, entry)) = asking.generation.rule(rule)
+        {
+            entry.counters.count(event);
+        }
+    }
+
+    /// Counts what each rule of the plan has said, once for all of its meters.
+    fn count_all(&self, asking: &Asking<'_>, plan: &Plan, is_admitted: bool, denied: Event) {
+        let mut answered = plan.answered().peekable();
+        while let Some((first, _)) = answered.peek() {
+            let rule = first.rule;
+            let mut sum = RuleSum::default();
+            while let Some((planned, answer)) = answered.next_if(|(one, _)| one.rule == rule) {
+                sum.add(planned, answer);
+            }
+            if is_admitted {
+                self.count(asking, rule, Event::Allowed);
+            }
+            for (occurred, event) in [
+                (sum.denies, denied),
+                (sum.waits && is_admitted, Event::Waited),
+                (sum.is_near && is_admitted, Event::NearLimit),
+                (sum.overflowed, Event::Overflow),
+            ] {
+                if occurred {
+                    self.count(asking, rule, event);
+                }
+            }
+        }
+    }
+}
+
+/// What the meters of one rule said together.
+#[derive(Default)]
+struct RuleSum {
+    denies: bool,
+    waits: bool,
+    is_near: bool,
+    overflowed: bool,
+}
+
+impl RuleSum {
+    fn add(&mut self, planned: &Planned, answer: &Answer) {
+        self.denies |= !answer.outcome.is_admitted();
+        self.waits |= matches!(answer.outcome, Outcome::Wait(_));
+        self.overflowed |= answer.note == Note::Overflow;
+        let status = &answer.status;
+        let is_limit = matches!(planned.role, Role::Main | Role::Local);
+        self.is_near |= is_limit && status.remaining.saturating_mul(5) <= status.limit;
+    }
+}
+
+/// The rules that were found and stand like this, in the order of the policy. Whether a limit is enforced for this very
+/// key is decided here, and only here.
+fn rules_in<'a>(asking: &'a Asking<'_>, mode: Mode) -> impl Iterator<Item = usize> + use<'a> {
+    let stands = move |index: &usize| {
+        let found = asking.generation.rule(*index);
+        found.is_some_and(|(rule, _)| rule.mode == mode)
+    };
+    asking.found.rules().iter().copied().filter(stands)
+}
+
+fn refuse_too_many(findings: &mut Findings) {
+    if !findings.is_refused() {
+        findings.refuse(Refuser::Engine, Reason::Capacity, Outcome::Never);
+    }
+}
+
+/// Notes where a limit stands. Blocks are noted while they last, and what was seen never is.
+fn record(
+    asking: &Asking<'_>,
+    plan: &Plan,
+    planned: &Planned,
+    answer: &Answer,
+    standing: Standing,
+    findings: &mut Findings,
+) {
+    findings.degraded.overflow |= answer.note == Note::Overflow;
+    let is_quiet = match planned.role {
+        Role::Main | Role::Local => false,
+        Role::Block => answer.outcome.is_admitted(),
+        _ => true,
+    };
+    if is_quiet {
+        return;
+    }
+    let ruled = plan.ruled(asking.generation, planned);
+    let reason = match (planned.role, answer.note) {
+        (Role::Block, _) => Reason::Blocked,
+        (_, Note::Overflow) => Reason::Capacity,
+        _ => ruled.map_or(Reason::Rate, |ruled| reason_of(&ruled.limit)),
+    };
+    let small = |index: usize| u16::try_from(index).unwrap_or(u16::MAX);
+    findings.push(LimitState {
+        rule: small(planned.rule),
+        meter: small(planned.meter),
+        role: planned.role,
+        reason,
+        standing,
+        outcome: looked_at(planned, answer),
+        status: answer.status,
+    });
+}
+
+/// What a limit says. A look at places answers only how many there are.
+fn looked_at(planned: &Planned, answer: &Answer) -> Outcome {
+    let is_look = matches!(planned.op, Op::Acquire { weight: 0, .. });
+    if is_look && planned.cost > answer.status.limit {
+        Outcome::Never
+    } else if is_look && planned.cost > answer.status.remaining {
+        Outcome::Deny {
+            retry_after: answer.status.reset_after.max(Nanos::from_nanos(1)),
+        }
+    } else {
+        answer.outcome
+    }
+}

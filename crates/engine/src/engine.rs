@@ -1,0 +1,232 @@
+//! The engine itself: a store, the generation in force, and what is asked of them.
+//!
+//! Must not know: how decisions are made, files, who calls.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+use tollgate_policy::attributes::Attributes;
+use tollgate_policy::rules::Rules;
+use tollgate_store::StoreError;
+
+use crate::counters::{Counted, Counters};
+use crate::decide::{Decision, Scratch};
+use crate::generation::{Generation, Prepared};
+use crate::lots::Lots;
+use crate::numbers::{Numbers, OutOfNumbers};
+use crate::plan::Manner;
+use crate::store::StateStore;
+use crate::ticket::{Response, Ticket};
+use crate::verdict::Verdict;
+
+/// Decides on requests by rules that can be replaced at any time.
+///
+/// ```
+/// use tollgate_core::Outcome;
+/// use tollgate_engine::Engine;
+/// use tollgate_policy::attributes::{Attribute, Attributes};
+/// use tollgate_policy::model::Policy;
+/// use tollgate_policy::rules::Rules;
+/// use tollgate_store::Memory;
+///
+/// struct Nothing;
+/// impl Attributes for Nothing {
+///     fn get(&self, _: &Attribute) -> Option<&[u8]> {
+///         None
+///     }
+/// }
+///
+/// let rules = Rules::compile(&Policy::default(), [7; 16]).map_err(|problems| format!("{problems:?}"))?;
+/// let engine = Engine::new(rules, Memory::for_keys(1_000)?)?;
+/// assert_eq!(engine.decide(&Nothing).outcome(), Outcome::Allow);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Engine<S> {
+    store: S,
+    current: ArcSwap<Generation>,
+    lots: Lots,
+    /// Held while rules are replaced, one after another.
+    registry: Mutex<Registry>,
+}
+
+/// What outlives a generation.
+#[derive(Debug, Default)]
+struct Registry {
+    numbers: Numbers,
+    counters: HashMap<Box<str>, Arc<Counters>>,
+}
+
+impl<S: StateStore> Engine<S> {
+    /// An engine that decides by these rules on the states of this store.
+    ///
+    /// # Errors
+    /// There are more states to be numbered than numbers.
+    pub fn new(rules: Rules, store: S) -> Result<Self, OutOfNumbers> {
+        let mut registry = Registry::default();
+        let prepared = registry.prepare(rules, 1, &store)?;
+        for (_, new) in prepared.generation.quotas(None) {
+            store.learn(new);
+        }
+        registry.numbers = prepared.numbers;
+        Ok(Self {
+            store,
+            current: ArcSwap::from_pointee(prepared.generation),
+            lots: Lots::default(),
+            registry: Mutex::new(registry),
+        })
+    }
+
+    /// Puts other rules in force, for every decision that begins after this; those under way end as they began. States
+    /// stay with the limits that have the same identity and algorithm. Answers the number of the new generation.
+    ///
+    /// # Errors
+    /// There are no numbers left for new states. Then nothing changes.
+    pub fn replace(&self, rules: Rules) -> Result<u64, OutOfNumbers> {
+        let mut registry = self.registry();
+        let before = self.current.load_full();
+        let number = before.number().saturating_add(1);
+        let Prepared {
+            generation,
+            numbers,
+            gone,
+        } = registry.prepare(rules, number, &self.store)?;
+        for (old, new) in generation.quotas(Some(&before)) {
+            match old {
+                Some(old) if old != new => self.store.replace(old, new),
+                Some(_) => {}
+                None => self.store.learn(new),
+            }
+        }
+        self.current.store(Arc::new(generation));
+        for id in gone {
+            self.store.forget(id);
+        }
+        registry.numbers = numbers;
+        Ok(number)
+    }
+
+    /// Decides on a request and charges it if it is admitted.
+    #[must_use]
+    pub fn decide(&self, request: &dyn Attributes) -> Verdict {
+        self.run(request, None, Manner::Charge)
+    }
+
+    /// The same at a cost that the caller knows better than the rules.
+    #[must_use]
+    pub fn decide_at(&self, request: &dyn Attributes, cost: u64) -> Verdict {
+        self.run(request, Some(cost), Manner::Charge)
+    }
+
+    /// What would be decided now. Nothing is charged, punished or counted.
+    #[must_use]
+    pub fn peek(&self, request: &dyn Attributes) -> Verdict {
+        self.run(request, None, Manner::Look)
+    }
+
+    /// The same at a cost that the caller knows better than the rules.
+    #[must_use]
+    pub fn peek_at(&self, request: &dyn Attributes, cost: u64) -> Verdict {
+        self.run(request, Some(cost), Manner::Look)
+    }
+
+    /// Settles what an admitted request owed by its response: gives places back, corrects estimates, counts the response.
+    ///
+    /// # Errors
+    /// The store did not carry out some of it; the rest was. Places return when their leases end.
+    pub fn respond(&self, ticket: Ticket, response: &dyn Response) -> Result<(), StoreError> {
+        let settled = ticket.respond(&self.store, response);
+        drop(ticket);
+        settled
+    }
+
+    /// Gives back what an admitted request was charged in advance, because its work did not happen.
+    ///
+    /// # Errors
+    /// The store did not carry out some of it; the rest was.
+    pub fn cancel(&self, ticket: Ticket) -> Result<(), StoreError> {
+        let cancelled = ticket.cancel(&self.store);
+        drop(ticket);
+        cancelled
+    }
+
+    /// Extends the leases of an admitted request's places to their full length from now. Answers whether all are still held.
+    ///
+    /// # Errors
+    /// The store did not answer.
+    pub fn renew(&self, ticket: &Ticket) -> Result<bool, StoreError> {
+        ticket.renew(&self.store)
+    }
+
+    /// What the limit of this name has decided so far; `None` if the policy has none of this name.
+    #[must_use]
+    pub fn counted(&self, rule: &str) -> Option<Counted> {
+        self.current.load().counters(rule).map(Counters::read)
+    }
+
+    /// The generation in force.
+    #[must_use]
+    pub fn generation(&self) -> Arc<Generation> {
+        self.current.load_full()
+    }
+
+    /// The store that states are kept in.
+    pub const fn store(&self) -> &S {
+        &self.store
+    }
+
+    fn run(&self, request: &dyn Attributes, cost: Option<u64>, manner: Manner) -> Verdict {
+        let decision = Decision {
+            store: &self.store,
+            lots: &self.lots,
+            request,
+            cost,
+            manner,
+        };
+        with_scratch(|scratch| decision.make(self.current.load(), scratch))
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        // What it holds is replaced as a whole, so a thread that died left nothing half done.
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Registry {
+    fn prepare<S: StateStore>(
+        &mut self,
+        rules: Rules,
+        number: u64,
+        store: &S,
+    ) -> Result<Prepared, OutOfNumbers> {
+        Generation::prepare(
+            rules,
+            &self.numbers,
+            &mut self.counters,
+            number,
+            store.now(),
+        )
+    }
+}
+
+/// This thread's room for decisions. A decision that begins inside another (a request whose attributes ask the engine)
+/// gets its own.
+fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+    thread_local! {
+        static OWN: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+    }
+    let mut scratch = OWN.take().unwrap_or_else(|| Box::new(Scratch::new()));
+    let done = work(&mut scratch);
+    OWN.set(Some(scratch));
+    done
+}
+
+impl<S> fmt::Debug for Engine<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("generation", &self.current.load().number())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,130 @@
+//! What is found out about a request while it is decided: the inside of a verdict.
+//!
+//! Must not know: policies, how anything is decided.
+
+use tollgate_core::limit::{Limit, Quota};
+use tollgate_core::{Nanos, Outcome, Window, compose};
+use tollgate_store::contract::MAX_CHECKS;
+
+use crate::ticket::Ticket;
+use crate::verdict::{Degraded, LimitState, Reason, Standing};
+
+/// What is known of a request so far.
+#[derive(Debug)]
+pub(crate) struct Findings {
+    pub(crate) outcome: Outcome,
+    pub(crate) reason: Option<Reason>,
+    /// The state that decided, or the tightest of those enforced.
+    pub(crate) binding: Option<usize>,
+    /// Who refused without being asked how much is left.
+    pub(crate) refused_by: Option<Refuser>,
+    pub(crate) degraded: Degraded,
+    pub(crate) ticket: Option<Ticket>,
+    states: [LimitState; MAX_CHECKS],
+    len: usize,
+}
+
+/// Who refused a request before any limit was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refuser {
+    /// An entry of the `deny` list.
+    List(usize),
+    /// A rule whose key cannot be made, or whose store does not answer.
+    Rule(usize),
+    /// Nobody in particular.
+    Engine,
+}
+
+impl Findings {
+    /// Nothing stands against the request yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            outcome: Outcome::Allow,
+            reason: None,
+            binding: None,
+            refused_by: None,
+            degraded: Degraded {
+                overflow: false,
+                store: false,
+            },
+            ticket: None,
+            states: [LimitState::EMPTY; MAX_CHECKS],
+            len: 0,
+        }
+    }
+
+    pub(crate) const fn is_admitted(&self) -> bool {
+        self.outcome.is_admitted()
+    }
+
+    pub(crate) fn states(&self) -> &[LimitState] {
+        self.states.get(..self.len).unwrap_or_default()
+    }
+
+    pub(crate) fn push(&mut self, state: LimitState) {
+        if let Some(place) = self.states.get_mut(self.len) {
+            *place = state;
+            self.len += 1;
+        }
+    }
+
+    pub(crate) fn states_mut(&mut self) -> &mut [LimitState] {
+        self.states.get_mut(..self.len).unwrap_or_default()
+    }
+
+    pub(crate) const fn refuse(&mut self, by: Refuser, reason: Reason, outcome: Outcome) {
+        self.refused_by = Some(by);
+        self.reason = Some(reason);
+        self.outcome = outcome;
+    }
+
+    /// Whether somebody has refused already.
+    pub(crate) const fn is_refused(&self) -> bool {
+        self.refused_by.is_some()
+    }
+
+    /// Draws the conclusion from the states of the limits that are enforced.
+    pub(crate) fn conclude(&mut self) {
+        let enforced = |state: &&LimitState| state.standing == Standing::Enforced;
+        let states = self.states().iter().filter(enforced);
+        let all: compose::Verdict = states.clone().map(|state| state.outcome).collect();
+        let tightest = || {
+            let states = states.clone().enumerate();
+            let tightest = states.reduce(|best, next| {
+                if next.1.is_tighter_than(best.1) {
+                    next
+                } else {
+                    best
+                }
+            });
+            tightest.map(|(index, _)| index)
+        };
+        // Enforced limits come first, so their numbers are those of all.
+        let binding = all.binding().or_else(tightest);
+        let reason = all.binding().and_then(|index| self.states().get(index));
+        let reason = reason.map(|state| state.reason);
+        (self.outcome, self.reason, self.binding) = (all.outcome(), reason, binding);
+    }
+}
+
+/// Why a limit of this kind refuses: a quota is what takes a day or longer to come back as a whole.
+pub(crate) fn reason_of(limit: &Limit) -> Reason {
+    let comes_back_in = match limit.quota() {
+        Quota::TokenBucket(quota) => quota.refill(),
+        Quota::LeakyBucket(quota) => quota.as_tokens().refill(),
+        Quota::FixedWindow(quota) => match quota.window() {
+            Window::Epoch(span) | Window::FirstHit(span) => span,
+            // The shortest calendar window is a day.
+            _ => Nanos::DAY,
+        },
+        Quota::SlidingLog(quota) => quota.window(),
+        Quota::SlidingCounter(quota) => quota.window(),
+        Quota::Concurrency(_) => return Reason::Concurrency,
+        _ => Nanos::ZERO,
+    };
+    if comes_back_in >= Nanos::DAY {
+        Reason::Quota
+    } else {
+        Reason::Rate
+    }
+}

@@ -1,0 +1,231 @@
+//! One version of a policy as the engine asks it: compiled rules, the number of each state, and each limit's counters.
+//!
+//! A generation never changes. A reload makes another one and swaps the two, so that every decision is made by exactly
+//! one. Must not know: requests, answers, files.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tollgate_core::Timestamp;
+use tollgate_core::limit::Limit;
+use tollgate_policy::model::{Count, Penalty};
+use tollgate_policy::rules::{Meter, MeterRef, Role, Rule, Rules};
+use tollgate_store::{LimitId, Ruled};
+
+use crate::counters::Counters;
+use crate::deny_cache::Keep;
+use crate::numbers::{Assigned, Kind, Numbers, OutOfNumbers, Wanted, lifetime};
+use crate::waiting::{Patience, Patient, bound};
+
+/// One version of a policy.
+#[derive(Debug)]
+pub struct Generation {
+    number: u64,
+    rules: Rules,
+    limits: Box<[Entry]>,
+}
+
+/// What the engine knows of one rule beyond the rule.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) meters: Box<[Metered]>,
+    pub(crate) counters: Arc<Counters>,
+    /// Whether all of its meters but `seen` have the same key.
+    pub(crate) has_one_key: bool,
+    /// Whether values are counted and not requests.
+    pub(crate) counts_values: bool,
+    /// Whether some of its charges wait for the response.
+    pub(crate) awaits_response: bool,
+}
+
+/// What the engine knows of one meter beyond the meter.
+#[derive(Debug)]
+pub(crate) struct Metered {
+    /// The number of its states.
+    pub(crate) id: LimitId,
+    /// Its quotas with that number, in the order of the meter's.
+    pub(crate) listed: Box<[Ruled]>,
+    /// The same quotas where they may be waited for.
+    pub(crate) patient: Box<[Option<(Ruled, Patient)>]>,
+    /// How quotas computed for a request may be waited for.
+    pub(crate) patience: Option<Patience>,
+    pub(crate) is_concurrency: bool,
+    /// Whether another rule has the same states.
+    pub(crate) is_shared: bool,
+    /// How long a denial may be answered without asking the store.
+    pub(crate) keep: Keep,
+}
+
+/// A generation that is ready to be put in force, and what a store has to be told first.
+pub(crate) struct Prepared {
+    pub(crate) generation: Generation,
+    pub(crate) numbers: Numbers,
+    /// Numbers whose states are gone.
+    pub(crate) gone: Vec<LimitId>,
+}
+
+impl Generation {
+    /// Which version it is: they are counted from 1.
+    #[must_use]
+    pub const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The compiled rules.
+    #[must_use]
+    pub const fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// How long a denial by one meter may be answered without asking the store again: what a
+    /// [`DenyCache`](crate::deny_cache::DenyCache) has to be told.
+    #[must_use]
+    pub fn keeps_denials(&self, meter: MeterRef) -> Option<Keep> {
+        let entry = self.limits.get(meter.rule)?;
+        entry.meters.get(meter.meter).map(|metered| metered.keep)
+    }
+
+    /// One rule and what the engine knows of it.
+    pub(crate) fn rule(&self, index: usize) -> Option<(&Rule, &Entry)> {
+        self.rules.rules().get(index).zip(self.limits.get(index))
+    }
+
+    /// The counters of the rule of this name.
+    pub(crate) fn counters(&self, name: &str) -> Option<&Counters> {
+        let index = self
+            .rules
+            .rules()
+            .iter()
+            .position(|rule| &*rule.name == name)?;
+        self.limits.get(index).map(|entry| &*entry.counters)
+    }
+
+    /// Every quota there is, with the quota of the other generation that has the same number and place, if there is one.
+    pub(crate) fn quotas<'a>(
+        &'a self,
+        before: Option<&'a Self>,
+    ) -> impl Iterator<Item = (Option<&'a Ruled>, &'a Ruled)> {
+        let old: HashMap<LimitId, &Metered> = before
+            .into_iter()
+            .flat_map(Self::meters)
+            .map(|metered| (metered.id, metered))
+            .collect();
+        self.meters().flat_map(move |metered| {
+            let old = old.get(&metered.id).copied();
+            let all = |metered: &'a Metered| {
+                let patient = metered.patient.iter().flatten().map(|(ruled, _)| ruled);
+                metered.listed.iter().chain(patient)
+            };
+            all(metered)
+                .enumerate()
+                .map(move |(index, new)| (old.and_then(|old| all(old).nth(index)), new))
+        })
+    }
+
+    fn meters(&self) -> impl Iterator<Item = &Metered> {
+        self.limits.iter().flat_map(|entry| &entry.meters)
+    }
+
+    /// Numbers the states of rules and makes the next generation of them. Nothing is in force yet.
+    pub(crate) fn prepare(
+        rules: Rules,
+        numbers: &Numbers,
+        counters: &mut HashMap<Box<str>, Arc<Counters>>,
+        number: u64,
+        now: Timestamp,
+    ) -> Result<Prepared, OutOfNumbers> {
+        let wanted: Vec<Wanted<'_>> = rules
+            .rules()
+            .iter()
+            .flat_map(|rule| rule.meters.iter().map(|meter| wanted(rule, meter)))
+            .collect();
+        let Assigned { ids, gone, numbers } = numbers.assign(&wanted, now)?;
+        let mut uses: HashMap<LimitId, usize> = HashMap::new();
+        for id in &ids {
+            *uses.entry(*id).or_default() += 1;
+        }
+        let mut ids = ids.into_iter();
+        let entry = |rule: &Rule| {
+            let metered = rule.meters.iter().zip(&mut ids).map(|(meter, id)| {
+                let is_shared = uses.get(&id).is_some_and(|uses| *uses > 1);
+                Metered::new(rule, meter, id, is_shared)
+            });
+            let counters = counters
+                .entry(rule.name.clone())
+                .or_insert_with(|| Arc::new(Counters::new()));
+            Entry {
+                meters: metered.collect(),
+                counters: Arc::clone(counters),
+                has_one_key: rule.meters.iter().all(|meter| meter.level.is_none()),
+                counts_values: rule.meters.iter().any(|meter| meter.role == Role::Seen),
+                awaits_response: awaits_response(rule),
+            }
+        };
+        let limits = rules.rules().iter().map(entry).collect();
+        Ok(Prepared {
+            generation: Self {
+                number,
+                rules,
+                limits,
+            },
+            numbers,
+            gone,
+        })
+    }
+}
+
+impl Metered {
+    fn new(rule: &Rule, meter: &Meter, id: LimitId, is_shared: bool) -> Self {
+        let ruled = |limit: Limit| Ruled { id, limit };
+        let may_wait =
+            matches!(meter.role, Role::Main | Role::Local) && rule.count == Count::Requests;
+        let wait = rule.wait.filter(|_| may_wait);
+        let patience = wait.and_then(|wait| Patience::of(&meter.quotas, wait));
+        let own = |limit: &Limit| match (patience, wait) {
+            (Some(patience), _) => patience.own(limit),
+            (None, Some(wait)) => bound(limit, wait),
+            (None, None) => *limit,
+        };
+        let stretch = |limit: &Limit| {
+            let patient = patience?.stretch(limit)?;
+            Some((ruled(patient.limit), patient))
+        };
+        let is_concurrency = meter.quotas.first().map(Kind::of) == Some(Kind::Concurrency);
+        Self {
+            id,
+            listed: meter.quotas.iter().map(own).map(ruled).collect(),
+            patient: meter.quotas.iter().map(stretch).collect(),
+            patience,
+            is_concurrency,
+            is_shared,
+            keep: keep(rule, is_concurrency),
+        }
+    }
+}
+
+fn wanted<'a>(rule: &'a Rule, meter: &'a Meter) -> Wanted<'a> {
+    let longest = meter.quotas.iter().map(lifetime).max();
+    let longest = longest.unwrap_or_default();
+    Wanted {
+        identity: &meter.identity,
+        asked: meter.number,
+        kind: meter.quotas.first().map_or(Kind::Other, Kind::of),
+        lifetime: longest.saturating_add(rule.wait.unwrap_or_default()),
+    }
+}
+
+/// Whether something about a request of this rule is charged or corrected only when its response is known.
+fn awaits_response(rule: &Rule) -> bool {
+    rule.price.response_header().is_some() || matches!(rule.count, Count::Responses(_))
+}
+
+/// What may be given back must not be denied from memory for long, and what costs something not at all.
+fn keep(rule: &Rule, is_concurrency: bool) -> Keep {
+    if is_concurrency || rule.penalty != Penalty::None {
+        Keep::Never
+    } else if awaits_response(rule) || rule.wait.is_some() {
+        Keep::Briefly
+    } else {
+        Keep::WhileTrue
+    }
+}

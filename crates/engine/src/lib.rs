@@ -1,0 +1,34 @@
+//! The one hot path: what is known of a request becomes a verdict, by compiled rules and a store.
+//!
+//! [`Engine::decide`] finds the limits that a request falls under, makes their keys, asks the store about all of them in
+//! one step that charges all or none, and says in a [`Verdict`] what came of it. [`Engine::replace`] puts other rules in
+//! force while requests are decided. Nothing here waits, and a warm decision allocates nothing.
+//!
+//! Must not know: transports, files, headers of answers.
+
+mod aftermath;
+mod counters;
+mod decide;
+pub mod deny_cache;
+mod engine;
+mod findings;
+mod generation;
+mod lots;
+mod numbers;
+mod plan;
+mod store;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod ticket;
+mod verdict;
+mod waiting;
+
+pub use counters::Counted;
+pub use engine::Engine;
+pub use generation::Generation;
+pub use numbers::OutOfNumbers;
+pub use store::StateStore;
+pub use ticket::{Response, Ticket};
+pub use verdict::{Degraded, LimitState, Reason, Standing, Verdict};

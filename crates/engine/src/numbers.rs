@@ -1,0 +1,325 @@
+//! Which number a limit's state has in the store: two bytes, the same for as long as the state may live.
+//!
+//! A file may ask for a number; all others follow from the identity by a hash that every process and version computes
+//! alike, and where two meet, the later in the order of identities takes the next free one. An identity keeps its number
+//! over reloads. Another algorithm is another state and so has another number. A limit that is gone keeps its number while
+//! its state may live, so that taking a bad policy back forgives nobody; after that the store forgets the state, and the
+//! number is never given out again. Must not know: keys, quotas' sizes, rules.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::num::NonZeroU16;
+
+use tollgate_core::limit::{Limit, Quota};
+use tollgate_core::{Nanos, Timestamp, Window};
+use tollgate_store::LimitId;
+
+/// A state that wants a number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// Whose state it is.
+    pub(crate) identity: &'a str,
+    /// The number that the file asks for.
+    pub(crate) asked: Option<u16>,
+    /// How it is counted.
+    pub(crate) kind: Kind,
+    /// How long a state may still matter after its last charge.
+    pub(crate) lifetime: Nanos,
+}
+
+/// How a state is counted. States of different kinds cannot be read as each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Kind {
+    TokenBucket,
+    LeakyBucket,
+    LeakyQueue,
+    FixedWindow,
+    SlidingLog,
+    SlidingCounter,
+    Concurrency,
+    /// An algorithm that core knows and this crate does not yet.
+    Other,
+}
+
+impl Kind {
+    pub(crate) fn of(limit: &Limit) -> Self {
+        match limit.quota() {
+            Quota::TokenBucket(_) => Self::TokenBucket,
+            Quota::LeakyBucket(quota) if quota.is_queue() => Self::LeakyQueue,
+            Quota::LeakyBucket(_) => Self::LeakyBucket,
+            Quota::FixedWindow(_) => Self::FixedWindow,
+            Quota::SlidingLog(_) => Self::SlidingLog,
+            Quota::SlidingCounter(_) => Self::SlidingCounter,
+            Quota::Concurrency(_) => Self::Concurrency,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// How long a state of this limit may matter after it was last charged.
+pub(crate) fn lifetime(limit: &Limit) -> Nanos {
+    let twice = |span: Nanos| span.saturating_add(span);
+    match limit.quota() {
+        Quota::TokenBucket(quota) => quota.ceiling(),
+        Quota::LeakyBucket(quota) => quota.ceiling(),
+        Quota::FixedWindow(quota) => match quota.window() {
+            Window::FirstHit(span) | Window::Epoch(span) => span,
+            _ => twice(Nanos::YEAR),
+        },
+        Quota::SlidingLog(quota) => quota.retention(),
+        Quota::SlidingCounter(quota) => twice(quota.window()),
+        Quota::Concurrency(quota) => quota.lease(),
+        _ => Nanos::MAX,
+    }
+}
+
+/// Every number there is has been given out: limits were renamed or changed their algorithm that often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfNumbers;
+
+impl fmt::Display for OutOfNumbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("all 65535 numbers of limits have been given out since this process began; restart it to go on")
+    }
+}
+
+impl std::error::Error for OutOfNumbers {}
+
+/// Who has which number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Numbers {
+    given: HashMap<Box<str>, Vec<Given>>,
+    taken: HashSet<NonZeroU16>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    kind: Kind,
+    id: LimitId,
+    lifetime: Nanos,
+    /// For a limit that is gone: when the last of its states will have been, too.
+    leaves: Option<Timestamp>,
+}
+
+/// What came of a request for numbers.
+#[derive(Debug)]
+pub(crate) struct Assigned {
+    /// One for each that was wanted, in that order.
+    pub(crate) ids: Vec<LimitId>,
+    /// Numbers whose states the store may forget.
+    pub(crate) gone: Vec<LimitId>,
+    /// Who has which number from now on.
+    pub(crate) numbers: Numbers,
+}
+
+impl Numbers {
+    /// Gives each wanted state its number. Nothing changes until the answer's `numbers` take the place of these.
+    pub(crate) fn assign(
+        &self,
+        wanted: &[Wanted<'_>],
+        now: Timestamp,
+    ) -> Result<Assigned, OutOfNumbers> {
+        let mut numbers = self.clone();
+        let gone = numbers.retire(now);
+        // Who is there stays; then who asks for a number gets it if it is free; then all others in one order that does
+        // not depend on the order of the file.
+        let mut order: Vec<&Wanted<'_>> = wanted.iter().collect();
+        order.sort_by_key(|one| (one.asked.is_none(), one.identity, one.kind));
+        for one in order {
+            numbers.give(one)?;
+        }
+        let ids = wanted.iter().filter_map(|one| numbers.find(one)).collect();
+        Ok(Assigned { ids, gone, numbers })
+    }
+
+    /// Everyone is on their way out until they are wanted again. Whoever's time has come is gone for good.
+    fn retire(&mut self, now: Timestamp) -> Vec<LimitId> {
+        let mut gone = Vec::new();
+        self.given.retain(|_, kinds| {
+            kinds.retain_mut(|given| match given.leaves {
+                Some(leaves) if leaves <= now => {
+                    gone.push(given.id);
+                    false
+                }
+                Some(_) => true,
+                None => {
+                    given.leaves = Some(now.after(given.lifetime));
+                    true
+                }
+            });
+            !kinds.is_empty()
+        });
+        gone
+    }
+
+    fn give(&mut self, wanted: &Wanted<'_>) -> Result<(), OutOfNumbers> {
+        let kinds = self.given.get_mut(wanted.identity);
+        let known = kinds.and_then(|kinds| kinds.iter_mut().find(|one| one.kind == wanted.kind));
+        if let Some(known) = known {
+            known.leaves = None;
+            known.lifetime = known.lifetime.max(wanted.lifetime);
+            return Ok(());
+        }
+        let asked = wanted.asked.and_then(NonZeroU16::new);
+        let first = asked.unwrap_or_else(|| number_of(wanted.identity));
+        let id = LimitId(self.free_from(first)?);
+        self.taken.insert(id.0);
+        self.given
+            .entry(wanted.identity.into())
+            .or_default()
+            .push(Given {
+                kind: wanted.kind,
+                id,
+                lifetime: wanted.lifetime,
+                leaves: None,
+            });
+        Ok(())
+    }
+
+    /// The first number from this one on that nobody has or ever had.
+    fn free_from(&self, first: NonZeroU16) -> Result<NonZeroU16, OutOfNumbers> {
+        let mut number = first;
+        for _ in 0..=u16::MAX {
+            if !self.taken.contains(&number) {
+                return Ok(number);
+            }
+            number = number.checked_add(1).unwrap_or(NonZeroU16::MIN);
+        }
+        Err(OutOfNumbers)
+    }
+
+    fn find(&self, wanted: &Wanted<'_>) -> Option<LimitId> {
+        let kinds = self.given.get(wanted.identity)?;
+        let found = kinds.iter().find(|one| one.kind == wanted.kind)?;
+        Some(found.id)
+    }
+}
+
+/// The number that follows from an identity: FNV-1a, folded to 1..=65,535. Every process of every version must find the
+/// same, so this never changes.
+fn number_of(identity: &str) -> NonZeroU16 {
+    let hash = identity
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+    let above_one = u16::try_from(hash % 65_535).unwrap_or(0);
+    NonZeroU16::MIN.saturating_add(above_one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+
+    fn wanted(identity: &str) -> Wanted<'_> {
+        Wanted {
+            identity,
+            asked: None,
+            kind: Kind::TokenBucket,
+            lifetime: Nanos::MINUTE,
+        }
+    }
+
+    fn numbers(assigned: &Assigned) -> Vec<u16> {
+        assigned.ids.iter().map(|id| id.0.get()).collect()
+    }
+
+    #[test]
+    fn a_number_follows_from_the_identity_and_not_from_the_order_of_the_file() {
+        let (a, b) = (wanted("login"), wanted("search"));
+        let one = numbers(&Numbers::default().assign(&[a, b], NOW).unwrap());
+        let other = numbers(&Numbers::default().assign(&[b, a], NOW).unwrap());
+        assert_eq!(one, [other[1], other[0]]);
+        assert_ne!(one[0], one[1]);
+    }
+
+    #[test]
+    fn identities_that_hash_alike_get_numbers_by_their_own_order() {
+        let first = number_of("login");
+        let twin = (0..200_000)
+            .map(|n| format!("x{n}"))
+            .find(|name| number_of(name) == first)
+            .unwrap();
+        let (a, b) = (wanted("login"), wanted(&twin));
+        let one = numbers(&Numbers::default().assign(&[a, b], NOW).unwrap());
+        assert_eq!(one, [first.get(), first.get() + 1]);
+        let other = numbers(&Numbers::default().assign(&[b, a], NOW).unwrap());
+        assert_eq!(other, [first.get() + 1, first.get()]);
+    }
+
+    #[test]
+    fn what_the_file_asks_for_goes_before_what_follows_from_names() {
+        let number = number_of("login").get();
+        let asks = Wanted {
+            asked: Some(number),
+            ..wanted("zebra")
+        };
+        let assigned = Numbers::default()
+            .assign(&[wanted("login"), asks], NOW)
+            .unwrap();
+        assert_eq!(numbers(&assigned), [number + 1, number]);
+    }
+
+    #[test]
+    fn who_has_a_number_keeps_it_whatever_newcomers_ask_for() {
+        let before = Numbers::default().assign(&[wanted("login")], NOW).unwrap();
+        let number = numbers(&before)[0];
+        let asks = Wanted {
+            asked: Some(number),
+            ..wanted("zebra")
+        };
+        let after = before
+            .numbers
+            .assign(&[asks, wanted("login")], NOW)
+            .unwrap();
+        assert_eq!(numbers(&after), [number + 1, number]);
+    }
+
+    #[test]
+    fn limits_that_share_a_bucket_share_its_number() {
+        let assigned = Numbers::default()
+            .assign(&[wanted("@all"), wanted("@all")], NOW)
+            .unwrap();
+        assert_eq!(assigned.ids[0], assigned.ids[1]);
+    }
+
+    #[test]
+    fn another_algorithm_has_another_number_and_the_old_one_is_there_on_the_way_back() {
+        let bucket = wanted("login");
+        let window = Wanted {
+            kind: Kind::FixedWindow,
+            ..bucket
+        };
+        let one = Numbers::default().assign(&[bucket], NOW).unwrap();
+        let two = one.numbers.assign(&[window], NOW).unwrap();
+        let three = two.numbers.assign(&[bucket], NOW).unwrap();
+        assert_ne!(numbers(&one), numbers(&two));
+        assert_eq!(numbers(&one), numbers(&three));
+    }
+
+    #[test]
+    fn a_limit_that_returns_while_its_state_lives_has_its_number_and_later_a_new_one() {
+        let one = Numbers::default().assign(&[wanted("login")], NOW).unwrap();
+        let none = one.numbers.assign(&[], NOW).unwrap();
+        assert!(none.gone.is_empty());
+        let soon = NOW.after(Nanos::from_secs(59));
+        let back = none.numbers.assign(&[wanted("login")], soon).unwrap();
+        assert_eq!(numbers(&back), numbers(&one));
+        let late = NOW.after(Nanos::MINUTE);
+        let gone = none.numbers.assign(&[wanted("login")], late).unwrap();
+        assert_eq!(gone.gone, one.ids);
+        assert_ne!(numbers(&gone), numbers(&one));
+    }
+
+    #[test]
+    fn when_all_numbers_are_gone_the_answer_says_so() {
+        let full = Numbers {
+            taken: (1..=u16::MAX).filter_map(NonZeroU16::new).collect(),
+            ..Numbers::default()
+        };
+        let more = full.assign(&[wanted("one more")], NOW);
+        assert_eq!(more.unwrap_err(), OutOfNumbers);
+    }
+}

@@ -1,0 +1,53 @@
+//! What the engine needs of a store beyond deciding: the time, and to be told which limits there are.
+//!
+//! Must not know: rules, verdicts.
+
+use tollgate_core::Timestamp;
+use tollgate_store::{Clock, Key, LimitId, Memory, Ruled, Store};
+
+/// A store that answers at once and can be told about limits. What a store does not need to know it may ignore.
+pub trait StateStore: Store {
+    /// What time it is for its decisions.
+    fn now(&self) -> Timestamp;
+
+    /// A quota is in force from now on, beside all others of the same number.
+    fn learn(&self, ruled: &Ruled) {
+        let _ = ruled;
+    }
+
+    /// A quota takes the place of another of the same number and algorithm; what is owed stays owed.
+    fn replace(&self, old: &Ruled, new: &Ruled) {
+        let _ = old;
+        self.learn(new);
+    }
+
+    /// A limit is gone, and its states will not be asked about again.
+    fn forget(&self, id: LimitId) {
+        let _ = id;
+    }
+
+    /// Forgets what one key has used of one limit. Answers whether there was anything.
+    fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool;
+}
+
+impl<C: Clock> StateStore for Memory<C> {
+    fn now(&self) -> Timestamp {
+        Self::now(self)
+    }
+
+    fn learn(&self, ruled: &Ruled) {
+        Self::learn(self, ruled);
+    }
+
+    fn replace(&self, old: &Ruled, new: &Ruled) {
+        Self::replace(self, old, new);
+    }
+
+    fn forget(&self, id: LimitId) {
+        Self::forget(self, id);
+    }
+
+    fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool {
+        Self::erase(self, key, ruled)
+    }
+}

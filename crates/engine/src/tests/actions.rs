@@ -1,0 +1,263 @@
+//! What limits do beside admitting and denying: waits, penalties, blocks, limits on denials, missing keys, lists, and what
+//! happens when the store does not answer.
+
+use tollgate_core::compose;
+use tollgate_core::{Nanos, Outcome, Timestamp};
+use tollgate_policy::model::{
+    Algorithm, Count, DenyRule, LimitRule, Missing, Mode, OnStoreFailure, Penalty,
+};
+use tollgate_policy::rules::Rules;
+use tollgate_store::{Answer, Check, ErrorKind, Key, Ruled, Store, StoreError};
+
+use crate::testing::{
+    Caller, START, engine, engine_of, key, limit, matching, per_second, policy, quota, rules,
+};
+use crate::{Engine, Reason, StateStore};
+
+fn minute(units: u64) -> LimitRule {
+    limit(
+        "api",
+        quota(Algorithm::TokenBucket, &[(units, Nanos::MINUTE)]),
+    )
+}
+
+fn deny(span: Nanos) -> Outcome {
+    Outcome::Deny { retry_after: span }
+}
+
+#[test]
+fn a_block_outlasts_the_limit_and_then_ends() {
+    let mut api = limit("api", per_second(1));
+    api.penalty = Penalty::Block(Nanos::MINUTE).into();
+    let (engine, clock) = engine(vec![api]);
+    let alice = Caller::named("alice");
+    assert!(engine.decide(&alice).is_admitted());
+    let first = engine.decide(&alice);
+    assert_eq!(first.outcome(), deny(Nanos::MINUTE));
+    assert_eq!(first.reason(), Some(Reason::Blocked));
+    clock.advance(Nanos::from_secs(59));
+    let last = engine.decide(&alice);
+    assert_eq!(
+        last.outcome(),
+        deny(Nanos::SECOND),
+        "being denied does not prolong it"
+    );
+    assert_eq!(last.reason(), Some(Reason::Blocked));
+    assert!(engine.decide(&Caller::named("bob")).is_admitted());
+    clock.advance(Nanos::SECOND);
+    assert!(engine.decide(&alice).is_admitted());
+}
+
+#[test]
+fn a_denial_by_another_limit_blocks_nobody() {
+    let mut api = minute(100);
+    api.penalty = Penalty::Block(Nanos::HOUR).into();
+    let (engine, clock) = engine(vec![api, limit("narrow", per_second(1))]);
+    let alice = Caller::named("alice");
+    while engine.decide(&alice).is_admitted() {}
+    clock.advance(Nanos::SECOND);
+    assert!(engine.decide(&alice).is_admitted());
+}
+
+#[test]
+fn a_limit_on_denials_stops_whoever_is_denied_too_often() {
+    let mut denials = limit(
+        "denials",
+        quota(Algorithm::FixedWindow, &[(3, Nanos::HOUR)]),
+    );
+    denials.count = Count::Denials;
+    let (engine, clock) = engine(vec![denials, limit("api", per_second(1))]);
+    let alice = Caller::named("alice");
+    for _ in 0..3 {
+        clock.advance(Nanos::SECOND);
+        assert!(engine.decide(&alice).is_admitted());
+        assert!(!engine.decide(&alice).is_admitted());
+    }
+    clock.advance(Nanos::SECOND);
+    let verdict = engine.decide(&alice);
+    assert_eq!(verdict.rule_name(), Some("denials"));
+    assert!(engine.decide(&Caller::named("bob")).is_admitted());
+}
+
+#[test]
+fn a_missing_attribute_is_shared_skipped_or_refused() {
+    let with = |missing| {
+        let mut api = limit("api", per_second(1));
+        api.key[0].missing = missing;
+        let (engine, _clock) = engine(vec![api]);
+        engine
+    };
+    let nobody = Caller::default();
+    let shared = with(Missing::Shared);
+    assert!(shared.decide(&nobody).is_admitted());
+    assert!(!shared.decide(&nobody).is_admitted());
+    let skips = with(Missing::Skip);
+    for _ in 0..3 {
+        let verdict = skips.decide(&nobody);
+        assert!(verdict.is_admitted() && verdict.limits().is_empty());
+    }
+    let refuses = with(Missing::Deny);
+    let verdict = refuses.decide(&nobody);
+    assert_eq!(verdict.outcome(), Outcome::Never);
+    assert_eq!(verdict.reason(), Some(Reason::MissingKey));
+    assert_eq!(
+        (verdict.status(), verdict.rule_name()),
+        (Some(429), Some("api"))
+    );
+    assert_eq!(refuses.counted("api").unwrap().denied, 1);
+}
+
+#[test]
+fn lists_decide_before_limits() {
+    let mut all = policy(vec![limit("api", per_second(1))]);
+    all.exempt = vec![matching("header.user", "probe")];
+    all.deny = vec![DenyRule {
+        matching: matching("header.user", "mallory"),
+        status: 451,
+        message: Some("not here".into()),
+    }];
+    let (engine, _clock) = engine_of(Rules::compile(&all, [7; 16]).unwrap());
+    for _ in 0..3 {
+        assert!(engine.decide(&Caller::named("probe")).is_admitted());
+    }
+    let verdict = engine.decide(&Caller::named("mallory"));
+    assert_eq!(verdict.outcome(), Outcome::Never);
+    assert_eq!(verdict.reason(), Some(Reason::Listed));
+    assert_eq!(
+        (verdict.status(), verdict.message()),
+        (Some(451), Some("not here"))
+    );
+}
+
+#[test]
+fn limits_that_share_a_bucket_charge_a_request_once_at_the_higher_cost() {
+    let with = |name: &str, cost| {
+        let mut one = limit(name, quota(Algorithm::TokenBucket, &[(10, Nanos::MINUTE)]));
+        one.bucket = Some(Box::<str>::from("messages").into());
+        one.cost = tollgate_policy::model::Cost::Fixed(cost);
+        one
+    };
+    let (engine, _clock) = engine(vec![with("send", 2), with("edit", 3)]);
+    let verdict = engine.decide(&Caller::named("alice"));
+    assert_eq!(verdict.limits().len(), 1);
+    assert_eq!(verdict.limits()[0].status.remaining, 7);
+}
+
+#[test]
+fn the_caller_may_know_the_cost_better() {
+    let (engine, _clock) = engine(vec![minute(10)]);
+    let alice = Caller::named("alice");
+    assert_eq!(engine.peek_at(&alice, 11).outcome(), Outcome::Never);
+    assert_eq!(engine.decide_at(&alice, 8).limits()[0].status.remaining, 2);
+    assert!(!engine.decide_at(&alice, 3).is_admitted());
+    assert!(engine.decide_at(&alice, 0).is_admitted());
+}
+
+#[test]
+fn what_is_off_is_not_asked_and_what_is_in_shadow_only_counts() {
+    let with = |name: &str, mode| LimitRule {
+        mode,
+        ..limit(name, per_second(1))
+    };
+    let (engine, _clock) = engine(vec![with("off", Mode::Off), with("shadow", Mode::Shadow)]);
+    let alice = Caller::named("alice");
+    for _ in 0..4 {
+        let verdict = engine.decide(&alice);
+        assert_eq!(verdict.outcome(), Outcome::Allow);
+        assert_eq!((verdict.limits().len(), verdict.reason()), (1, None));
+    }
+    let shadow = engine.counted("shadow").unwrap();
+    assert_eq!(
+        (shadow.allowed, shadow.would_deny, shadow.denied),
+        (1, 3, 0)
+    );
+    assert_eq!(engine.counted("off").unwrap(), crate::Counted::default());
+}
+
+#[test]
+fn nothing_is_said_of_limits_in_shadow_when_a_request_is_refused() {
+    let mut shadow = minute(5);
+    shadow.mode = Mode::Shadow;
+    let (engine, _clock) = engine(vec![shadow, limit("narrow", per_second(1))]);
+    let alice = Caller::named("alice");
+    let admitted = (0..10).filter(|_| engine.decide(&alice).is_admitted());
+    assert_eq!(admitted.count(), 1);
+    let verdict = engine.peek_at(&alice, 0);
+    assert_eq!(
+        verdict.limits()[1].status.remaining,
+        4,
+        "charged for the one that was admitted"
+    );
+}
+
+#[test]
+fn a_local_bucket_stands_in_front() {
+    let mut api = minute(100);
+    api.local = Some(per_second(2));
+    let (engine, _clock) = engine(vec![api]);
+    let alice = Caller::named("alice");
+    assert!(engine.decide(&alice).is_admitted());
+    assert!(engine.decide(&alice).is_admitted());
+    let verdict = engine.decide(&alice);
+    assert_eq!(verdict.outcome(), deny(Nanos::from_millis(500)));
+    assert_eq!(verdict.limits()[0].status.remaining, 98);
+}
+
+/// A store that never answers.
+struct Dead;
+
+impl Store for Dead {
+    fn decide(&self, _: &[Check<'_>], _: &mut [Answer]) -> Result<compose::Verdict, StoreError> {
+        Err(StoreError::new(ErrorKind::Unreachable, "nobody is there"))
+    }
+}
+
+impl StateStore for Dead {
+    fn now(&self) -> Timestamp {
+        START
+    }
+
+    fn erase(&self, _: &Key<'_>, _: &Ruled) -> bool {
+        false
+    }
+}
+
+#[test]
+fn without_a_store_each_limit_says_what_that_means() {
+    let with = |on_store_failure| {
+        let api = LimitRule {
+            on_store_failure,
+            ..limit("api", per_second(1))
+        };
+        let open = LimitRule {
+            on_store_failure: OnStoreFailure::Open,
+            key: key(&[]),
+            ..limit("other", per_second(1))
+        };
+        let engine = Engine::new(rules(vec![open, api]), Dead).unwrap();
+        let verdict = engine.decide(&Caller::named("alice"));
+        assert!(verdict.degraded().store);
+        assert_eq!(engine.counted("api").unwrap().errors, 1);
+        verdict
+    };
+    assert!(with(OnStoreFailure::Open).is_admitted());
+    assert!(with(OnStoreFailure::Local).is_admitted());
+    let closed = with(OnStoreFailure::Closed);
+    assert_eq!(
+        (closed.status(), closed.reason()),
+        (Some(503), Some(Reason::Capacity))
+    );
+    assert_eq!(closed.rule_name(), Some("api"));
+}
+
+#[test]
+fn more_limits_than_can_be_decided_together_refuse_and_admit_nobody_unseen() {
+    let limits = (0..33).map(|n| limit(&format!("limit-{n}"), per_second(10)));
+    let (engine, _clock) = engine(limits.collect());
+    let verdict = engine.decide(&Caller::named("alice"));
+    assert_eq!(
+        (verdict.outcome(), verdict.status()),
+        (Outcome::Never, Some(503))
+    );
+    assert_eq!(verdict.reason(), Some(Reason::Capacity));
+}

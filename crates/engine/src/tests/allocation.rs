@@ -1,0 +1,100 @@
+//! A warm decision allocates nothing: counted by the allocator of this binary, thread by thread.
+#![allow(
+    unsafe_code,
+    reason = "an allocator that counts has to hand the calls on, and those are unsafe by nature"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use tollgate_core::Nanos;
+use tollgate_policy::attributes::Attribute;
+use tollgate_policy::model::{Algorithm, LimitRule, Mode, Penalty, Tiers};
+
+use crate::testing::{Caller, engine, key, limit, matching, per_second, quota};
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: every call is handed on unchanged to the system's allocator, which fulfils the contract; the counter is a plain
+// cell of the thread, whose first use allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CALLS.set(CALLS.get() + 1);
+        // SAFETY: as the caller promised.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        CALLS.set(CALLS.get() + 1);
+        // SAFETY: as the caller promised.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How often the work calls the allocator.
+fn calls(work: impl FnOnce()) -> u64 {
+    let before = CALLS.get();
+    work();
+    CALLS.get() - before
+}
+
+/// How often 200 decisions call the allocator once one was made, and how many of them were admitted.
+fn counted(limits: Vec<LimitRule>) -> (u64, u64) {
+    let (engine, _clock) = engine(limits);
+    let caller = Caller::named("alice")
+        .with("header.plan", "pro")
+        .with("method", "POST")
+        .with("path", "/v1/items/7");
+    assert!(engine.decide(&caller).is_admitted());
+    let mut admitted = 0;
+    let calls = calls(|| {
+        for _ in 0..200 {
+            admitted += u64::from(engine.decide(&caller).is_admitted());
+        }
+    });
+    (calls, admitted)
+}
+
+#[test]
+fn control_the_allocator_counts() {
+    assert!(calls(|| drop(std::hint::black_box(vec![1]))) >= 2);
+}
+
+#[test]
+fn five_matching_buckets_allocate_nothing_admitted_or_denied() {
+    let limits = (0..5).map(|n| limit(&format!("limit-{n}"), per_second(50 + n)));
+    assert_eq!(counted(limits.collect()), (0, 49));
+}
+
+#[test]
+fn five_limits_of_every_kind_allocate_nothing_admitted_or_denied() {
+    let minute = Nanos::MINUTE;
+    let mut tiers = limit("tiers", per_second(10));
+    tiers.tiers = Some(Tiers {
+        by: Attribute::named("header.plan").unwrap().into(),
+        tiers: vec![(Box::<str>::from("pro").into(), per_second(90))],
+    });
+    let mut routed = limit("post", quota(Algorithm::FixedWindow, &[(80, minute)]));
+    routed.matching = matching("method", "POST");
+    let mut shadow = limit("shadow", quota(Algorithm::SlidingWindow, &[(20, minute)]));
+    shadow.mode = Mode::Shadow;
+    let mut punishing = limit("block", quota(Algorithm::LeakyBucket, &[(50, minute)]));
+    punishing.penalty = Penalty::Block(minute).into();
+    let mut patient = limit("wait", per_second(70));
+    patient.key = key(&[]);
+    patient.wait = Some(Nanos::from_secs(2).into());
+    let limits = vec![tiers, routed, shadow, punishing, patient];
+    assert_eq!(counted(limits), (0, 49));
+}
+
+#[test]
+fn a_request_that_no_limit_applies_to_allocates_nothing() {
+    assert_eq!(counted(Vec::new()), (0, 200));
+}

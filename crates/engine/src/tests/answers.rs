@@ -1,0 +1,140 @@
+//! What a verdict says: reasons, the limit that binds, levels by name, and counters of nearness.
+
+use tollgate_core::{Nanos, Outcome};
+use tollgate_policy::model::{Algorithm, Level, LimitRule};
+
+use crate::Reason;
+use crate::testing::{Caller, engine, key, limit, per_second, quota};
+
+fn reason_of(algorithm: Algorithm, period: Nanos) -> Option<Reason> {
+    let (engine, _clock) = engine(vec![limit("api", quota(algorithm, &[(1, period)]))]);
+    let alice = Caller::named("alice");
+    while engine.decide(&alice).outcome() == Outcome::Allow {}
+    engine.decide(&alice).reason()
+}
+
+#[test]
+fn what_takes_a_day_to_come_back_is_a_quota_and_anything_shorter_a_rate() {
+    let almost = Nanos::from_secs(86_399);
+    for algorithm in [
+        Algorithm::TokenBucket,
+        Algorithm::LeakyBucket,
+        Algorithm::FixedWindow,
+        Algorithm::SlidingWindow,
+        Algorithm::SlidingLog,
+    ] {
+        assert_eq!(
+            reason_of(algorithm, almost),
+            Some(Reason::Rate),
+            "{algorithm:?}"
+        );
+        assert_eq!(
+            reason_of(algorithm, Nanos::DAY),
+            Some(Reason::Quota),
+            "{algorithm:?}"
+        );
+    }
+}
+
+#[test]
+fn the_violated_level_is_named() {
+    let level = |name: &str, part, units| Level {
+        name: Box::<str>::from(name).into(),
+        key: key(&[part]),
+        quota: per_second(units),
+    };
+    let tree = LimitRule {
+        key: Vec::new(),
+        levels: vec![
+            level("org", "header.org", 3),
+            level("user", "header.user", 2),
+        ],
+        ..limit("tree", per_second(1))
+    };
+    let (engine, _clock) = engine(vec![tree]);
+    let decide = |user| engine.decide(&Caller::named(user).with("header.org", "north"));
+    assert!(decide("alice").is_admitted());
+    assert!(decide("alice").is_admitted());
+    let verdict = decide("alice");
+    let binding = verdict.binding().unwrap();
+    assert_eq!(verdict.level(binding), Some("user"));
+    assert!(decide("bob").is_admitted());
+    let verdict = decide("bob");
+    assert_eq!(verdict.level(verdict.binding().unwrap()), Some("org"));
+}
+
+#[test]
+fn the_limit_to_wait_for_longest_binds_and_if_nobody_refuses_the_tightest() {
+    let minute = |name, units| {
+        limit(
+            name,
+            quota(Algorithm::TokenBucket, &[(units, Nanos::MINUTE)]),
+        )
+    };
+    let (engine, _clock) = engine(vec![
+        minute("wide", 60),
+        minute("narrow", 2),
+        minute("slow", 1),
+    ]);
+    let alice = Caller::named("alice");
+    let name = |verdict: &crate::Verdict| {
+        let binding = verdict.binding().unwrap();
+        verdict.rule(binding).unwrap().name.to_string()
+    };
+    let first = engine.decide(&alice);
+    assert_eq!((name(&first), first.rule_name()), ("slow".into(), None));
+    let second = engine.decide(&alice);
+    assert_eq!(
+        (name(&second), second.rule_name()),
+        ("slow".into(), Some("slow"))
+    );
+    assert_eq!((first.status(), second.status()), (None, Some(429)));
+}
+
+#[test]
+fn who_has_used_four_fifths_is_near_the_limit() {
+    let (engine, _clock) = engine(vec![limit(
+        "api",
+        quota(Algorithm::TokenBucket, &[(10, Nanos::HOUR)]),
+    )]);
+    let alice = Caller::named("alice");
+    let near = || engine.counted("api").unwrap().near_limit;
+    let admitted = |times| {
+        (0..times)
+            .filter(|_| engine.decide(&alice).is_admitted())
+            .count()
+    };
+    assert_eq!((admitted(7), near()), (7, 0));
+    assert_eq!(admitted(5), 3);
+    assert_eq!(
+        near(),
+        3,
+        "the eighth, ninth and tenth, and none that was refused"
+    );
+}
+
+#[test]
+fn a_wait_is_promised_once_and_counted() {
+    let mut api = limit("api", per_second(1));
+    api.wait = Some(Nanos::from_secs(2).into());
+    let (engine, _clock) = engine(vec![api]);
+    let alice = Caller::named("alice");
+    let wait = |secs| Outcome::Wait(Nanos::from_secs(secs));
+    let outcomes: Vec<Outcome> = (0..4).map(|_| engine.decide(&alice).outcome()).collect();
+    let denied = Outcome::Deny {
+        retry_after: Nanos::SECOND,
+    };
+    assert_eq!(outcomes, [Outcome::Allow, wait(1), wait(2), denied]);
+    let counted = engine.counted("api").unwrap();
+    assert_eq!((counted.allowed, counted.waited, counted.denied), (3, 2, 1));
+}
+
+#[test]
+fn debugging_a_verdict_shows_what_it_says_and_no_key() {
+    let (engine, _clock) = engine(vec![limit("api", per_second(1))]);
+    let shown = format!("{:?} {:?}", engine.decide(&Caller::named("secret")), engine);
+    assert!(
+        shown.contains("generation: 1") && !shown.contains("secret"),
+        "{shown}"
+    );
+}

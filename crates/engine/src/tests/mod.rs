@@ -1,0 +1,10 @@
+//! The engine as a whole.
+
+mod actions;
+mod allocation;
+mod answers;
+mod oracle;
+mod responses;
+mod swap;
+mod threads;
+mod traces;

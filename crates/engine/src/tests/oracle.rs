@@ -1,0 +1,293 @@
+//! Another way to decide: limits as a list that is gone through one by one, states in a map, quotas asked of core
+//! directly. Slow, and with no part of the engine in it.
+
+use std::collections::HashMap;
+
+use tollgate_core::compose::Verdict;
+use tollgate_core::limit::{Limit, Op, Quota, State};
+use tollgate_core::{Nanos, Outcome, Status, Timestamp, TokenBucket};
+
+/// One limit as the oracle knows it.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    pub(super) name: String,
+    pub(super) is_enforced: bool,
+    pub(super) is_off: bool,
+    pub(super) method: Option<&'static str>,
+    pub(super) post_cost: u64,
+    pub(super) cost: u64,
+    pub(super) meters: Vec<Meter>,
+    pub(super) always: bool,
+    pub(super) penalty: Penalty,
+    /// Waits are possible for this long, in whole intervals of the bucket.
+    pub(super) wait: Nanos,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Penalty {
+    None,
+    Count,
+    Block(Nanos),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Meter {
+    /// The parts of a request that make its key.
+    pub(super) key: Vec<&'static str>,
+    pub(super) limit: Limit,
+    /// For callers whose plan is `pro`.
+    pub(super) pro: Option<Limit>,
+}
+
+/// A request, as the oracle sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) user: &'static str,
+    pub(super) org: &'static str,
+    pub(super) method: &'static str,
+    pub(super) is_pro: bool,
+}
+
+/// A mistake that the comparison must notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flaw {
+    /// Limits that admit are charged though another denies.
+    ChargesRefused,
+    /// Limits in shadow decide like all others.
+    ShadowDecides,
+    /// The last limit that denies is named, not the one to wait for longest.
+    NamesTheLast,
+}
+
+/// What one meter said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Said {
+    pub(super) rule: String,
+    pub(super) is_enforced: bool,
+    pub(super) outcome: Outcome,
+    pub(super) status: Status,
+}
+
+#[derive(Debug)]
+pub(super) struct Oracle {
+    rules: Vec<Rule>,
+    states: HashMap<(String, usize, String), State>,
+    blocked: HashMap<(String, String), Timestamp>,
+    flaw: Option<Flaw>,
+}
+
+impl Oracle {
+    pub(super) fn new(rules: Vec<Rule>, flaw: Option<Flaw>) -> Self {
+        Self {
+            rules,
+            states: HashMap::new(),
+            blocked: HashMap::new(),
+            flaw,
+        }
+    }
+
+    /// Decides on a request; answers the outcome and what every limit said.
+    pub(super) fn decide(&mut self, request: Request, now: Timestamp) -> (Outcome, Vec<Said>) {
+        let applies = |rule: &&Rule| {
+            !rule.is_off && rule.method.is_none_or(|method| method == request.method)
+        };
+        let rules: Vec<Rule> = self.rules.iter().filter(applies).cloned().collect();
+        let decides = |rule: &&Rule| rule.is_enforced || self.flaw == Some(Flaw::ShadowDecides);
+        let (enforced, shadow): (Vec<&Rule>, Vec<&Rule>) = rules.iter().partition(decides);
+        let mut said = self.batch(&enforced, request, now);
+        let strictest: Verdict = said.iter().map(|one| one.outcome).collect();
+        let mut outcome = strictest.outcome();
+        if self.flaw == Some(Flaw::NamesTheLast) {
+            let denied = said.iter().rev().find(|one| !one.outcome.is_admitted());
+            outcome = denied.map_or(outcome, |one| one.outcome);
+        }
+        if outcome.is_admitted() {
+            for rule in shadow {
+                said.extend(self.batch(&[rule], request, now));
+            }
+        }
+        (outcome, said)
+    }
+
+    /// Several rules, all or nothing.
+    fn batch(&mut self, rules: &[&Rule], request: Request, now: Timestamp) -> Vec<Said> {
+        let mut decided = Vec::new();
+        let mut is_admitted = true;
+        for rule in rules {
+            for index in 0..rule.meters.len() {
+                let outcome = self.ask(rule, index, request, now, false);
+                is_admitted &= outcome.is_admitted();
+                decided.push((*rule, Some(index), outcome));
+            }
+            let until = self.blocked.get(&blocked_key(rule, request));
+            if let Some(until) = until.filter(|until| **until > now) {
+                let retry_after = until.since(now);
+                is_admitted = false;
+                decided.push((*rule, None, Outcome::Deny { retry_after }));
+            }
+        }
+        for (rule, index, outcome) in &decided {
+            let charges = is_admitted || self.flaw == Some(Flaw::ChargesRefused);
+            if let (true, true, Some(index)) = (charges, outcome.is_admitted(), index) {
+                self.ask(rule, *index, request, now, true);
+            }
+        }
+        let mut said = Vec::new();
+        for (rule, index, outcome) in decided {
+            let Some(index) = index else {
+                said.push(self.said(rule, None, request, now, outcome));
+                continue;
+            };
+            let outcome = self.punished(rule, index, request, now, outcome);
+            said.push(self.said(rule, Some(index), request, now, outcome));
+        }
+        said
+    }
+
+    /// Carries the rule's penalty out if the meter denied; answers what the denied is told.
+    fn punished(
+        &mut self,
+        rule: &Rule,
+        index: usize,
+        request: Request,
+        now: Timestamp,
+        outcome: Outcome,
+    ) -> Outcome {
+        let Outcome::Deny { retry_after } = outcome else {
+            return outcome;
+        };
+        match rule.penalty {
+            Penalty::None => outcome,
+            Penalty::Count => {
+                let limit = rule.limit(index, request);
+                let state = self.state(rule, index, request);
+                let op = Op::ChargeAlways(rule.cost_of(request));
+                let charged = limit.decide(state, now, op).unwrap();
+                charged.next.into_iter().for_each(|edit| state.apply(edit));
+                let after = self.ask(rule, index, request, now, false);
+                if after.is_admitted() { outcome } else { after }
+            }
+            Penalty::Block(length) => {
+                let until = self.blocked.entry(blocked_key(rule, request)).or_default();
+                if *until <= now {
+                    *until = now.after(length);
+                }
+                let blocked = until.since(now);
+                Outcome::Deny {
+                    retry_after: blocked.max(retry_after),
+                }
+            }
+        }
+    }
+
+    /// What one meter says by itself; with `charges`, what it then owes is stored.
+    fn ask(
+        &mut self,
+        rule: &Rule,
+        index: usize,
+        request: Request,
+        now: Timestamp,
+        charges: bool,
+    ) -> Outcome {
+        let (limit, cost, wait) = (rule.limit(index, request), rule.cost_of(request), rule.wait);
+        let state = self.state(rule, index, request);
+        let op = if rule.always {
+            Op::ChargeAlways(cost)
+        } else {
+            Op::Spend(cost)
+        };
+        let mut decided = limit.decide(state, now, op).unwrap();
+        if let (Outcome::Deny { retry_after }, false) = (decided.outcome, wait.is_zero()) {
+            decided = if retry_after <= wait {
+                let mut late = limit.decide(state, now, Op::ChargeAlways(cost)).unwrap();
+                late.outcome = Outcome::Wait(retry_after);
+                late
+            } else {
+                decided.outcome = Outcome::Deny {
+                    retry_after: retry_after.saturating_sub(wait),
+                };
+                decided
+            };
+        }
+        let corrects = !decided.outcome.is_admitted();
+        if charges || corrects {
+            decided.next.into_iter().for_each(|edit| state.apply(edit));
+        }
+        decided.outcome
+    }
+
+    fn said(
+        &mut self,
+        rule: &Rule,
+        index: Option<usize>,
+        request: Request,
+        now: Timestamp,
+        outcome: Outcome,
+    ) -> Said {
+        let status = match (index, outcome) {
+            (Some(index), _) => {
+                let limit = rule.limit(index, request);
+                limit.status(self.state(rule, index, request), now)
+            }
+            (None, Outcome::Deny { retry_after }) => Status {
+                limit: 1,
+                remaining: 0,
+                reset_after: retry_after,
+            },
+            _ => panic!("a block denies"),
+        };
+        Said {
+            rule: rule.name.clone(),
+            is_enforced: rule.is_enforced,
+            outcome,
+            status,
+        }
+    }
+
+    fn state(&mut self, rule: &Rule, index: usize, request: Request) -> &mut State {
+        let key = rule.meters[index].key_of(request);
+        self.states
+            .entry((rule.name.clone(), index, key))
+            .or_default()
+    }
+}
+
+impl Rule {
+    fn limit(&self, index: usize, request: Request) -> Limit {
+        let meter = &self.meters[index];
+        meter.pro.filter(|_| request.is_pro).unwrap_or(meter.limit)
+    }
+
+    fn cost_of(&self, request: Request) -> u64 {
+        if request.method == "POST" {
+            self.post_cost
+        } else {
+            self.cost
+        }
+    }
+}
+
+impl Meter {
+    fn key_of(&self, request: Request) -> String {
+        let part = |name: &&str| match *name {
+            "header.user" => format!("user {}", request.user),
+            _ => format!("org {}", request.org),
+        };
+        self.key.iter().map(part).collect()
+    }
+}
+
+/// The length of a wait in whole intervals of a bucket: what is promised.
+pub(super) fn whole_intervals(limit: &Limit, wait: Nanos) -> Nanos {
+    let bucket: &TokenBucket = match limit.quota() {
+        Quota::TokenBucket(bucket) => bucket,
+        _ => panic!("only a bucket is waited for"),
+    };
+    let interval = bucket.interval().as_nanos();
+    Nanos::from_nanos(wait.as_nanos() / interval * interval)
+}
+
+fn blocked_key(rule: &Rule, request: Request) -> (String, String) {
+    let narrowest = rule.meters.last().unwrap();
+    (rule.name.clone(), narrowest.key_of(request))
+}

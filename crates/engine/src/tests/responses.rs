@@ -1,0 +1,163 @@
+//! What is settled when the response is known: places, estimates, and responses that are counted.
+
+use tollgate_core::{Nanos, Outcome};
+use tollgate_policy::model::{Algorithm, Cost, Count, LimitRule, Mode, StatusClass};
+
+use crate::testing::{Caller, engine, limit, places, quota};
+use crate::{Reason, Response};
+
+struct Spent(&'static str);
+
+impl Response for Spent {
+    fn status(&self) -> u16 {
+        200
+    }
+
+    fn header(&self, name: &str) -> Option<&[u8]> {
+        (name == "x-tokens-used").then_some(self.0.as_bytes())
+    }
+}
+
+fn tokens() -> LimitRule {
+    LimitRule {
+        cost: Cost::Response {
+            header: "x-tokens-used".into(),
+            estimate: 100,
+            at_most: 500,
+        },
+        overdraft: 1_000,
+        ..limit(
+            "tokens",
+            quota(Algorithm::TokenBucket, &[(1_000, Nanos::HOUR)]),
+        )
+    }
+}
+
+#[test]
+fn an_estimate_becomes_what_the_response_says() {
+    let (engine, _clock) = engine(vec![tokens()]);
+    let alice = Caller::named("alice");
+    let left = || engine.peek(&alice).limits()[0].status.remaining;
+    let ticket = || engine.decide(&alice).take_ticket().unwrap();
+    let first = ticket();
+    assert_eq!(left(), 900);
+    engine.respond(first, &Spent("30")).unwrap();
+    assert_eq!(left(), 970);
+    engine.respond(ticket(), &Spent("250")).unwrap();
+    assert_eq!(left(), 720);
+    engine.respond(ticket(), &Spent("9999")).unwrap();
+    assert_eq!(left(), 220, "never more than the policy says");
+    engine.respond(ticket(), &Spent("a lot")).unwrap();
+    assert_eq!(left(), 120, "what says nothing leaves the estimate");
+    engine.cancel(ticket()).unwrap();
+    assert_eq!(left(), 120);
+}
+
+#[test]
+fn places_are_held_until_the_response_or_the_end_of_the_lease() {
+    let (engine, clock) = engine(vec![limit("at-once", places(2))]);
+    let alice = Caller::named("alice");
+    let first = engine.decide(&alice).take_ticket().unwrap();
+    let second = engine.decide(&alice).take_ticket().unwrap();
+    let third = engine.decide(&alice);
+    assert_eq!(third.reason(), Some(Reason::Concurrency));
+    let minute = Outcome::Deny {
+        retry_after: Nanos::MINUTE,
+    };
+    assert_eq!(
+        (third.outcome(), engine.peek(&alice).outcome()),
+        (minute, minute)
+    );
+    engine.respond(first, &200).unwrap();
+    assert_eq!(engine.peek(&alice).outcome(), Outcome::Allow);
+    clock.advance(Nanos::from_secs(40));
+    assert!(second.holds_places());
+    assert_eq!(engine.renew(&second), Ok(true));
+    clock.advance(Nanos::from_secs(40));
+    assert_eq!(
+        engine.peek(&alice).limits()[0].status.remaining,
+        1,
+        "renewed in time"
+    );
+    clock.advance(Nanos::from_secs(20));
+    assert_eq!(engine.peek(&alice).limits()[0].status.remaining, 2);
+    assert_eq!(engine.renew(&second), Ok(false));
+    engine.respond(second, &200).unwrap();
+}
+
+#[test]
+fn a_refused_request_holds_no_place() {
+    let mut narrow = limit("narrow", quota(Algorithm::TokenBucket, &[(1, Nanos::HOUR)]));
+    narrow.key = Vec::new();
+    let (engine, _clock) = engine(vec![limit("at-once", places(2)), narrow]);
+    assert!(
+        engine
+            .decide(&Caller::named("alice"))
+            .take_ticket()
+            .is_some()
+    );
+    for _ in 0..5 {
+        let mut verdict = engine.decide(&Caller::named("bob"));
+        assert!(verdict.take_ticket().is_none());
+        assert_eq!(verdict.limits()[0].status.remaining, 2);
+    }
+}
+
+#[test]
+fn places_in_shadow_are_taken_and_given_back_without_a_word() {
+    let mut shadow = limit("at-once", places(1));
+    shadow.mode = Mode::Shadow;
+    let (engine, _clock) = engine(vec![shadow]);
+    let alice = Caller::named("alice");
+    let ticket = engine.decide(&alice).take_ticket().unwrap();
+    let mut second = engine.decide(&alice);
+    assert_eq!(second.outcome(), Outcome::Allow);
+    assert!(
+        second.take_ticket().is_none(),
+        "it got no place, so it has none to give back"
+    );
+    engine.respond(ticket, &200).unwrap();
+    assert_eq!(engine.peek(&alice).limits()[0].status.remaining, 1);
+    assert_eq!(engine.counted("at-once").unwrap().would_deny, 1);
+}
+
+#[test]
+fn only_responses_of_the_chosen_statuses_are_counted() {
+    let mut failures = limit(
+        "failures",
+        quota(Algorithm::FixedWindow, &[(2, Nanos::HOUR)]),
+    );
+    failures.count = Count::Responses(vec![StatusClass::Exactly(401), StatusClass::Hundreds(5)]);
+    let (engine, _clock) = engine(vec![failures]);
+    let alice = Caller::named("alice");
+    let left = || engine.peek(&alice).limits()[0].status.remaining;
+    let respond = |status: u16| {
+        let ticket = engine.decide(&alice).take_ticket().unwrap();
+        engine.respond(ticket, &status).unwrap();
+        left()
+    };
+    assert_eq!([200, 404, 401, 302, 503].map(respond), [2, 2, 1, 1, 0]);
+    let verdict = engine.decide(&alice);
+    assert_eq!(verdict.rule_name(), Some("failures"));
+}
+
+#[test]
+fn a_request_that_owes_nothing_has_no_ticket() {
+    let (engine, _clock) = engine(vec![limit(
+        "api",
+        quota(Algorithm::TokenBucket, &[(9, Nanos::HOUR)]),
+    )]);
+    assert!(
+        engine
+            .decide(&Caller::named("alice"))
+            .take_ticket()
+            .is_none()
+    );
+    let mut tokens = engine_with_tokens();
+    assert!(tokens.take_ticket().is_none(), "a look owes nothing");
+}
+
+fn engine_with_tokens() -> crate::Verdict {
+    let (engine, _clock) = engine(vec![tokens()]);
+    engine.peek(&Caller::named("alice"))
+}

@@ -1,0 +1,215 @@
+//! What a request still owes when it is admitted: places to give back, estimates to settle, responses to count.
+//!
+//! Must not know: how verdicts are made.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use tollgate_core::Receipt;
+use tollgate_core::concurrency::LeaseId;
+use tollgate_policy::model::Count;
+use tollgate_policy::rules::{Role, Rule};
+use tollgate_store::{Answer, Check, ErrorKind, Key, Note, Op, Ruled, Store, StoreError};
+
+use crate::generation::Generation;
+use crate::plan::{Plan, Planned};
+
+/// What an upstream answered, as far as limits look at it.
+pub trait Response {
+    /// Its status.
+    fn status(&self) -> u16;
+
+    /// The value of a header; names are lower-case.
+    fn header(&self, name: &str) -> Option<&[u8]>;
+}
+
+/// A status alone.
+impl Response for u16 {
+    fn status(&self) -> u16 {
+        *self
+    }
+
+    fn header(&self, _name: &str) -> Option<&[u8]> {
+        None
+    }
+}
+
+/// What an admitted request still owes.
+///
+/// It is to be handed back with the response, once; that is why it cannot be copied. One that is lost keeps its places
+/// until their leases end and leaves estimates as they are.
+#[must_use = "hand it back with the response, or its places are held until their leases end"]
+pub struct Ticket {
+    generation: Arc<Generation>,
+    owed: Vec<Owed>,
+    /// The keys of all that is owed, one after another.
+    keys: Vec<u8>,
+}
+
+struct Owed {
+    rule: usize,
+    ruled: Ruled,
+    key: Range<usize>,
+    cost: u64,
+    what: Due,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Due {
+    /// A place to give back.
+    Place(LeaseId),
+    /// An estimate to correct.
+    Estimate(Receipt),
+    /// A response that may have to be counted.
+    Response,
+}
+
+impl Ticket {
+    /// Adds what the answered checks of a plan still owe.
+    pub(crate) fn collect(ticket: &mut Option<Self>, generation: &Arc<Generation>, plan: &Plan) {
+        for (planned, answer) in plan.answered() {
+            let Some((rule, entry)) = generation.rule(planned.rule) else {
+                continue;
+            };
+            let Some(what) = due(rule, entry.awaits_response, planned, answer) else {
+                continue;
+            };
+            let Some(ruled) = plan.ruled(generation, planned) else {
+                continue;
+            };
+            let ticket = ticket.get_or_insert_with(|| Self {
+                generation: Arc::clone(generation),
+                owed: Vec::new(),
+                keys: Vec::new(),
+            });
+            let from = ticket.keys.len();
+            ticket.keys.extend_from_slice(plan.key_of(planned));
+            ticket.owed.push(Owed {
+                rule: planned.rule,
+                ruled: *ruled,
+                key: from..ticket.keys.len(),
+                cost: planned.cost,
+                what,
+            });
+        }
+    }
+
+    /// Settles everything by what the response says.
+    pub(crate) fn respond<S: Store>(
+        &self,
+        store: &S,
+        response: &dyn Response,
+    ) -> Result<(), StoreError> {
+        self.each(store, |rule, owed| match owed.what {
+            Due::Place(id) => Some(Op::Release(id)),
+            Due::Estimate(receipt) => {
+                let actual = actual_cost(rule, response)?;
+                Some(Op::Settle { receipt, actual })
+            }
+            Due::Response => {
+                let counts = match &rule.count {
+                    Count::Responses(of) => of.iter().any(|one| one.holds(response.status())),
+                    _ => false,
+                };
+                let cost = actual_cost(rule, response).unwrap_or(owed.cost);
+                counts.then_some(Op::ChargeAlways(cost))
+            }
+        })
+    }
+
+    /// Gives everything back: the work did not happen.
+    pub(crate) fn cancel<S: Store>(&self, store: &S) -> Result<(), StoreError> {
+        self.each(store, |_, owed| match owed.what {
+            Due::Place(id) => Some(Op::Release(id)),
+            Due::Estimate(receipt) => Some(Op::Settle { receipt, actual: 0 }),
+            Due::Response => None,
+        })
+    }
+
+    /// Extends the leases of its places. Answers whether all of them are still held.
+    pub(crate) fn renew<S: Store>(&self, store: &S) -> Result<bool, StoreError> {
+        let mut are_held = true;
+        for owed in &self.owed {
+            if let Due::Place(id) = owed.what {
+                let answer = self.ask(store, owed, Op::Renew(id))?;
+                are_held &= answer.note != Note::LeaseNotHeld;
+            }
+        }
+        Ok(are_held)
+    }
+
+    /// Whether it holds places that must be renewed while the work goes on.
+    #[must_use]
+    pub fn holds_places(&self) -> bool {
+        let is_place = |owed: &Owed| matches!(owed.what, Due::Place(_));
+        self.owed.iter().any(is_place)
+    }
+
+    /// Carries out what is due, all of it even if some fails; answers the first failure.
+    fn each<S: Store>(
+        &self,
+        store: &S,
+        due: impl Fn(&Rule, &Owed) -> Option<Op>,
+    ) -> Result<(), StoreError> {
+        let mut result = Ok(());
+        for owed in &self.owed {
+            let Some((rule, _)) = self.generation.rule(owed.rule) else {
+                continue;
+            };
+            if let Some(op) = due(rule, owed)
+                && let Err(error) = self.ask(store, owed, op)
+            {
+                result = result.and(Err(error));
+            }
+        }
+        result
+    }
+
+    fn ask<S: Store>(&self, store: &S, owed: &Owed, op: Op) -> Result<Answer, StoreError> {
+        let bytes = self.keys.get(owed.key.clone()).unwrap_or_default();
+        let key = Key::of(bytes)
+            .map_err(|error| StoreError::new(ErrorKind::BadRequest, error.to_string()))?;
+        let check = Check {
+            key,
+            ruled: &owed.ruled,
+            op,
+        };
+        let mut answers = [Answer::EMPTY];
+        let _one_limit_needs_no_verdict = store.decide(&[check], &mut answers)?;
+        let [answer] = answers;
+        Ok(answer)
+    }
+}
+
+fn actual_cost(rule: &Rule, response: &dyn Response) -> Option<u64> {
+    let header = rule.price.response_header()?;
+    rule.price.of_response(response.header(header))
+}
+
+/// What one check leaves to be done.
+fn due(rule: &Rule, awaits_response: bool, planned: &Planned, answer: &Answer) -> Option<Due> {
+    if let Op::Acquire { id, weight } = planned.op {
+        return (weight > 0).then_some(Due::Place(id));
+    }
+    if !awaits_response || !matches!(planned.role, Role::Main | Role::Local) {
+        return None;
+    }
+    match (&rule.count, planned.op) {
+        (Count::Responses(_), _) => Some(Due::Response),
+        (Count::Requests, Op::Spend(_) | Op::ChargeAlways(_)) if answer.note == Note::Plain => {
+            Some(Due::Estimate(answer.receipt))
+        }
+        _ => None,
+    }
+}
+
+impl fmt::Debug for Ticket {
+    /// Keys are not shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticket")
+            .field("generation", &self.generation.number())
+            .field("owed", &self.owed.len())
+            .finish_non_exhaustive()
+    }
+}

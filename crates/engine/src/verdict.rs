@@ -1,0 +1,251 @@
+//! What the engine says about a request: whether it may go on, why not, where every limit stands, and what could not be
+//! known for certain.
+//!
+//! A verdict has a fixed size and is made without allocating. It keeps the generation that it was decided by, so that
+//! names and messages are those of the policy in force then. Must not know: headers, bodies, how anything is decided.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use tollgate_core::{Nanos, Outcome, Status};
+use tollgate_policy::rules::{Role, Rule};
+
+use crate::findings::{Findings, Refuser};
+use crate::generation::Generation;
+use crate::ticket::Ticket;
+
+/// Why a request is refused or has to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Too many in too short a time.
+    Rate,
+    /// An allowance of a day or longer is used up: the whole of it takes at least a day to come back.
+    Quota,
+    /// Too many at once.
+    Concurrency,
+    /// The limiter itself cannot say for certain: its table is full of others, its store does not answer, or more
+    /// limits apply than can be decided together.
+    Capacity,
+    /// An earlier denial blocked the key for a while.
+    Blocked,
+    /// The policy's `deny` list says so.
+    Listed,
+    /// An attribute that a limit insists on is missing.
+    MissingKey,
+    /// The path or host is too long to be read with certainty.
+    Unreadable,
+}
+
+/// Whether a limit's word counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Standing {
+    /// It decides.
+    Enforced,
+    /// It is only asked.
+    Shadow,
+}
+
+/// What kept a verdict from being as exact as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Degraded {
+    /// A key had no room in the store and was decided by the overflow, which may deny too much.
+    pub overflow: bool,
+    /// The store did not answer; what limits say in that case was decided.
+    pub store: bool,
+}
+
+/// Where one limit stands after the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitState {
+    pub(crate) rule: u16,
+    pub(crate) meter: u16,
+    pub(crate) role: Role,
+    pub(crate) reason: Reason,
+    /// Whether its word counts.
+    pub standing: Standing,
+    /// What it says by itself.
+    pub outcome: Outcome,
+    /// What it admits at most and what is left.
+    pub status: Status,
+}
+
+impl LimitState {
+    pub(crate) const EMPTY: Self = Self {
+        rule: 0,
+        meter: 0,
+        role: Role::Main,
+        reason: Reason::Rate,
+        standing: Standing::Enforced,
+        outcome: Outcome::Allow,
+        status: Status {
+            limit: 0,
+            remaining: 0,
+            reset_after: Nanos::ZERO,
+        },
+    };
+
+    /// After how long the same request would be admitted, where it is not.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Nanos> {
+        match self.outcome {
+            Outcome::Deny { retry_after } => Some(retry_after),
+            _ => None,
+        }
+    }
+
+    /// Which rule it belongs to, by its index in the policy.
+    #[must_use]
+    pub fn rule_index(&self) -> usize {
+        self.rule.into()
+    }
+
+    /// Whether less than this is left: `remaining / limit` compared without dividing.
+    pub(crate) fn is_tighter_than(&self, other: &Self) -> bool {
+        let part = |of: &Self, by: &Self| {
+            u128::from(of.status.remaining).saturating_mul(by.status.limit.into())
+        };
+        part(self, other) < part(other, self)
+    }
+}
+
+/// What the engine says about a request.
+pub struct Verdict {
+    pub(crate) generation: Guard<Arc<Generation>>,
+    pub(crate) findings: Findings,
+}
+
+impl Verdict {
+    pub(crate) const fn new(generation: Guard<Arc<Generation>>) -> Self {
+        Self {
+            generation,
+            findings: Findings::new(),
+        }
+    }
+
+    /// What is to be done: go on, go on after a while, refuse for a while, or refuse for good.
+    #[must_use]
+    pub const fn outcome(&self) -> Outcome {
+        self.findings.outcome
+    }
+
+    /// Whether the request may go on, at once or after its wait.
+    #[must_use]
+    pub const fn is_admitted(&self) -> bool {
+        self.findings.outcome.is_admitted()
+    }
+
+    /// Why it is refused or has to wait.
+    #[must_use]
+    pub const fn reason(&self) -> Option<Reason> {
+        self.findings.reason
+    }
+
+    /// Every limit that was asked, in the order of the policy: those that are enforced, then those in shadow. At most 32;
+    /// shadow limits beyond that are counted but not listed.
+    #[must_use]
+    pub fn limits(&self) -> &[LimitState] {
+        self.findings.states()
+    }
+
+    /// The limit that decided: of several that refuse, the one to wait for longest. If nobody refuses, the enforced one
+    /// of which the smallest part is left.
+    #[must_use]
+    pub fn binding(&self) -> Option<&LimitState> {
+        self.limits().get(self.findings.binding?)
+    }
+
+    /// What kept the verdict from being exact.
+    #[must_use]
+    pub const fn degraded(&self) -> Degraded {
+        self.findings.degraded
+    }
+
+    /// The version of the policy that it was decided by.
+    #[must_use]
+    pub fn generation(&self) -> &Generation {
+        &self.generation
+    }
+
+    /// The rule that a state belongs to.
+    #[must_use]
+    pub fn rule(&self, state: &LimitState) -> Option<&Rule> {
+        self.generation.rules().rules().get(state.rule_index())
+    }
+
+    /// The level that a state belongs to, where its rule is a hierarchy.
+    #[must_use]
+    pub fn level(&self, state: &LimitState) -> Option<&str> {
+        let meter = self.rule(state)?.meters.get(usize::from(state.meter))?;
+        meter.level.as_deref()
+    }
+
+    /// The status to refuse with. `None` if the request is admitted.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        if self.is_admitted() {
+            return None;
+        }
+        let status = match (self.findings.refused_by, self.findings.reason) {
+            (Some(Refuser::List(index)), _) => {
+                let entry = self.generation.rules().denials().get(index);
+                entry.map_or(403, |entry| entry.status)
+            }
+            (_, Some(Reason::Unreadable)) => 400,
+            (Some(Refuser::Rule(_)), Some(Reason::Capacity)) | (Some(Refuser::Engine), _) => 503,
+            _ => self.refusing_rule().map_or(429, |rule| rule.status),
+        };
+        Some(status)
+    }
+
+    /// The message to refuse with, if the policy has one.
+    #[must_use]
+    pub fn message(&self) -> Option<&str> {
+        if self.is_admitted() {
+            return None;
+        }
+        if let Some(Refuser::List(index)) = self.findings.refused_by {
+            let entry = self.generation.rules().denials().get(index)?;
+            return entry.message.as_deref();
+        }
+        self.refusing_rule()?.message.as_deref()
+    }
+
+    /// The name of the rule that refuses, or makes wait.
+    #[must_use]
+    pub fn rule_name(&self) -> Option<&str> {
+        self.refusing_rule().map(|rule| &*rule.name)
+    }
+
+    /// What has to be settled when the response is known, or given up: hand it to
+    /// [`Engine::respond`](crate::Engine::respond). `None` where nothing has to be, and after it was taken.
+    pub fn take_ticket(&mut self) -> Option<Ticket> {
+        self.findings.ticket.take()
+    }
+
+    fn refusing_rule(&self) -> Option<&Rule> {
+        let index = match self.findings.refused_by {
+            Some(Refuser::Rule(index)) => index,
+            Some(_) => return None,
+            None => self
+                .binding()
+                .filter(|_| self.findings.reason.is_some())?
+                .rule_index(),
+        };
+        self.generation.rules().rules().get(index)
+    }
+}
+
+impl fmt::Debug for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verdict")
+            .field("generation", &self.generation.number())
+            .field("outcome", &self.findings.outcome)
+            .field("reason", &self.findings.reason)
+            .field("binding", &self.findings.binding)
+            .field("degraded", &self.findings.degraded)
+            .field("limits", &self.limits())
+            .finish_non_exhaustive()
+    }
+}
