@@ -5,16 +5,13 @@
 //! what the engine asks. After the file is read everything is pure. Must not know: stores, clocks, sockets.
 
 pub mod attributes;
-<<<<<<< HEAD
 mod check;
 pub mod compile;
 #[cfg(test)]
 mod corpus;
+pub mod envoy;
 pub mod explain;
 mod load;
-=======
-pub mod envoy;
->>>>>>> envoy
 pub mod model;
 pub mod read;
 pub mod rules;
