@@ -122,7 +122,7 @@ fn most_random_policies_are_accepted_so_that_reading_them_back_proves_something(
         }
     }
     assert!(
-        refused.len() < 200,
+        refused.len() < 150,
         "{} of 300 refused:\n{}",
         refused.len(),
         refused.join("\n")
