@@ -39,6 +39,10 @@ const ESCAPE: u8 = 4;
 const END: u8 = 8;
 
 /// What each byte means; looked up, because every byte of every path is.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "computed by the compiler, which refuses an index that is too large"
+)]
 const MEANINGS: [u8; 256] = {
     let mut meanings = [0; 256];
     meanings[b'/' as usize] = SLASH;
