@@ -38,7 +38,19 @@ pub(super) enum Fate {
     /// It is admitted without being counted.
     Unlimited,
     /// It is counted.
-    Counted(Charge),
+    Counted(Counted),
+}
+
+/// A charge without what follows from the rest: a plan has room for many and is made for every request, so it is small.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counted {
+    pub(super) hits: u64,
+    pub(super) requests_per_unit: u32,
+    pub(super) state: State,
+    pub(super) unit: Unit,
+    pub(super) round: u8,
+    /// Whether the hits are given back.
+    pub(super) back: bool,
 }
 
 /// One counter to be charged.
@@ -87,11 +99,30 @@ impl EnvoyPolicy {
 
 impl<'a> Plan<'a> {
     /// The counters to be charged, in the order of their descriptors.
-    pub fn charges(&self) -> impl Iterator<Item = &Charge> {
+    pub fn charges(&self) -> impl Iterator<Item = Charge> {
         let parts = self.parts.iter().take(self.request.descriptors.len());
-        parts.filter_map(|part| match &part.fate {
-            Fate::Counted(charge) => Some(charge),
-            Fate::Free | Fate::Unlimited => None,
+        parts.enumerate().filter_map(|(descriptor, part)| {
+            let Fate::Counted(counted) = part.fate else {
+                return None;
+            };
+            let limit = match part.rule.map(|rule| rule.quota) {
+                Some(Quota::Limited { counter, .. }) => counter,
+                // Whether this can be kept was seen when the plan was made.
+                _ => counted.unit.limit(counted.requests_per_unit).ok()?,
+            };
+            Some(Charge {
+                descriptor,
+                state: counted.state,
+                round: counted.round,
+                limit,
+                op: if counted.back {
+                    Op::Credit(counted.hits)
+                } else {
+                    Op::ChargeAlways(counted.hits)
+                },
+                requests_per_unit: counted.requests_per_unit,
+                unit: counted.unit,
+            })
         })
     }
 
@@ -134,8 +165,7 @@ impl<'a> Plan<'a> {
         let found = self.policy.tree.find(domain, own.entries);
         let matched = found.and_then(|(rule, way)| Some((self.policy.rule(rule)?, way)));
         if let Some(limit) = own.limit {
-            let charge = of_override(&request, own, index, limit, matched)?;
-            part.fate = Fate::Counted(charge);
+            part.fate = Fate::Counted(of_override(&request, own, limit, matched)?);
             return Ok(());
         }
         let Some((rule, way)) = matched else {
@@ -148,16 +178,15 @@ impl<'a> Plan<'a> {
             Quota::Limited {
                 requests_per_unit,
                 unit,
-                counter,
                 state,
-            } => Fate::Counted(Charge {
-                descriptor: index,
-                state,
-                round: 0,
-                limit: counter,
-                op: operation(&request, own),
+                ..
+            } => Fate::Counted(Counted {
+                hits: request.hits(own),
                 requests_per_unit,
+                state,
                 unit,
+                round: 0,
+                back: own.is_negative_hits,
             }),
         };
         Ok(())
@@ -219,36 +248,28 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn operation(request: &Request<'_>, own: &Descriptor<'_>) -> Op {
-    let hits = request.hits(own);
-    if own.is_negative_hits {
-        Op::Credit(hits)
-    } else {
-        Op::ChargeAlways(hits)
-    }
-}
-
 /// A limit that came with the descriptor. It is counted by values, never by patterns, and in the same counter as the rule
 /// that would have applied, if that has the same unit: a caller does not get a second quota by bringing a limit.
 fn of_override(
     request: &Request<'_>,
     own: &Descriptor<'_>,
-    index: usize,
     limit: Override,
     matched: Option<(&Rule, Way)>,
-) -> Result<Charge, BadRequest> {
+) -> Result<Counted, BadRequest> {
     let rule_state = matched.and_then(|(rule, way)| match rule.quota {
         Quota::Limited { unit, state, .. } if unit == limit.unit && !way.shares() => Some(state),
         _ => None,
     });
-    let counter = limit.unit.limit(limit.requests_per_unit);
-    Ok(Charge {
-        descriptor: index,
-        state: rule_state.unwrap_or_else(|| State::of_overrides(limit.unit)),
-        round: 0,
-        limit: counter.map_err(BadRequest::Override)?,
-        op: operation(request, own),
+    limit
+        .unit
+        .limit(limit.requests_per_unit)
+        .map_err(BadRequest::Override)?;
+    Ok(Counted {
+        hits: request.hits(own),
         requests_per_unit: limit.requests_per_unit,
+        state: rule_state.unwrap_or_else(|| State::of_overrides(limit.unit)),
         unit: limit.unit,
+        round: 0,
+        back: own.is_negative_hits,
     })
 }

@@ -5,7 +5,7 @@
 use tollgate_core::{Status, Timestamp};
 
 use super::metadata::Metadata;
-use super::plan::{Charge, Fate, Part, Plan};
+use super::plan::{Counted, Fate, Part, Plan};
 use super::request::MAX_DESCRIPTORS;
 use super::rule::Rule;
 use super::unit::{Unit, whole_seconds};
@@ -138,13 +138,12 @@ impl<'a> Reply<'a> {
 /// The status of a counter that was charged.
 fn counted<'a>(
     part: &Part<'a>,
-    charge: &Charge,
+    charge: &Counted,
     answer: &Status,
     now: Timestamp,
 ) -> DescriptorStatus<'a> {
     // The counter's limit is one more than the rule's: nothing left means that the count is above the rule's.
-    let gives_back = matches!(charge.op, tollgate_core::limit::Op::Credit(_));
-    let exceeded = answer.remaining == 0 && !gives_back;
+    let exceeded = answer.remaining == 0 && !charge.back;
     let remaining = answer.remaining.saturating_sub(1);
     let in_shadow = part.rule.is_some_and(|rule| rule.shadow_mode);
     let denied = exceeded && !in_shadow;

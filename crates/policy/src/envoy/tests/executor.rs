@@ -43,7 +43,7 @@ impl Server {
         let mut seen = HashSet::new();
         for charge in plan.charges() {
             let mut key = CounterKey::new();
-            plan.key(charge, [7; 16], &mut key);
+            plan.key(&charge, [7; 16], &mut key);
             let identity = self.policy.identity(charge.state).unwrap().to_owned();
             let counter = (identity, key.as_bytes().to_vec());
             let first = seen.insert((counter.clone(), charge.round));
