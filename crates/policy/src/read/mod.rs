@@ -19,6 +19,9 @@ mod scalar;
 mod tiers;
 mod top;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use places::Places;
 pub(crate) use report::Report;
 
