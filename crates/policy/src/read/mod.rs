@@ -1,7 +1,7 @@
 //! A tree of values becomes the model of a policy: every short form spelled out, and everything that is wrong said at
 //! once, because whoever corrects a file wants to correct it once.
 //!
-//! Each file reads one part of a policy with the same few tools: [`Fields`](fields::Fields) over a map that reports names
+//! Each file reads one part of a policy with the same few tools: `Fields` over a map that reports names
 //! that nobody asked for, scalars that say what they found instead, and [`words`](crate::words) for what stands in them.
 //! Must not know: formats, and what a policy means; `check` knows that.
 
