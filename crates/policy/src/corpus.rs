@@ -170,6 +170,19 @@ fn every_right_policy_says_the_same_after_it_was_written_again() {
 }
 
 #[test]
+fn every_right_policy_is_valid_by_the_schema() {
+    let mut files = policies(&root().join("corpus/right"));
+    files.extend(policies(&root().join("../../policies")));
+    for path in files
+        .iter()
+        .filter(|path| Format::of_path(path) == Some(Format::Yaml))
+    {
+        let wrong = crate::schema::tests::wrong(&std::fs::read_to_string(path).unwrap());
+        assert!(wrong.is_empty(), "{}: {wrong:#?}", path.display());
+    }
+}
+
+#[test]
 fn the_same_policy_says_the_same_in_yaml_toml_and_json() {
     let read = |ending| {
         verdict(

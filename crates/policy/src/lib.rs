@@ -27,3 +27,5 @@ pub use load::{load, load_path};
 mod generate;
 #[cfg(test)]
 mod sample;
+#[cfg(test)]
+mod shipped;

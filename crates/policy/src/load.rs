@@ -98,3 +98,96 @@ fn bare_words(node: &mut Node) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that is gone when the test is over.
+    struct Written(std::path::PathBuf);
+
+    impl Written {
+        fn new(name: &str, bytes: &[u8]) -> Self {
+            let path = std::env::temp_dir().join(format!("tollgate-{}-{name}", std::process::id()));
+            std::fs::write(&path, bytes).unwrap();
+            Self(path)
+        }
+
+        fn refusal(&self) -> String {
+            load_path(&self.0).unwrap_err().list[0].message.to_string()
+        }
+    }
+
+    impl Drop for Written {
+        fn drop(&mut self) {
+            std::fs::remove_file(&self.0).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_in_the_format_that_its_ending_says() {
+        let yaml = Written::new("a.yaml", b"limits: [{ name: a, rate: 1/s }]");
+        let json = Written::new(
+            "a.json",
+            br#"{ "limits": [{ "name": "a", "rate": "1/s" }] }"#,
+        );
+        assert_eq!(load_path(&yaml.0).unwrap(), load_path(&json.0).unwrap());
+        let unknown = Written::new("a.conf", b"limits: []");
+        assert_eq!(
+            unknown.refusal(),
+            "the name of the file does not say how it is written"
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_no_text_is_refused_with_the_first_wrong_byte() {
+        let file = Written::new("latin.yaml", b"limits:\n  - name: caf\xe9\n");
+        assert_eq!(
+            file.refusal(),
+            "the file is not UTF-8 text: byte 22 on line 2 begins no character"
+        );
+    }
+
+    #[test]
+    fn s_41_an_empty_or_half_written_file_is_refused() {
+        for text in [
+            "",
+            "\n",
+            "---\n",
+            "# soon\n",
+            "limits:\n",
+            "limits:\n  - name: a\n",
+            "limits: [",
+            "mode: off\n",
+        ] {
+            let file = Written::new("half.yaml", text.as_bytes());
+            assert!(load_path(&file.0).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_beyond_the_bound_is_refused_without_reading_it_all() {
+        let file = Written::new("large.yaml", &vec![b'#'; MAX_BYTES + 1]);
+        assert!(file.refusal().contains("more than 1048576 bytes"));
+        let missing = load_path(Path::new("/nowhere/policy.yaml")).unwrap_err();
+        assert!(missing.list[0].message.contains("cannot be read"));
+    }
+
+    #[test]
+    fn presence_is_a_word_in_every_format_and_a_text_in_a_list() {
+        let yaml = |test: &str| {
+            let text = format!("limits: [{{ name: a, rate: 1/s, match: {{ header.x: {test} }} }}]");
+            load(&text, "a.yaml", Format::Yaml).unwrap()
+        };
+        let json = |test: &str| {
+            let text = format!(
+                r#"{{ "limits": [{{ "name": "a", "rate": "1/s", "match": {{ "header.x": {test} }} }}] }}"#
+            );
+            load(&text, "a.json", Format::Json).unwrap()
+        };
+        assert_eq!(yaml("absent"), json(r#""absent""#));
+        assert_eq!(yaml("{ present: false }"), yaml("absent"));
+        assert_eq!(yaml(r#""absent""#), json(r#"["absent"]"#));
+        assert_ne!(yaml("absent"), yaml(r#""absent""#));
+    }
+}

@@ -163,4 +163,113 @@ mod tests {
         assert!(!covers(&narrow, &wide));
         assert!(covers(&Match::default(), &narrow));
     }
+
+    /// Whether a test holds of a value, by the plainest means.
+    fn holds(test: &Test, value: Option<&str>) -> bool {
+        match test {
+            Test::Absent => value.is_none(),
+            Test::Present => value.is_some(),
+            Test::OneOf(values) => {
+                value.is_some_and(|value| values.iter().any(|one| **one == *value))
+            }
+            Test::Route(templates) => value.is_some_and(|path| {
+                templates
+                    .iter()
+                    .any(|template| crate::words::template_holds(template, path))
+            }),
+            Test::Within(networks) => value.is_some_and(|address| {
+                let address = network(address).unwrap();
+                networks.iter().any(|wide| {
+                    let text = format!("{}/{}", address.address, wide.bits);
+                    // The network of so many bits around the address is the one that the error names.
+                    network(&text).map_or_else(
+                        |wrong| {
+                            wrong
+                                .help
+                                .unwrap()
+                                .contains(&format!("`{}/{}`", wide.address, wide.bits))
+                        },
+                        |right| right == *wide,
+                    )
+                })
+            }),
+            Test::Not(inner) => value.is_some() && !holds(inner, value),
+            Test::Glob(_) => unreachable!("not asked here"),
+        }
+    }
+
+    fn with_their_opposites(tests: Vec<Test>) -> Vec<Test> {
+        let opposites: Vec<Test> = tests.iter().cloned().map(not).collect();
+        [tests, opposites, vec![Test::Present, Test::Absent]].concat()
+    }
+
+    #[test]
+    fn whatever_is_said_to_be_covered_is_covered_for_every_value() {
+        let values = with_their_opposites(vec![
+            one_of(&["a"]),
+            one_of(&["a", "b"]),
+            one_of(&["b", "c"]),
+        ]);
+        let networks = with_their_opposites(
+            [
+                "0.0.0.0/0",
+                "10.0.0.0/8",
+                "10.1.0.0/16",
+                "10.1.2.3",
+                "11.0.0.0/8",
+                "::/0",
+                "2001:db8::/32",
+            ]
+            .map(within)
+            .to_vec(),
+        );
+        let routes = with_their_opposites(
+            [
+                "/", "/a", "/{x}", "/{*x}", "/a/b", "/a/{x}", "/a/{*x}", "/{x}/b", "/{x}/{y}",
+                "/a/{x}/c",
+            ]
+            .map(route)
+            .to_vec(),
+        );
+        let said = [
+            (values, vec!["a", "b", "c", "d"]),
+            (
+                networks,
+                vec![
+                    "10.0.0.1",
+                    "10.1.2.3",
+                    "10.1.9.9",
+                    "11.0.0.1",
+                    "9.9.9.9",
+                    "2001:db8::1",
+                    "fe80::1",
+                ],
+            ),
+            (
+                routes,
+                vec![
+                    "/", "/a", "/b", "/a/b", "/a/c", "/b/b", "/a/b/c", "/a/b/d", "/x/y/z/w",
+                ],
+            ),
+        ];
+        let mut covered = 0;
+        for (tests, values) in said {
+            for (narrow, wide) in tests.iter().flat_map(|a| tests.iter().map(move |b| (a, b))) {
+                if !implies(narrow, wide) {
+                    continue;
+                }
+                covered += 1;
+                for value in values.iter().copied().map(Some).chain([None]) {
+                    assert!(
+                        !holds(narrow, value) || holds(wide, value),
+                        "{value:?} is in {narrow:?} and not in {wide:?}"
+                    );
+                }
+            }
+        }
+        assert!(
+            covered > 120,
+            "only {covered} pairs were found to be covered"
+        );
+    }
 }

@@ -51,33 +51,15 @@ fn alike(limit: &Checked<'_>, of: &str, quota: &At<QuotaSpec>, report: &mut Repo
             ),
             "choose the unit for the whole limit",
         );
-    } else if windows(other) != windows(own) {
-        report.say(
-            quota.place,
-            format!(
-                "{}: {of} has {}, and the limit has {}",
-                limit.name(),
-                several(windows(other), "rate"),
-                several(windows(own), "rate")
-            ),
-            "give one rate for each rate of the limit, in the same order",
-        );
     }
 }
 
-/// `1 rate`, `2 rates`, `no rates`
+/// `1 value`, `2 values`, `no values`
 fn several(count: usize, what: &str) -> String {
     match count {
         0 => format!("no {what}s"),
         1 => format!("1 {what}"),
         _ => format!("{count} {what}s"),
-    }
-}
-
-fn windows(quota: &QuotaSpec) -> usize {
-    match &quota.amount {
-        Amount::Rates(rates) => rates.len(),
-        _ => 1,
     }
 }
 

@@ -300,10 +300,10 @@ fn rates() -> Value {
     json!({ "anyOf": [of("rate"), some_of(&of("rate")), computed] })
 }
 
-/// A quota beside a limit's own: a rate, `unlimited`, or its fields.
+/// A quota beside a limit's own: a rate, `unlimited`, its fields, or how many at once where the limit says that.
 fn quota() -> Value {
     let fields = with_quota_fields(vec![unlimited()], &[]);
-    json!({ "anyOf": [of("rate"), { "const": "unlimited" }, some_of(&of("rate")), fields] })
+    json!({ "anyOf": [of("rate"), { "const": "unlimited" }, some_of(&of("rate")), of("number"), fields] })
 }
 
 fn tiers() -> Value {
