@@ -6,6 +6,7 @@
 
 mod buckets;
 mod collections;
+mod matching;
 mod memory;
 mod together;
 mod windows;
@@ -58,6 +59,52 @@ pub const CASES: &[(&str, Case)] = &[
     ("memory/ask_one", memory::ask_one),
     ("memory/ask_three_buckets", memory::ask_three_buckets),
     ("memory/ask_three_kinds", memory::ask_three_kinds),
+    ("match/route_10", |n| {
+        matching::find(n, 10, matching::By::Route)
+    }),
+    ("match/route_100", |n| {
+        matching::find(n, 100, matching::By::Route)
+    }),
+    ("match/route_10k", |n| {
+        matching::find(n, 10_000, matching::By::Route)
+    }),
+    ("match/header_10", |n| {
+        matching::find(n, 10, matching::By::Header)
+    }),
+    ("match/header_100", |n| {
+        matching::find(n, 100, matching::By::Header)
+    }),
+    ("match/header_10k", |n| {
+        matching::find(n, 10_000, matching::By::Header)
+    }),
+    ("match/network_10", |n| {
+        matching::find(n, 10, matching::By::Network)
+    }),
+    ("match/network_100", |n| {
+        matching::find(n, 100, matching::By::Network)
+    }),
+    ("match/network_10k", |n| {
+        matching::find(n, 10_000, matching::By::Network)
+    }),
+    ("match/glob_10", |n| {
+        matching::find(n, 10, matching::By::Glob)
+    }),
+    ("match/glob_100", |n| {
+        matching::find(n, 100, matching::By::Glob)
+    }),
+    ("match/glob_10k", |n| {
+        matching::find(n, 10_000, matching::By::Glob)
+    }),
+    ("match/mixed_10", |n| {
+        matching::find(n, 10, matching::By::Mixed)
+    }),
+    ("match/mixed_100", |n| {
+        matching::find(n, 100, matching::By::Mixed)
+    }),
+    ("match/mixed_10k", |n| {
+        matching::find(n, 10_000, matching::By::Mixed)
+    }),
+    ("match/key", matching::key),
 ];
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);

@@ -64,8 +64,8 @@ impl Found {
     }
 
     /// The path or the host is spelled in a way that needs rewriting and is too long to be rewritten (8 KiB, 1 KiB). Only
-    /// templates that end in `{*rest}` and conditions on other attributes were sure to be matched; nobody sends this in
-    /// good faith, and a request like this should be refused.
+    /// templates that end in `{*rest}` and conditions on other attributes were sure to be matched. Nobody sends this in
+    /// good faith: a request like this should be refused, whatever the lists say.
     #[must_use]
     pub const fn unreadable(&self) -> bool {
         self.unreadable
@@ -80,8 +80,10 @@ impl Found {
             self.more_than_fit = true;
         }
         let end = (self.len + 1).min(MOST_METERS);
-        // Of too many, the last in the file has to go.
-        if let Some(from) = self.rules.get_mut(place..end) {
+        // Of too many, the last in the file has to go, which may be this one.
+        if let Some(from) = self.rules.get_mut(place..end)
+            && !from.is_empty()
+        {
             from.rotate_right(1);
             if let Some(first) = from.first_mut() {
                 *first = index;

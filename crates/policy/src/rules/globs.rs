@@ -36,6 +36,7 @@ enum Token {
 impl Pattern {
     /// The pattern of a glob; `None` if there is too much between its wildcards.
     pub(super) fn new(glob: &[u8]) -> Option<Self> {
+        let glob = &two_stars_at_most(glob)[..];
         let is_wild = |byte: &u8| matches!(byte, b'*' | b'?');
         let (Some(first), Some(last)) = (
             glob.iter().position(is_wild),
@@ -134,6 +135,17 @@ impl Pattern {
     }
 }
 
+/// More stars in a row than two say nothing more than two.
+fn two_stars_at_most(glob: &[u8]) -> Vec<u8> {
+    let mut text: Vec<u8> = Vec::with_capacity(glob.len());
+    for byte in glob {
+        if *byte != b'*' || !text.ends_with(b"**") {
+            text.push(*byte);
+        }
+    }
+    text
+}
+
 fn leaves_out(before: &[u8], between: &[u8]) -> bool {
     match between {
         b"**" => before.last().is_none_or(|byte| *byte == b'/'),
@@ -148,9 +160,7 @@ fn tokens(before: &[u8], mut glob: &[u8]) -> Vec<Token> {
         glob = rest;
         match byte {
             b'*' if glob.first() == Some(&b'*') => {
-                while let [b'*', rest @ ..] = glob {
-                    glob = rest;
-                }
+                glob = glob.get(1..).unwrap_or_default();
                 if last.is_none_or(|byte| byte == b'/') && glob.first() == Some(&b'/') {
                     tokens.push(Token::MayLeaveOut);
                 }
@@ -274,6 +284,7 @@ mod tests {
             ("*", &["", "abc"], &["a/b"]),
             ("**", &["", "a/b"], &[]),
             ("a*a", &["aa", "aba"], &["a"]),
+            ("***/", &["", "/", "a/"], &["a"]),
         ] {
             yes.iter()
                 .for_each(|value| assert!(matches(glob, value), "{glob} is like {value}"));

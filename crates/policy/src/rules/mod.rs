@@ -18,6 +18,17 @@ mod path;
 mod prefixes;
 mod tree;
 
+#[cfg(test)]
+mod allocation;
+#[cfg(test)]
+mod differential;
+#[cfg(test)]
+mod keys_tests;
+#[cfg(test)]
+mod naive;
+#[cfg(test)]
+mod tests;
+
 pub use buffer::{KEY_ROOM, KeyBuffer, Keyed};
 pub use choose::Choice;
 pub(crate) use choose::{ComputedQuota, Grant};

@@ -10,6 +10,12 @@ mod build;
 mod condition;
 mod look;
 
+#[cfg(test)]
+mod broken;
+
+#[cfg(test)]
+pub(super) use broken::Broken;
+
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;

@@ -1,0 +1,228 @@
+//! Matching a request against policies of ten limits and of ten thousand, of which as many match.
+//!
+//! A policy's numbers have as many digits whatever its size, so that only how many limits there are differs.
+
+use std::error::Error;
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
+
+use tollgate_core::{Nanos, Unit};
+use tollgate_policy::attributes::{Attribute, Attributes};
+use tollgate_policy::model::{
+    Algorithm, Amount, Condition, Consistency, Cost, Count, Glob, KeyPart, LimitRule, Match, Mode,
+    Network, OnStoreFailure, Penalty, Percent, Period, Policy, QuotaSpec, RateSpec, Template, Test,
+};
+use tollgate_policy::rules::{Found, KeyBuffer, Keyed, MeterRef, Rules};
+
+use super::Ran;
+use crate::measure::measured_section;
+
+/// What limits go by.
+#[derive(Clone, Copy)]
+pub(super) enum By {
+    /// `/v1/service-00007/items/{id}`
+    Route,
+    /// `header.x-tenant`
+    Header,
+    /// A /24 of IPv4.
+    Network,
+    /// `host: *.tenant-00007.example.com`
+    Glob,
+    /// All of these, half of them with a method or a shared route besides. Four match.
+    Mixed,
+}
+
+/// Finds the limits of one request, one of so many that each go by the same thing.
+pub(super) fn find(times: u64, limits: usize, by: By) -> Ran {
+    let rules = rules(limits, by)?;
+    let request = Request::of(limits / 2);
+    let mut found = Found::new();
+    rules.find(&request, &mut found);
+    let expected = if matches!(by, By::Mixed) { 4 } else { 1 };
+    if found.rules().len() != expected {
+        return Err(format!("{} limits match instead of {expected}", found.rules().len()).into());
+    }
+    measured_section(times, || {
+        black_box(&rules).find(black_box(&request), &mut found);
+        found.rules().len()
+    });
+    Ok(())
+}
+
+/// Makes the key of an address and a header.
+pub(super) fn key(times: u64) -> Ran {
+    let rules = rules(1, By::Header)?;
+    let request = Request::of(0);
+    let mut found = Found::new();
+    rules.find(&request, &mut found);
+    let mut buffer = KeyBuffer::new();
+    let meter = MeterRef { rule: 0, meter: 0 };
+    if rules.key(meter, &request, &found, &mut buffer) != Keyed::Here {
+        return Err("the request has no key".into());
+    }
+    measured_section(times, || {
+        black_box(&rules).key(meter, black_box(&request), &found, &mut buffer)
+    });
+    Ok(())
+}
+
+fn rules(limits: usize, by: By) -> Result<Rules, Box<dyn Error>> {
+    let policy = Policy {
+        limits: (0..limits)
+            .map(|n| limit(n, conditions(n, limits, by)))
+            .collect(),
+        ..Policy::default()
+    };
+    Rules::compile(&policy, [7; 16]).map_err(|problems| format!("{problems:?}").into())
+}
+
+/// The conditions of the n-th limit. The request is about the middle one; of a mixed policy, about the four there.
+fn conditions(n: usize, limits: usize, by: By) -> Vec<(Attribute, Test)> {
+    let is = |value: &str| Test::OneOf(vec![value.into()]);
+    let under = |template: String| Test::Route(vec![Template(template.into())]);
+    match by {
+        By::Route => vec![(
+            Attribute::Route,
+            under(format!("/v1/service-{n:05}/items/{{id}}")),
+        )],
+        By::Header => vec![(Attribute::Header("x-tenant".into()), is(&tenant(n)))],
+        By::Network => {
+            let network = Network {
+                address: address(n, 0),
+                bits: 24,
+            };
+            vec![(Attribute::Ip, Test::Within(vec![network]))]
+        }
+        By::Glob => {
+            let glob = Glob(format!("*.{}.example.com", tenant(n)).into());
+            vec![(Attribute::Host, Test::Glob(vec![glob]))]
+        }
+        By::Mixed => {
+            // Four neighbours go by four things and mean the same request.
+            let distance = n.abs_diff(limits / 2);
+            let one = if n >= limits / 2 && distance < 4 {
+                limits / 2
+            } else {
+                n
+            };
+            let (kind, method) = match n % 4 {
+                0 => (By::Route, Some((Attribute::Method, is("POST")))),
+                1 => (
+                    By::Header,
+                    Some((Attribute::Route, under("/v1/{*rest}".to_owned()))),
+                ),
+                2 => (By::Network, None),
+                _ => (By::Glob, None),
+            };
+            conditions(one, limits, kind)
+                .into_iter()
+                .chain(method)
+                .collect()
+        }
+    }
+}
+
+fn tenant(n: usize) -> String {
+    format!("tenant-{n:05}")
+}
+
+fn address(n: usize, last: u8) -> IpAddr {
+    let [.., high, low] = n.to_be_bytes();
+    Ipv4Addr::new(10, high, low, last).into()
+}
+
+/// A request as a server has it: a list of fields.
+struct Request {
+    ip: IpAddr,
+    path: String,
+    host: String,
+    headers: Vec<(String, String)>,
+}
+
+impl Request {
+    fn of(n: usize) -> Self {
+        let header = |name: &str, value: String| (name.to_owned(), value);
+        Self {
+            ip: address(n, 9),
+            path: format!("/v1/service-{n:05}/items/4711"),
+            host: format!("api.{}.example.com", tenant(n)),
+            headers: vec![
+                header("accept", "application/json".to_owned()),
+                header("user-agent", "bench".to_owned()),
+                header("x-tenant", tenant(n)),
+            ],
+        }
+    }
+}
+
+impl Attributes for Request {
+    fn ip(&self) -> Option<IpAddr> {
+        Some(self.ip)
+    }
+
+    fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
+        match attribute {
+            Attribute::Method => Some(b"POST"),
+            Attribute::Path => Some(self.path.as_bytes()),
+            Attribute::Host => Some(self.host.as_bytes()),
+            Attribute::Header(name) => {
+                let mut headers = self.headers.iter();
+                headers
+                    .find(|(known, _)| **known == **name)
+                    .map(|(_, value)| value.as_bytes())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A limit with these conditions, by address and tenant.
+fn limit(n: usize, conditions: Vec<(Attribute, Test)>) -> LimitRule {
+    let conditions = conditions.into_iter();
+    let rate = RateSpec {
+        units: 100,
+        period: Period::Span(Nanos::MINUTE),
+    };
+    LimitRule {
+        name: Box::<str>::from(format!("limit-{n:05}")).into(),
+        id: None,
+        matching: Match {
+            conditions: conditions
+                .map(|(attribute, test)| Condition { attribute, test }.into())
+                .collect(),
+        },
+        group: None,
+        bucket: None,
+        key: vec![
+            KeyPart::plain(Attribute::Ip.into()),
+            KeyPart::plain(Attribute::Header("x-tenant".into()).into()),
+        ],
+        quota: QuotaSpec {
+            algorithm: Algorithm::TokenBucket,
+            amount: Amount::Rates(vec![rate.into()]),
+            burst: None,
+            unit: Unit::Requests,
+            utc_offset_minutes: 0,
+        }
+        .into(),
+        tiers: None,
+        overrides: Vec::new(),
+        levels: Vec::new(),
+        cost: Cost::default(),
+        count: Count::default(),
+        distinct: None,
+        local: None,
+        candidate: None,
+        mode: Mode::default(),
+        enforce: Percent::ALL,
+        wait: None,
+        penalty: Penalty::default().into(),
+        charge_always: false,
+        overdraft: 0,
+        on_store_failure: OnStoreFailure::default(),
+        consistency: Consistency::default().into(),
+        colocate: None,
+        status: 429,
+        message: None,
+    }
+}

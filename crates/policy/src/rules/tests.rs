@@ -1,0 +1,315 @@
+//! What finding and keying promise, one story at a time.
+
+use std::cell::RefCell;
+
+use super::{Found, Listed, MOST_METERS, Origin, Rules};
+use crate::attributes::{Attribute, Attributes};
+use crate::model::{
+    Algorithm, Apply, Condition, DenyRule, Glob, Group, LimitRule, Match, Policy, Template, Test,
+};
+use crate::sample::{HOUR, MINUTE, Request, SECOND, bucket, limit, named, policy, quota};
+
+fn matching(conditions: &[(&str, Test)]) -> Match {
+    Match {
+        conditions: conditions
+            .iter()
+            .map(|(name, test)| {
+                Condition {
+                    attribute: named(name),
+                    test: test.clone(),
+                }
+                .into()
+            })
+            .collect(),
+    }
+}
+
+fn is(value: &str) -> Test {
+    Test::OneOf(vec![value.into()])
+}
+
+fn under(template: &str) -> Test {
+    Test::Route(vec![Template(template.into())])
+}
+
+fn like(glob: &str) -> Test {
+    Test::Glob(vec![Glob(glob.into())])
+}
+
+fn limit_on(name: &str, conditions: &[(&str, Test)]) -> LimitRule {
+    LimitRule {
+        matching: matching(conditions),
+        ..limit(name, bucket(10, MINUTE))
+    }
+}
+
+fn found(policy: &Policy, request: &dyn Attributes) -> Found {
+    let rules = Rules::compile(policy, [7; 16]).unwrap();
+    let mut found = Found::new();
+    rules.find(request, &mut found);
+    found
+}
+
+fn found_by(policy: &Policy, values: &[(&str, &str)]) -> Vec<usize> {
+    found(policy, &Request::with(values)).rules().to_vec()
+}
+
+#[test]
+fn refusing_comes_before_being_exempt_and_being_exempt_before_every_limit() {
+    let mut policy = policy(vec![limit_on("all", &[])]);
+    let deny = |conditions: &[(&str, Test)]| DenyRule {
+        matching: matching(conditions),
+        status: 403,
+        message: None,
+    };
+    policy.deny = vec![
+        deny(&[("header.bad", is("worse"))]),
+        deny(&[("header.bad", Test::Present)]),
+    ];
+    policy.exempt = vec![matching(&[("route", under("/health"))])];
+    let listed = |values: &[(&str, &str)]| {
+        let found = found(&policy, &Request::with(values));
+        (found.listed(), found.rules().len())
+    };
+    assert_eq!(listed(&[("path", "/")]), (Listed::Limits, 1));
+    assert_eq!(listed(&[("path", "/health/")]), (Listed::Exempt, 0));
+    let bad = [("path", "/health"), ("header.bad", "yes")];
+    assert_eq!(listed(&bad), (Listed::Denied(1), 0));
+    let worse = [("path", "/health"), ("header.bad", "worse")];
+    assert_eq!(listed(&worse), (Listed::Denied(0), 0));
+}
+
+#[test]
+fn a_group_keeps_the_limit_with_most_conditions_and_of_as_many_the_first() {
+    let mut limits = vec![
+        limit_on("wide", &[]),
+        limit_on("by-method", &[("method", is("GET"))]),
+        limit_on("by-host", &[("host", is("a"))]),
+        limit_on("by-both", &[("host", is("a")), ("method", is("GET"))]),
+    ];
+    for limit in &mut limits {
+        limit.group = Some(Box::<str>::from("aws").into());
+    }
+    limits.push(limit_on("apart", &[]));
+    let mut policy = policy(limits);
+    let request = |host, method| [("host", host), ("method", method)];
+    assert_eq!(found_by(&policy, &request("a", "GET")), [0, 1, 2, 3, 4]);
+    policy.groups = vec![Group {
+        name: Box::<str>::from("aws").into(),
+        apply: Apply::Narrowest,
+    }];
+    assert_eq!(found_by(&policy, &request("a", "GET")), [3, 4]);
+    assert_eq!(found_by(&policy, &request("b", "GET")), [1, 4]);
+    assert_eq!(found_by(&policy, &request("a", "PUT")), [2, 4]);
+    assert_eq!(found_by(&policy, &request("b", "PUT")), [0, 4]);
+}
+
+#[test]
+fn who_is_known_is_limited_by_key_and_only_the_unknown_by_address() {
+    let policy = policy(vec![
+        limit_on("by-address", &[("header.authorization", Test::Absent)]),
+        limit_on("by-key", &[("header.authorization", Test::Present)]),
+    ]);
+    assert_eq!(found_by(&policy, &[("ip", "10.0.0.1")]), [0]);
+    let known = [("ip", "10.0.0.1"), ("header.authorization", "")];
+    assert_eq!(found_by(&policy, &known), [1]);
+}
+
+#[test]
+fn no_spelling_of_a_path_or_a_host_escapes_a_limit() {
+    let policy = policy(vec![
+        limit_on("route", &[("route", under("/v1/login"))]),
+        limit_on("path", &[("path", is("/v1/login"))]),
+        limit_on("glob", &[("path", like("/v1/log*"))]),
+        limit_on("host", &[("host", is("example.com"))]),
+        limit_on("hosts", &[("host", like("*.COM"))]),
+    ]);
+    for path in [
+        "/v1/login",
+        "/v1/login/",
+        "//v1//login",
+        "/v1/./login",
+        "/x/../v1/login",
+        "/v1/%6Cogin",
+        "/v1/login?next=/",
+        "/v1/%6c%6F%67in/",
+        "/v1/x/%2e%2E/login",
+        "v1/login",
+    ] {
+        let request = [("path", path), ("host", "Example.COM")];
+        assert_eq!(found_by(&policy, &request), [0, 1, 2, 3, 4], "{path}");
+    }
+    assert_eq!(found_by(&policy, &[("path", "/V1/login")]), [0; 0]);
+}
+
+#[test]
+fn where_only_the_route_is_known_it_stands_for_the_path() {
+    let policy = policy(vec![limit_on("item", &[("route", under("/items/{id}"))])]);
+    assert_eq!(found_by(&policy, &[("route", "/items/{number}")]), [0]);
+    assert_eq!(found_by(&policy, &[("route", "/items")]), [0; 0]);
+}
+
+#[test]
+fn the_route_is_what_the_transport_says_or_else_the_most_specific_template() {
+    let mut policy = policy(vec![limit_on("all", &[("route", under("/{*rest}"))])]);
+    policy.routes = vec![Template("/items/{id}".into()).into()];
+    let rules = Rules::compile(&policy, [7; 16]).unwrap();
+    let route = |values: &[(&str, &str)]| {
+        let request = Request::with(values);
+        let mut found = Found::new();
+        rules.find(&request, &mut found);
+        rules.route(&request, &found).map(<[u8]>::to_vec)
+    };
+    assert_eq!(route(&[("path", "/items/7")]).unwrap(), b"/items/{id}");
+    assert_eq!(route(&[("path", "/other")]).unwrap(), b"/{*rest}");
+    let said = [("path", "/items/7"), ("route", "/items/:id")];
+    assert_eq!(route(&said).unwrap(), b"/items/:id");
+    assert_eq!(route(&[]), None);
+}
+
+#[test]
+fn a_path_of_any_length_is_matched_and_one_that_cannot_be_rewritten_is_said() {
+    let policy = policy(vec![
+        limit_on("item", &[("route", under("/items/{id}"))]),
+        limit_on("all", &[("route", under("/items/{*rest}"))]),
+    ]);
+    let long = "x".repeat(100_000);
+    let found = |path: String| {
+        let found = found(&policy, &Request::with(&[("path", &path)]));
+        (found.rules().to_vec(), found.unreadable())
+    };
+    assert_eq!(found(format!("/items/{long}")), (vec![0, 1], false));
+    assert_eq!(
+        found(format!("/items/{}", "a/".repeat(1_000))),
+        (vec![1], false)
+    );
+    assert_eq!(found(format!("//items/{long}/../7")), (vec![0, 1], false));
+    assert_eq!(found(format!("//items/{long}")), (vec![1], true));
+    let host = "A".repeat(2_000);
+    let mut by_host = policy.clone();
+    by_host.limits.push(limit_on("host", &[("host", is("a"))]));
+    assert!(super::tests::found(&by_host, &Request::with(&[("host", &host)])).unreadable());
+    let host = host.to_lowercase();
+    assert!(!super::tests::found(&by_host, &Request::with(&[("host", &host)])).unreadable());
+}
+
+#[test]
+fn as_many_meters_as_fit_are_found_and_one_more_is_said() {
+    let limits = |count: usize| (0..count).map(|n| limit_on(&format!("l{n}"), &[]));
+    let exactly = found(&policy(limits(MOST_METERS).collect()), &Request::default());
+    assert_eq!(
+        (exactly.rules().len(), exactly.more_than_fit()),
+        (MOST_METERS, false)
+    );
+    let more = found(
+        &policy(limits(MOST_METERS + 1).collect()),
+        &Request::default(),
+    );
+    assert_eq!(
+        (more.rules().len(), more.more_than_fit()),
+        (MOST_METERS, true)
+    );
+    // Limits with several windows take the room of several.
+    let mut windows: Vec<LimitRule> = limits(11).collect();
+    for limit in &mut windows {
+        limit.quota = quota(
+            Algorithm::FixedWindow,
+            &[(10, SECOND), (20, MINUTE), (30, HOUR)],
+        );
+    }
+    let found = found(&policy(windows), &Request::default());
+    assert_eq!((found.rules().len(), found.more_than_fit()), (10, true));
+}
+
+#[test]
+fn what_is_too_large_is_refused_with_where_and_why() {
+    let deep = "/a".repeat(65);
+    let mut wrong = policy(vec![
+        limit_on("fine", &[]),
+        limit_on("deep", &[("route", under(&deep))]),
+        limit_on(
+            "long",
+            &[("path", like(&format!("*{}*", "x".repeat(2_000))))],
+        ),
+    ]);
+    wrong.routes = vec![Template(deep.into()).into()];
+    wrong.limits[0].key = crate::sample::key(&["header.a"; 17]);
+    let problems = Rules::compile(&wrong, [7; 16]).unwrap_err();
+    let all = format!("{problems:?}");
+    assert!(
+        all.contains("17 parts") && all.contains("64 segments") && all.contains("1024 bytes"),
+        "{all}"
+    );
+    assert!(Origin::Limit(0) < Origin::Limit(1));
+}
+
+/// Remembers what it was asked for.
+struct Curious {
+    inner: Request,
+    asked: RefCell<Vec<Attribute>>,
+}
+
+impl Attributes for Curious {
+    fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
+        self.asked.borrow_mut().push(attribute.clone());
+        self.inner.get(attribute)
+    }
+}
+
+#[test]
+fn every_attribute_is_asked_for_at_most_once_and_only_if_a_condition_is_about_it() {
+    let mut limits = Vec::new();
+    for n in 0..50 {
+        let tests = [
+            ("header.a", is("x")),
+            ("header.b", Test::Not(Box::new(is("y")))),
+            ("path", like("/x*")),
+            ("host", Test::Present),
+        ];
+        limits.push(limit_on(&format!("l{n}"), &tests[n % 3..]));
+    }
+    let request = Curious {
+        inner: Request::with(&[
+            ("header.a", "x"),
+            ("header.b", "x"),
+            ("path", "/x"),
+            ("host", "h"),
+        ]),
+        asked: RefCell::default(),
+    };
+    found(&policy(limits), &request);
+    let mut asked = request.asked.into_inner();
+    let count = asked.len();
+    asked.sort();
+    asked.dedup();
+    assert_eq!((asked.len(), count), (4, 4), "{asked:?}");
+}
+
+#[test]
+fn more_attributes_than_are_remembered_are_matched_all_the_same() {
+    let names: Vec<String> = (0..100).map(|n| format!("header.h{n}")).collect();
+    let limits = names.iter().enumerate().map(|(n, name)| {
+        let test = if n % 10 == 0 { is("x") } else { is("y") };
+        limit_on(&format!("l{n}"), &[(name, test)])
+    });
+    let request: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
+    let expected: Vec<usize> = (0..100).step_by(10).collect();
+    assert_eq!(found_by(&policy(limits.collect()), &request), expected);
+}
+
+/// Many tenants on one route: only the one whose header it is may be looked at.
+#[test]
+fn a_condition_that_everyone_shares_is_not_what_limits_are_filed_under() {
+    let limits = (0..1_000).map(|n| {
+        let tenant = is(&format!("tenant-{n}"));
+        limit_on(
+            &format!("l{n}"),
+            &[("route", under("/api/{*rest}")), ("header.tenant", tenant)],
+        )
+    });
+    let policy = policy(limits.collect());
+    let request = Request::with(&[("path", "/api/x"), ("header.tenant", "tenant-500")]);
+    assert_eq!(found(&policy, &request).rules(), [500]);
+    let rules = Rules::compile(&policy, [7; 16]).unwrap();
+    assert_eq!(rules.matcher.most_filed_together(), 1);
+}
