@@ -89,6 +89,7 @@ fn of_window(window: &FixedWindow, ask: Ask) -> Option<Vec<u8>> {
                 Calendar::Day => 0,
                 Calendar::Week => 1,
                 Calendar::Month => 2,
+                Calendar::Year => 3,
                 _ => return None,
             };
             let minutes = u64::try_from(i32::from(offset.minutes()).saturating_add(840)).ok()?;
