@@ -3,6 +3,7 @@
 //!
 //! Must not know: how any store or algorithm works inside. It sees what a user sees.
 
+pub mod allocation;
 pub mod fuzzing;
 pub mod oracle;
 pub mod redis;

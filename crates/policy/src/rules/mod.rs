@@ -19,7 +19,11 @@ mod prefixes;
 mod tree;
 
 #[cfg(test)]
+mod allocation;
+#[cfg(test)]
 mod differential;
+#[cfg(test)]
+mod keys_tests;
 #[cfg(test)]
 mod naive;
 #[cfg(test)]

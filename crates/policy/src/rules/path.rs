@@ -32,27 +32,47 @@ impl<'a> Path<'a> {
     }
 }
 
+/// What a byte may mean for the spelling of a path.
+const SLASH: u8 = 1;
+const DOT: u8 = 2;
+const ESCAPE: u8 = 4;
+const END: u8 = 8;
+
+/// What each byte means; looked up, because every byte of every path is.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "computed by the compiler, which refuses an index that is too large"
+)]
+const MEANINGS: [u8; 256] = {
+    let mut meanings = [0; 256];
+    meanings[b'/' as usize] = SLASH;
+    meanings[b'.' as usize] = DOT;
+    meanings[b'%' as usize] = ESCAPE;
+    meanings[b'?' as usize] = END;
+    meanings[b'#' as usize] = END;
+    meanings
+};
+
 /// The path, if it is spelled in the one way already.
 pub(super) fn as_it_is(raw: &[u8]) -> Option<Path<'_>> {
-    let mut after_slash = false;
     if raw.first() != Some(&b'/') {
         return None;
     }
+    let mut before = 0;
     for (at, byte) in raw.iter().enumerate() {
-        match byte {
-            b'/' if after_slash => return None,
-            b'/' => after_slash = true,
-            // It may be `.`, `..` or a name; telling them apart is the other function's work.
-            b'.' if after_slash => return None,
-            b'%' => return None,
-            b'?' | b'#' => {
-                return raw.get(..at).map(|full| Path {
-                    full,
-                    is_cut: false,
-                });
-            }
-            _ => after_slash = false,
+        let meaning = MEANINGS.get(usize::from(*byte)).copied().unwrap_or(0);
+        // After a slash, a dot may begin `.`, `..` or a name; telling them apart is the other function's work.
+        if before & SLASH != 0 && meaning & (SLASH | DOT) != 0 {
+            return None;
         }
+        if meaning & (ESCAPE | END) != 0 {
+            let full = raw.get(..at).filter(|_| meaning == END)?;
+            return Some(Path {
+                full,
+                is_cut: false,
+            });
+        }
+        before = meaning;
     }
     Some(Path {
         full: raw,

@@ -1,48 +1,13 @@
 //! A warm decision allocates nothing: counted by the allocator of this binary, thread by thread.
-#![allow(
-    unsafe_code,
-    reason = "an allocator that counts has to hand the calls on, and those are unsafe by nature"
-)]
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 
 use tollgate_core::{FixedWindow, Nanos, SlidingCounter, Window};
 use tollgate_store::{Check, Key, Op, Ruled};
+use tollgate_testkit::allocation::{Counting, calls};
 
 use crate::support::{bucket, id, ruled, store};
 
-thread_local! {
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call is handed on unchanged to the system's allocator, which fulfils the contract; the counter is a plain
-// cell of the thread, whose first use allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: as the caller promised.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: as the caller promised.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-/// How often the work calls the allocator.
-fn calls(work: impl FnOnce()) -> u64 {
-    let before = CALLS.get();
-    work();
-    CALLS.get() - before
-}
 
 #[test]
 fn the_allocator_counts() {
