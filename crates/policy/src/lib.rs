@@ -6,10 +6,13 @@
 
 pub mod attributes;
 pub mod compile;
+pub mod explain;
 pub mod model;
 pub mod rules;
 pub mod source;
 mod words_for;
 
+#[cfg(test)]
+mod generate;
 #[cfg(test)]
 mod sample;

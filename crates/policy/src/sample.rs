@@ -109,7 +109,7 @@ pub(crate) fn policy(limits: Vec<LimitRule>) -> Policy {
 }
 
 /// A request that says these attributes.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Request {
     pub(crate) ip: Option<std::net::IpAddr>,
     pub(crate) values: Vec<(Attribute, Vec<u8>)>,

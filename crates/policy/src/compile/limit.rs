@@ -35,7 +35,7 @@ pub(super) fn compile(
             key.extend(level.key.iter().cloned());
             let variants = one(&level.quota, limit.overdraft, &mut meters.problems);
             let suffix = format!("/{}", level.name.value);
-            let name = Some(level.name.value.clone());
+            let name = Some(&*level.name.value);
             meters.add(
                 Role::Main,
                 &suffix,
@@ -207,12 +207,12 @@ impl Meters {
         &mut self,
         role: Role,
         suffix: &str,
-        level: Option<Box<str>>,
+        level: Option<&str>,
         variants: &[Granted],
         key: &Recipe,
     ) {
         for (slot, which) in slots(variants).into_iter().zip(1..) {
-            let (quotas, grants) = match slot.build(variants.len()) {
+            let built = match slot.build(variants.len()) {
                 Ok(built) => built,
                 Err((place, why)) => {
                     let message = why.to_string();
@@ -232,9 +232,9 @@ impl Meters {
                 identity: identity.into(),
                 number: self.number.take(),
                 role,
-                level: level.clone(),
-                quotas,
-                grants,
+                level: level.map(Box::from),
+                quotas: built.quotas,
+                grants: built.grants,
             });
             self.keys.push(key.clone());
         }

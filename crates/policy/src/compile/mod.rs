@@ -7,6 +7,7 @@ mod bucket;
 mod limit;
 mod problem;
 pub mod quota;
+mod refused;
 mod slots;
 
 #[cfg(test)]

@@ -3,14 +3,15 @@
 //! Must not know: limits, tiers, keys. Whoever has several quotas for one state brings them together.
 
 use tollgate_core::limit::Limit;
-use tollgate_core::{InvalidQuota, Nanos, Reason, Unit, UtcOffset, Window};
+use tollgate_core::{Nanos, Unit, UtcOffset, Window};
 
 use super::problem::problem;
+use super::refused::{refused, refused_places};
 use crate::attributes::Attribute;
 use crate::model::{Algorithm, Amount, Burst, Computed, Period, QuotaSpec, RateSpec};
 use crate::rules::{Formula, Shape};
 use crate::source::{At, Place, Problem};
-use crate::words_for::{number, span};
+use crate::words_for::number;
 
 /// Thirty days: a month, where no calendar counts.
 const MONTH: Nanos = Nanos::from_secs(30 * 86_400);
@@ -191,20 +192,7 @@ fn at_once(
             period: None,
         }])),
         Err(error) => {
-            let nearest = error.nearest.map(|nearest| match error.field {
-                "lease" => span(Nanos::from_nanos(nearest)),
-                _ => number(nearest),
-            });
-            let value = match error.field {
-                "lease" => span(lease),
-                _ => number(error.value),
-            };
-            problems.push(Problem {
-                place: quota.place,
-                message: format!("`{}` cannot be {value}: {}", error.field, why(&error)).into(),
-                help: nearest
-                    .map(|nearest| format!("the nearest that can be honoured is {nearest}").into()),
-            });
+            problems.push(refused_places(quota, lease, &error));
             None
         }
     }
@@ -351,102 +339,6 @@ fn window(
             return None;
         }
     })
-}
-
-/// Core's refusal in the words of the file.
-fn refused(quota: &At<QuotaSpec>, rate: &At<RateSpec>, error: &InvalidQuota) -> Problem {
-    let said = rate_text(rate.value);
-    let per = per_text(rate.value.period);
-    let (place, subject, nearest) = match error.field {
-        "burst" => (
-            quota
-                .value
-                .burst
-                .as_ref()
-                .map_or(rate.place, |burst| burst.place),
-            format!(
-                "`burst` cannot be {} with a rate of {said}",
-                number(error.value)
-            ),
-            error.nearest.map(number),
-        ),
-        "overdraft" => (
-            rate.place,
-            format!(
-                "`overdraft` cannot be {} with a rate of {said}",
-                number(error.value)
-            ),
-            error.nearest.map(number),
-        ),
-        "period" | "window" => (
-            rate.place,
-            format!(
-                "`rate` cannot be {said}: its period is {}",
-                plain_text(error.value)
-            ),
-            error
-                .nearest
-                .map(|nearest| format!("a period of {}", plain_text(nearest))),
-        ),
-        _ => (
-            rate.place,
-            format!("`rate` cannot be {said}"),
-            error
-                .nearest
-                .map(|nearest| format!("{}{per}", number(nearest))),
-        ),
-    };
-    Problem {
-        place,
-        message: format!("{subject}: {}", why(error)).into(),
-        help: nearest
-            .map(|nearest| format!("the nearest that can be honoured is {nearest}").into()),
-    }
-}
-
-fn plain_text(nanos: u64) -> String {
-    span(Nanos::from_nanos(nanos))
-}
-
-/// A rate as files write it.
-pub(crate) fn rate_text(rate: RateSpec) -> String {
-    format!("{}{}", number(rate.units), per_text(rate.period))
-}
-
-fn per_text(period: Period) -> String {
-    match period {
-        Period::Month => "/month".to_owned(),
-        Period::Year => "/year".to_owned(),
-        Period::Span(length) => match length {
-            Nanos::SECOND => "/s".to_owned(),
-            Nanos::MINUTE => "/min".to_owned(),
-            Nanos::HOUR => "/h".to_owned(),
-            Nanos::DAY => "/day".to_owned(),
-            other => format!(" per {}", span(other)),
-        },
-    }
-}
-
-fn why(error: &InvalidQuota) -> String {
-    match error.reason {
-        Reason::Zero => "it must be at least 1".to_owned(),
-        Reason::TooLarge => match error.field {
-            "window" | "lease" => "it is longer than 2^62 ns (146 years)".to_owned(),
-            _ => "it is more than this algorithm can count".to_owned(),
-        },
-        Reason::TooSmall => "it is too small".to_owned(),
-        Reason::RateTooFine => "whole nanoseconds cannot express this rate within 0.1 %".to_owned(),
-        Reason::RefillTooLong => {
-            "it would take longer than 2^62 ns (146 years) to refill".to_owned()
-        }
-        Reason::LimitIsZero => {
-            "a rate of zero denies everything, so this must be 0 or left out".to_owned()
-        }
-        Reason::BelowOneBlock => {
-            "such a rate is charged in blocks, and it is less than one block".to_owned()
-        }
-        _ => error.to_string(),
-    }
 }
 
 #[cfg(test)]

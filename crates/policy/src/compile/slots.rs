@@ -51,6 +51,12 @@ pub(super) struct Slot {
     asks: Vec<Option<Ask>>,
 }
 
+/// The quotas of one state, and which of them each variant gets.
+pub(super) struct Built {
+    pub(super) quotas: Box<[Limit]>,
+    pub(super) grants: Box<[Grant]>,
+}
+
 /// The states that these variants need, in the order of the first variant's windows.
 pub(super) fn slots(variants: &[Granted]) -> Vec<Slot> {
     let mut slots: Vec<Slot> = Vec::new();
@@ -123,10 +129,7 @@ impl Slot {
     ///
     /// # Errors
     /// Core refuses a quota, with where it stands.
-    pub(super) fn build(
-        self,
-        variants: usize,
-    ) -> Result<(Box<[Limit]>, Box<[Grant]>), (Place, InvalidQuota)> {
+    pub(super) fn build(self, variants: usize) -> Result<Built, (Place, InvalidQuota)> {
         let asks: Vec<Ask> = self.asks.iter().flatten().cloned().collect();
         let ceiling = asks.iter().map(Ask::most).max().unwrap_or(0);
         let with_ceiling = |mut formula: Formula| {
@@ -180,7 +183,10 @@ impl Slot {
         }
         grants.resize(variants, Grant::Unlimited);
         share(&mut limits, &widest, &mut grants);
-        Ok((limits.into(), grants.into()))
+        Ok(Built {
+            quotas: limits.into(),
+            grants: grants.into(),
+        })
     }
 }
 

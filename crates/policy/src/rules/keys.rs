@@ -179,7 +179,7 @@ fn push_address(octets: &[u8], hash: bool, secret: [u8; 16], buffer: &mut KeyBuf
 }
 
 /// The leading bits of an address; one of IPv4 that is written as IPv6 is one of IPv4.
-fn masked(address: IpAddr, v4_bits: u8, v6_bits: u8) -> IpAddr {
+pub(crate) fn masked(address: IpAddr, v4_bits: u8, v6_bits: u8) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
             let drop = 32_u32.saturating_sub(v4_bits.into());

@@ -38,6 +38,7 @@ pub use draft::{
 };
 pub use formula::{Formula, Shape, sharing};
 pub use found::{Found, Listed, MOST_METERS};
+pub(crate) use keys::masked;
 pub use meter::{Chosen, Meter, Role};
 
 use matcher::Matcher;

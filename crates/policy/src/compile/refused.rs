@@ -1,0 +1,119 @@
+//! What core refuses of a quota, in the words of the file.
+//!
+//! Must not know: how quotas are made.
+
+use tollgate_core::{InvalidQuota, Nanos, Reason};
+
+use crate::model::{Period, QuotaSpec, RateSpec};
+use crate::source::{At, Problem};
+use crate::words_for::{number, span};
+
+/// Core's refusal in the words of the file.
+pub(super) fn refused(quota: &At<QuotaSpec>, rate: &At<RateSpec>, error: &InvalidQuota) -> Problem {
+    let said = rate_text(rate.value);
+    let per = per_text(rate.value.period);
+    let (place, subject, nearest) = match error.field {
+        "burst" => (
+            quota
+                .value
+                .burst
+                .as_ref()
+                .map_or(rate.place, |burst| burst.place),
+            format!(
+                "`burst` cannot be {} with a rate of {said}",
+                number(error.value)
+            ),
+            error.nearest.map(number),
+        ),
+        "overdraft" => (
+            rate.place,
+            format!(
+                "`overdraft` cannot be {} with a rate of {said}",
+                number(error.value)
+            ),
+            error.nearest.map(number),
+        ),
+        "period" | "window" => (
+            rate.place,
+            format!(
+                "`rate` cannot be {said}: its period is {}",
+                plain_text(error.value)
+            ),
+            error
+                .nearest
+                .map(|nearest| format!("a period of {}", plain_text(nearest))),
+        ),
+        _ => (
+            rate.place,
+            format!("`rate` cannot be {said}"),
+            error
+                .nearest
+                .map(|nearest| format!("{}{per}", number(nearest))),
+        ),
+    };
+    Problem {
+        place,
+        message: format!("{subject}: {}", why(error)).into(),
+        help: nearest
+            .map(|nearest| format!("the nearest that can be honoured is {nearest}").into()),
+    }
+}
+
+/// Core's refusal of so many places.
+pub(super) fn refused_places(quota: &At<QuotaSpec>, lease: Nanos, error: &InvalidQuota) -> Problem {
+    let (value, nearest) = match error.field {
+        "lease" => (span(lease), error.nearest.map(plain_text)),
+        _ => (number(error.value), error.nearest.map(number)),
+    };
+    Problem {
+        place: quota.place,
+        message: format!("`{}` cannot be {value}: {}", error.field, why(error)).into(),
+        help: nearest
+            .map(|nearest| format!("the nearest that can be honoured is {nearest}").into()),
+    }
+}
+
+fn plain_text(nanos: u64) -> String {
+    span(Nanos::from_nanos(nanos))
+}
+
+/// A rate as files write it.
+fn rate_text(rate: RateSpec) -> String {
+    format!("{}{}", number(rate.units), per_text(rate.period))
+}
+
+fn per_text(period: Period) -> String {
+    match period {
+        Period::Month => "/month".to_owned(),
+        Period::Year => "/year".to_owned(),
+        Period::Span(length) => match length {
+            Nanos::SECOND => "/s".to_owned(),
+            Nanos::MINUTE => "/min".to_owned(),
+            Nanos::HOUR => "/h".to_owned(),
+            Nanos::DAY => "/day".to_owned(),
+            other => format!(" per {}", span(other)),
+        },
+    }
+}
+
+fn why(error: &InvalidQuota) -> String {
+    match error.reason {
+        Reason::Zero => "it must be at least 1".to_owned(),
+        Reason::TooLarge => match error.field {
+            "window" | "lease" => "it is longer than 2^62 ns (146 years)".to_owned(),
+            _ => "it is more than this algorithm can count".to_owned(),
+        },
+        Reason::TooSmall => "it is too small".to_owned(),
+        Reason::RateTooFine => "whole nanoseconds cannot express this rate within 0.1 %".to_owned(),
+        Reason::RefillTooLong => {
+            "it would take longer than 2^62 ns (146 years) to refill".to_owned()
+        }
+        Reason::LimitIsZero => {
+            "a rate of zero denies everything, so this must be 0 or left out".to_owned()
+        }
+        Reason::BelowOneBlock => {
+            "such a rate is charged in blocks, and it is less than one block".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,232 @@
+//! What a fleet makes of a limit: how far it may over-admit, what each node does alone, and how many round trips it takes.
+//!
+//! Must not know: words about quotas.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::window::{WindowExplained, period_name};
+use crate::compile::whole_key;
+use crate::model::{Consistency, KeyPart, LimitRule, Mode, OnStoreFailure, Policy};
+use crate::words_for::{big_number, number, span};
+use tollgate_core::Nanos;
+
+/// By how much a fleet may admit more than the quota.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OverAdmission {
+    /// By how much, in units, where the number of nodes is known.
+    pub units: Option<u64>,
+    /// By how much for each node beyond the first.
+    pub per_node: u64,
+    /// In words.
+    pub words: String,
+}
+
+/// The bound of a limit with these windows: each node beyond the first may spend a whole burst, and what refills until it
+/// hears of the others.
+pub(super) fn over_admission(
+    consistency: Consistency,
+    nodes: Option<u32>,
+    windows: &[WindowExplained],
+) -> OverAdmission {
+    let Consistency::Async(interval) = consistency else {
+        let words = match consistency {
+            Consistency::Leased => "over-admission bound 0 (admits less while slices are out)",
+            _ => "over-admission bound 0",
+        };
+        return OverAdmission {
+            units: Some(0),
+            per_node: 0,
+            words: words.to_owned(),
+        };
+    };
+    let per_node = windows
+        .iter()
+        .map(|window| window.at_once.saturating_add(refilled(window, interval)))
+        .max()
+        .unwrap_or(0);
+    let units = nodes.map(|nodes| u64::from(nodes.saturating_sub(1)).saturating_mul(per_node));
+    let each = number(per_node);
+    let every = span(interval);
+    let words = match (units, nodes) {
+        (Some(units), Some(nodes)) => format!(
+            "over-admission bound {} ({} other nodes × {each}, if they hear of each other every {every})",
+            number(units),
+            number(nodes.saturating_sub(1).into())
+        ),
+        _ => format!(
+            "over-admission bound {each} for each node beyond the first, if they hear of each other every {every}"
+        ),
+    };
+    OverAdmission {
+        units,
+        per_node,
+        words,
+    }
+}
+
+/// What a window gives back in such a time, rounded up.
+fn refilled(window: &WindowExplained, time: Nanos) -> u64 {
+    let time = u128::from(time.as_nanos());
+    let units = match (window.every_ns, window.period_ns) {
+        (Some(every), _) => time
+            .div_ceil(u128::from(every.max(1)))
+            .saturating_mul(window.block.into()),
+        (None, Some(period)) => time
+            .saturating_mul(window.units.into())
+            .div_ceil(u128::from(period.max(1))),
+        (None, None) => 0,
+    };
+    u64::try_from(units).unwrap_or(u64::MAX)
+}
+
+/// What a limit decides while its store does not answer.
+pub(super) fn without_store(
+    limit: &LimitRule,
+    nodes: Option<u32>,
+    windows: &[WindowExplained],
+) -> String {
+    match limit.on_store_failure {
+        OnStoreFailure::Open => "without the store: admits everything".to_owned(),
+        OnStoreFailure::Closed => "without the store: refuses with 503".to_owned(),
+        OnStoreFailure::Local => {
+            let count = nodes.unwrap_or(1).max(1);
+            let shares: Vec<_> = windows.iter().map(|window| share(window, count)).collect();
+            let of = match nodes {
+                None => "1 node, because `fleet.nodes` is not said".to_owned(),
+                Some(1) => "1 node".to_owned(),
+                Some(nodes) => format!("{} nodes", number(nodes.into())),
+            };
+            if shares.is_empty() {
+                return "without the store: admits everything".to_owned();
+            }
+            format!(
+                "without the store: each node by itself {} (half of the quota over {of})",
+                shares.join(", and ")
+            )
+        }
+    }
+}
+
+fn share(window: &WindowExplained, nodes: u32) -> String {
+    let part = |units: u64| match units {
+        0 => 0,
+        _ => (units / 2 / u64::from(nodes)).max(1),
+    };
+    let units = part(window.units);
+    if units == 0 {
+        return "denies everything".to_owned();
+    }
+    let stand_in = match window.algorithm {
+        "fixed_window" | "sliding_window" | "sliding_log" => ", by a token bucket",
+        _ => "",
+    };
+    match window.period_ns {
+        _ if window.algorithm == "concurrency" => {
+            format!("at most {} at the same time", number(units))
+        }
+        Some(period) => format!(
+            "at most {} at once, {} per {}{stand_in}",
+            number(part(window.at_once)),
+            number(units),
+            period_name(Nanos::from_nanos(period))
+        ),
+        None => format!("at most {} per month{stand_in}", number(units)),
+    }
+}
+
+/// Limits whose states live in one slot of a cluster and are asked in one round trip.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SlotExplained {
+    /// What they have in common.
+    pub by: String,
+    /// The limits' names, with the level where it is one of several.
+    pub limits: Vec<String>,
+}
+
+/// The slots that a request needs if every limit applies to it.
+pub(super) fn slots(policy: &Policy) -> Vec<SlotExplained> {
+    let mut slots: BTreeMap<String, SlotExplained> = BTreeMap::new();
+    let mut order = Vec::new();
+    for limit in &policy.limits {
+        if !asks_the_store(policy, limit) {
+            continue;
+        }
+        for (name, tag, by) in states(limit) {
+            let slot = slots.entry(tag.clone()).or_insert_with(|| {
+                order.push(tag);
+                SlotExplained {
+                    by,
+                    limits: Vec::new(),
+                }
+            });
+            if !slot.limits.contains(&name) {
+                slot.limits.push(name);
+            }
+        }
+    }
+    order.iter().filter_map(|tag| slots.remove(tag)).collect()
+}
+
+/// How many round trips a limit takes for each decision.
+pub(super) fn round_trips(policy: &Policy, limit: &LimitRule) -> u64 {
+    if !asks_the_store(policy, limit) {
+        return 0;
+    }
+    let mut tags: Vec<_> = states(limit).into_iter().map(|(_, tag, _)| tag).collect();
+    tags.sort();
+    tags.dedup();
+    tags.len() as u64
+}
+
+fn asks_the_store(policy: &Policy, limit: &LimitRule) -> bool {
+    limit.consistency.value == Consistency::Exact && limit.mode.max(policy.mode) != Mode::Off
+}
+
+/// The states of a limit that a request asks: the name, what decides its slot, and that in words.
+fn states(limit: &LimitRule) -> Vec<(String, String, String)> {
+    let name = limit.name.value.to_string();
+    if let Some(by) = &limit.colocate {
+        let by = format!("colocate {}", by.value);
+        return vec![(name, by.clone(), by)];
+    }
+    let of = |name: String, key: &[KeyPart]| {
+        let by = super::matching::owner(key);
+        // What is missing means something else in two keys that are otherwise alike, and the encoding is still the same.
+        (name, by.clone(), by)
+    };
+    if limit.levels.is_empty() {
+        let mut states = vec![of(name.clone(), &limit.key)];
+        if let Some(distinct) = &limit.distinct {
+            let by = format!(
+                "{} and each value of {}",
+                super::matching::owner(&limit.key),
+                distinct.value
+            );
+            states.push((format!("{name} (values seen)"), by.clone(), by));
+        }
+        return states;
+    }
+    let whole = whole_key(limit);
+    let mut taken = limit.key.len();
+    limit
+        .levels
+        .iter()
+        .map(|level| {
+            taken += level.key.len();
+            let key = whole.get(..taken).unwrap_or(&whole);
+            of(format!("{name}/{}", level.name.value), key)
+        })
+        .collect()
+}
+
+/// Round trips in words.
+pub(super) fn round_trip_words(limit: &LimitRule, round_trips: u64) -> String {
+    match (limit.consistency.value, round_trips) {
+        (Consistency::Leased, _) => "no round trip while a slice lasts".to_owned(),
+        (Consistency::Async(_), _) => "no round trip".to_owned(),
+        (Consistency::Exact, 1) => "1 round trip".to_owned(),
+        (Consistency::Exact, many) => format!("{} round trips", big_number(many.into())),
+    }
+}

@@ -1,0 +1,384 @@
+//! One limit in plain words: who, how much, what else.
+//!
+//! Must not know: requests.
+
+use serde::Serialize;
+
+use super::fleet::{self, OverAdmission};
+use super::matching;
+use super::window::{WindowExplained, explained, period_name};
+use crate::compile::quota::{ComputedGrant, Granted, Granting, granted};
+use crate::compile::whole_key;
+use crate::model::{
+    Apply, At, Cost, Count, LimitRule, Mode, Penalty, Percent, Policy, QuotaSpec, StatusClass,
+};
+use crate::rules::Price;
+use crate::source::Problem;
+use crate::words_for::{number, span};
+
+/// One limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LimitExplained {
+    /// As the file names it.
+    pub name: String,
+    /// Whether it decides.
+    pub mode: String,
+    /// Which requests it is about.
+    pub applies_to: String,
+    /// Whose quota it is.
+    pub per: String,
+    /// Its quotas: its own or its levels', then tiers and overrides, then what stands beside them.
+    pub quotas: Vec<QuotaExplained>,
+    /// By how much a fleet may exceed the limit's own quota.
+    pub over_admission: OverAdmission,
+    /// Round trips for each decision.
+    pub round_trips: u64,
+    /// About how many bytes each key takes in memory, all of the limit's states together.
+    pub memory_bytes_per_key: u64,
+    /// About how many bytes each key takes in Redis.
+    pub redis_bytes_per_key: u64,
+    /// Everything else that is worth knowing, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// One quota and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct QuotaExplained {
+    /// Who gets it.
+    pub who: String,
+    /// Its windows, all of which must admit. None: no limit.
+    pub windows: Vec<WindowExplained>,
+    /// In words.
+    pub words: String,
+}
+
+/// So many overrides are explained one by one; a policy may have thousands.
+const OVERRIDES_SHOWN: usize = 20;
+
+pub(super) fn explain(policy: &Policy, limit: &LimitRule) -> Result<LimitExplained, Vec<Problem>> {
+    let dearest = Price::of(&limit.cost).bounds().1;
+    let quota = |who: String, spec: &At<QuotaSpec>, overdraft| {
+        granted(spec, overdraft).map(|granted| self::quota(who, &granted, dearest))
+    };
+    let mut quotas = Vec::new();
+    if limit.levels.is_empty() {
+        quotas.push(quota(own_name(limit), &limit.quota, limit.overdraft)?);
+    }
+    for level in &limit.levels {
+        quotas.push(quota(
+            format!("level {}", level.name.value),
+            &level.quota,
+            limit.overdraft,
+        )?);
+    }
+    let mains = quotas.len();
+    for (name, tier) in limit.tiers.iter().flat_map(|tiers| &tiers.tiers) {
+        let by = limit.tiers.as_ref().map(|tiers| tiers.by.value.to_string());
+        let who = format!("{} {}", by.unwrap_or_default(), name.value);
+        quotas.push(quota(who, tier, limit.overdraft)?);
+    }
+    for over in limit.overrides.iter().take(OVERRIDES_SHOWN) {
+        let who = format!("key {}", over.key.value.join(", "));
+        quotas.push(quota(who, &over.quota, limit.overdraft)?);
+    }
+    if let Some(local) = &limit.local {
+        quotas.push(quota("each process, asked first".to_owned(), local, 0)?);
+    }
+    if let Some(candidate) = &limit.candidate {
+        let who = "candidate, tried beside and never enforced".to_owned();
+        quotas.push(quota(who, candidate, limit.overdraft)?);
+    }
+    if limit.charge_always {
+        quotas.iter_mut().take(mains).for_each(never_denies);
+    }
+    let windows: Vec<_> = quotas
+        .iter()
+        .take(mains)
+        .flat_map(|quota| quota.windows.iter().cloned())
+        .collect();
+    let over_admission = fleet::over_admission(limit.consistency.value, policy.nodes, &windows);
+    let round_trips = fleet::round_trips(policy, limit);
+    if let Some(first) = quotas.first_mut() {
+        let trips = fleet::round_trip_words(limit, round_trips);
+        first.words = format!("{}; {}; {trips}", first.words, over_admission.words);
+    }
+    let (memory, redis) = bytes(limit, &quotas, mains);
+    Ok(LimitExplained {
+        name: limit.name.value.to_string(),
+        mode: mode(limit.mode.max(policy.mode), limit.enforce),
+        applies_to: matching::requests(&limit.matching),
+        per: matching::owner(&whole_key(limit)),
+        over_admission,
+        round_trips,
+        memory_bytes_per_key: memory,
+        redis_bytes_per_key: redis,
+        notes: notes(policy, limit, &windows),
+        quotas,
+    })
+}
+
+pub(super) fn own_name(limit: &LimitRule) -> String {
+    if limit.tiers.is_some() || !limit.overrides.is_empty() {
+        "everyone else".to_owned()
+    } else {
+        "everyone".to_owned()
+    }
+}
+
+/// A limit that only charges promises nothing about how much is admitted.
+fn never_denies(quota: &mut QuotaExplained) {
+    for window in &mut quota.windows {
+        window.most_in_any_period = None;
+    }
+    let text = quota.words.split("; never ").next().unwrap_or_default();
+    quota.words = format!("never denies, only charges against: {text}");
+}
+
+/// A quota in words; every number in it was checked when it was granted.
+pub(super) fn quota(who: String, granted: &Granted, dearest: u64) -> QuotaExplained {
+    let window = |granting: &Granting| {
+        let limit = granting.formula.build(granting.units).ok()?;
+        Some(explained(granting, &limit, dearest))
+    };
+    let (windows, words) = match granted {
+        Granted::Unlimited => (Vec::new(), "not limited".to_owned()),
+        Granted::Windows(windows) => {
+            let windows: Vec<_> = windows.iter().filter_map(window).collect();
+            let words: Vec<_> = windows.iter().map(|window| window.words.as_str()).collect();
+            let words = words.join("; and also ");
+            (windows, words)
+        }
+        Granted::Computed(computed) => {
+            let ends = [computed.base, computed.at_most].map(|units| Granting {
+                place: computed.place,
+                formula: computed.formula,
+                units,
+                period: match computed.period {
+                    crate::model::Period::Span(_) => None,
+                    other => Some(other),
+                },
+            });
+            let windows: Vec<_> = ends.iter().filter_map(window).collect();
+            (windows, String::new())
+        }
+    };
+    match granted {
+        Granted::Computed(computed) => {
+            let words = computed_words(computed, &windows);
+            // The most that anyone gets is what bounds are about.
+            let windows = windows.into_iter().skip(1).collect();
+            QuotaExplained {
+                who,
+                windows,
+                words,
+            }
+        }
+        _ => QuotaExplained {
+            who,
+            windows,
+            words,
+        },
+    }
+}
+
+fn computed_words(computed: &ComputedGrant, windows: &[WindowExplained]) -> String {
+    let [base, most] = windows else {
+        return "computed".to_owned();
+    };
+    let per = computed
+        .formula
+        .span()
+        .map_or("month".to_owned(), period_name);
+    format!(
+        "{} per {per} and {} more for each of {}, up to {} per {per}: at the least {}; at the most {}",
+        number(computed.base),
+        number(computed.each),
+        computed.times,
+        number(computed.at_most),
+        base.words,
+        most.words
+    )
+}
+
+fn bytes(limit: &LimitRule, quotas: &[QuotaExplained], mains: usize) -> (u64, u64) {
+    let fold = |quotas: &[QuotaExplained]| {
+        quotas.iter().flat_map(|quota| &quota.windows).fold(
+            (0_u64, 0_u64),
+            |(memory, redis), window| {
+                (
+                    memory.saturating_add(window.memory_bytes),
+                    redis.saturating_add(window.redis_bytes),
+                )
+            },
+        )
+    };
+    let (mut memory, mut redis) = fold(quotas.get(..mains).unwrap_or_default());
+    let beside = usize::from(limit.local.is_some()) + usize::from(limit.candidate.is_some());
+    let (local, shared) = fold(
+        quotas
+            .get(quotas.len().saturating_sub(beside)..)
+            .unwrap_or_default(),
+    );
+    memory = memory.saturating_add(local);
+    redis = redis.saturating_add(shared);
+    if matches!(limit.penalty.value, Penalty::Block(_)) {
+        (memory, redis) = (memory.saturating_add(32), redis.saturating_add(133));
+    }
+    (memory, redis)
+}
+
+pub(super) fn mode(mode: Mode, enforce: Percent) -> String {
+    match mode {
+        Mode::Off => "off: not asked".to_owned(),
+        Mode::Shadow => "shadow: counted, never enforced".to_owned(),
+        Mode::Enforce if enforce == Percent::ALL => "enforced".to_owned(),
+        Mode::Enforce => format!("enforced for {enforce} of keys, the others are shadowed"),
+    }
+}
+
+fn notes(policy: &Policy, limit: &LimitRule, windows: &[WindowExplained]) -> Vec<String> {
+    let mut notes = matching::missing(&whole_key(limit));
+    notes.extend(cost(&limit.cost));
+    notes.extend(count(&limit.count));
+    if let Some(distinct) = &limit.distinct {
+        notes.push(format!(
+            "counts different values of {}, not requests",
+            distinct.value
+        ));
+    }
+    if limit.charge_always {
+        notes.push(format!(
+            "what is over goes into debt, down to {}",
+            number(limit.overdraft)
+        ));
+    } else if limit.overdraft > 0 {
+        notes.push(format!(
+            "what is charged afterwards may go into debt, down to {}",
+            number(limit.overdraft)
+        ));
+    }
+    if let Some(wait) = &limit.wait {
+        notes.push(format!(
+            "a denial that would be over within {} becomes a wait",
+            span(wait.value)
+        ));
+    }
+    match limit.penalty.value {
+        Penalty::None => {}
+        Penalty::Count => notes.push("a denied request counts too".to_owned()),
+        Penalty::Block(length) => {
+            notes.push(format!("a denial blocks the key for {}", span(length)));
+        }
+    }
+    notes.extend(togetherness(policy, limit));
+    let more = limit.overrides.len().saturating_sub(OVERRIDES_SHOWN);
+    if more > 0 {
+        notes.push(format!(
+            "{} more keys have quotas of their own",
+            number(more as u64)
+        ));
+    }
+    notes.push(fleet::without_store(limit, policy.nodes, windows));
+    if limit.status != 429 || limit.message.is_some() {
+        let message = limit
+            .message
+            .as_ref()
+            .map_or(String::new(), |text| format!(" and says {text:?}"));
+        notes.push(format!("a denial answers {}{message}", limit.status));
+    }
+    notes
+}
+
+fn togetherness(policy: &Policy, limit: &LimitRule) -> Option<String> {
+    if let Some(bucket) = &limit.bucket {
+        let others = policy.limits.iter().filter(|other| {
+            other
+                .bucket
+                .as_ref()
+                .is_some_and(|theirs| theirs.value == bucket.value)
+                && other.name != limit.name
+        });
+        let others: Vec<_> = others.map(|other| other.name.value.to_string()).collect();
+        let with = if others.is_empty() {
+            "no other limit".to_owned()
+        } else {
+            others.join(", ")
+        };
+        return Some(format!("shares the bucket {} with {with}", bucket.value));
+    }
+    let group = limit.group.as_ref()?;
+    let apply = policy
+        .groups
+        .iter()
+        .find(|known| known.name.value == group.value)
+        .map(|known| known.apply);
+    Some(match apply {
+        Some(Apply::Narrowest) => format!(
+            "of the limits in group {} that match, only the one with the most conditions applies",
+            group.value
+        ),
+        _ => format!("belongs to group {}, whose limits all apply", group.value),
+    })
+}
+
+fn cost(cost: &Cost) -> Option<String> {
+    Some(match cost {
+        Cost::Fixed(1) => return None,
+        Cost::Fixed(units) => format!("a request costs {}", number(*units)),
+        Cost::ByValue {
+            attribute,
+            values,
+            otherwise,
+        } => {
+            let listed: Vec<_> = values
+                .iter()
+                .map(|(value, units)| format!("{value} {}", number(*units)))
+                .collect();
+            format!(
+                "a request costs by {attribute}: {}, anything else {}",
+                listed.join(", "),
+                number(*otherwise)
+            )
+        }
+        Cost::Attribute {
+            attribute,
+            at_least,
+            at_most,
+            otherwise,
+        } => format!(
+            "a request costs what {attribute} says, from {} to {}; {} where it says no number",
+            number(*at_least),
+            number(*at_most),
+            number(*otherwise)
+        ),
+        Cost::Response {
+            header,
+            estimate,
+            at_most,
+        } => format!(
+            "a request costs {} until its response says how much in {header}, at most {}; what is more comes on top and is paid back before anything else is admitted",
+            number(*estimate),
+            number(*at_most)
+        ),
+    })
+}
+
+fn count(count: &Count) -> Option<String> {
+    match count {
+        Count::Requests => None,
+        Count::Denials => Some("counts only requests that a limit denied".to_owned()),
+        Count::Responses(classes) => {
+            let classes: Vec<_> = classes
+                .iter()
+                .map(|class| match class {
+                    StatusClass::Exactly(status) => status.to_string(),
+                    StatusClass::Hundreds(first) => format!("{first}xx"),
+                })
+                .collect();
+            Some(format!(
+                "counts only requests that were answered {}; those under way are not counted yet",
+                classes.join(" or ")
+            ))
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Conditions and keys in plain words.
+//!
+//! Must not know: how requests are matched and how keys are encoded.
+
+use crate::attributes::Attribute;
+use crate::model::{Condition, KeyPart, Match, Missing, Network, Test};
+
+/// So many values are named; of the rest only how many there are.
+const NAMED: usize = 6;
+
+/// Which requests a rule is about.
+pub(super) fn requests(matching: &Match) -> String {
+    if matching.conditions.is_empty() {
+        return "every request".to_owned();
+    }
+    let all: Vec<_> = matching
+        .conditions
+        .iter()
+        .map(|at| condition(&at.value))
+        .collect();
+    format!("requests whose {}", all.join(" and "))
+}
+
+/// What one condition asks.
+pub(super) fn condition(condition: &Condition) -> String {
+    format!("{} {}", condition.attribute, test(&condition.test))
+}
+
+fn test(asked: &Test) -> String {
+    match asked {
+        Test::Present => "is there".to_owned(),
+        Test::Absent => "is absent".to_owned(),
+        Test::Not(inner) => match &**inner {
+            Test::Present => "is both there and absent".to_owned(),
+            Test::Absent => "is there".to_owned(),
+            Test::Not(twice) => format!("is there and {}", test(twice)),
+            once => format!("is there but {}", values(once, false)),
+        },
+        plain => values(plain, true),
+    }
+}
+
+/// What the value must be, or must not be.
+fn values(asked: &Test, is_so: bool) -> String {
+    let verb = |yes, no| if is_so { yes } else { no };
+    match asked {
+        Test::OneOf(values) => {
+            let values = listed(values.iter().map(|value| quoted(value)));
+            format!("{} {values}", verb("is", "is not"))
+        }
+        Test::Glob(globs) => {
+            let globs = listed(globs.iter().map(|glob| glob.0.to_string()));
+            format!("{} {globs}", verb("looks like", "does not look like"))
+        }
+        Test::Route(routes) => {
+            let routes = listed(routes.iter().map(|route| route.0.to_string()));
+            format!("{} {routes}", verb("is", "is not"))
+        }
+        Test::Within(networks) => {
+            let networks = listed(networks.iter().map(network));
+            format!("{} {networks}", verb("lies in", "does not lie in"))
+        }
+        Test::Present | Test::Absent | Test::Not(_) => test(asked),
+    }
+}
+
+fn quoted(value: &str) -> String {
+    let is_plain = !value.is_empty() && value.chars().all(|c| c.is_ascii_graphic());
+    if is_plain {
+        value.to_owned()
+    } else {
+        format!("{value:?}")
+    }
+}
+
+fn network(network: &Network) -> String {
+    format!("{}/{}", network.address, network.bits)
+}
+
+fn listed(values: impl Iterator<Item = String>) -> String {
+    let all: Vec<_> = values.collect();
+    let more = all.len().saturating_sub(NAMED);
+    let named = all.into_iter().take(NAMED).collect::<Vec<_>>().join(" or ");
+    if more == 0 {
+        named
+    } else {
+        format!("{named} or {more} more")
+    }
+}
+
+/// Whose quota it is.
+pub(super) fn owner(key: &[KeyPart]) -> String {
+    if key.is_empty() {
+        return "everyone together".to_owned();
+    }
+    let parts: Vec<_> = key.iter().map(part).collect();
+    format!("each {}", parts.join(" and "))
+}
+
+/// One part of a key, with what is not as it came.
+pub(super) fn part(part: &KeyPart) -> String {
+    let mut ways = Vec::new();
+    if part.attribute.value == Attribute::Ip {
+        ways.push(format!("IPv4 /{}, IPv6 /{}", part.v4_bits, part.v6_bits));
+    }
+    if part.lower {
+        ways.push("lower-cased".to_owned());
+    }
+    if part.hash {
+        ways.push("hashed".to_owned());
+    }
+    let name = &part.attribute.value;
+    if ways.is_empty() {
+        name.to_string()
+    } else {
+        format!("{name} ({})", ways.join(", "))
+    }
+}
+
+/// What it means that parts of a key are missing, one sentence for each meaning.
+pub(super) fn missing(key: &[KeyPart]) -> Vec<String> {
+    let meanings = [
+        (Missing::Shared, "all such requests share one quota"),
+        (Missing::Skip, "the limit does not apply"),
+        (Missing::Deny, "the request is refused"),
+    ];
+    let mut sentences = Vec::new();
+    for (meaning, words) in meanings {
+        let parts: Vec<_> = key
+            .iter()
+            .filter(|part| part.missing == meaning)
+            .map(|part| part.attribute.value.to_string())
+            .collect();
+        if !parts.is_empty() {
+            sentences.push(format!("without {}: {words}", parts.join(" or ")));
+        }
+    }
+    sentences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Glob;
+    use crate::sample::named;
+
+    #[test]
+    fn every_test_has_its_words() {
+        let words = |name: &str, test: Test| {
+            condition(&Condition {
+                attribute: named(name),
+                test,
+            })
+        };
+        let admin = || Test::OneOf(vec!["admin".into(), "".into()]);
+        assert_eq!(words("claim.role", admin()), "claim.role is admin or \"\"");
+        let not = |test| Test::Not(Box::new(test));
+        assert_eq!(
+            words("claim.role", not(admin())),
+            "claim.role is there but is not admin or \"\""
+        );
+        let glob = || Test::Glob(vec![Glob("*.example.com".into())]);
+        assert_eq!(words("host", glob()), "host looks like *.example.com");
+        assert_eq!(
+            words("host", not(glob())),
+            "host is there but does not look like *.example.com"
+        );
+        assert_eq!(words("query.debug", Test::Absent), "query.debug is absent");
+        let many = (0..9).map(|n| Network {
+            address: [10, n, 0, 0].into(),
+            bits: 16,
+        });
+        assert!(words("ip", Test::Within(many.collect())).ends_with("10.5.0.0/16 or 3 more"));
+    }
+}

@@ -1,0 +1,306 @@
+//! The words themselves, as people read them.
+
+use tollgate_core::{Nanos, Unit};
+
+use super::{explain, explain_request};
+use crate::model::{
+    Algorithm, Amount, Burst, Condition, Consistency, Cost, Count, Level, LimitRule, Match,
+    Missing, Mode, Override, Penalty, Percent, Period, StatusClass, Template, Test, Tiers,
+};
+use crate::rules::Rules;
+use crate::sample::{
+    DAY, HOUR, MINUTE, Request, SECOND, bucket, computed, key, limit, named, of_amount, policy,
+    quota,
+};
+
+fn condition(name: &str, test: Test) -> crate::source::At<Condition> {
+    Condition {
+        attribute: named(name),
+        test,
+    }
+    .into()
+}
+
+fn login() -> LimitRule {
+    let mut login = limit("login", quota(Algorithm::SlidingWindow, &[(10, MINUTE)]));
+    login.matching = Match {
+        conditions: vec![
+            condition("method", Test::OneOf(vec!["POST".into()])),
+            condition("route", Test::Route(vec![Template("/login".into())])),
+        ],
+    };
+    login.key = key(&["ip"]);
+    login.penalty = Penalty::Block(Nanos::from_secs(600)).into();
+    login
+}
+
+fn per_user() -> LimitRule {
+    let mut user = limit("per-user", bucket(1_000, MINUTE));
+    user.quota.value.burst = Some(Burst::Units(200).into());
+    user.key = key(&["header.x-api-key"]);
+    user.key[0].hash = true;
+    user.key[0].missing = Missing::Skip;
+    user.tiers = Some(Tiers {
+        by: named("header.x-plan").into(),
+        tiers: vec![
+            (Box::<str>::from("free").into(), bucket(100, MINUTE)),
+            (
+                Box::<str>::from("partner").into(),
+                of_amount(Algorithm::TokenBucket, Amount::Unlimited),
+            ),
+        ],
+    });
+    user.overrides = vec![Override {
+        key: vec![Box::from("k1")].into(),
+        quota: bucket(9_000, MINUTE),
+    }];
+    user.cost = Cost::ByValue {
+        attribute: named("method"),
+        values: vec![("POST".into(), 5)],
+        otherwise: 1,
+    };
+    user
+}
+
+/// The words of one quota by itself.
+fn words(quota: crate::source::At<crate::model::QuotaSpec>) -> String {
+    let explained = explain(&policy(vec![limit("x", quota)])).unwrap();
+    let words = explained.limits[0].quotas[0].words.clone();
+    words.replace("; over-admission bound 0; 1 round trip", "")
+}
+
+#[test]
+fn the_line_that_the_readme_promises() {
+    let mut user = limit("user", bucket(1_000, MINUTE));
+    user.quota.value.burst = Some(Burst::Units(200).into());
+    let explained = explain(&policy(vec![user])).unwrap();
+    assert_eq!(
+        explained.limits[0].quotas[0].words,
+        "at most 200 at once, then one every 60 ms; never more than 1,200 in any minute; \
+         over-admission bound 0; 1 round trip"
+    );
+}
+
+#[test]
+fn every_algorithm_has_its_own_words() {
+    let cases = [
+        (
+            Algorithm::TokenBucket,
+            3,
+            SECOND,
+            "at most 3 at once, then one every 333.333334 ms; never more than 5 in any second",
+        ),
+        (
+            Algorithm::LeakyBucket,
+            10,
+            SECOND,
+            "at most 10 at once, then one every 100 ms; never more than 20 in any second",
+        ),
+        (
+            Algorithm::LeakyQueue,
+            10,
+            SECOND,
+            "one every 100 ms, with up to 10 waiting their turn for at most 1 s; never lets more than 11 through in any second",
+        ),
+        (
+            Algorithm::FixedWindow,
+            100,
+            MINUTE,
+            "at most 100 in each minute, and up to 200 close together where one minute turns into the next; windows turn at whole multiples of 1 min since 1970, UTC",
+        ),
+        (
+            Algorithm::FixedWindow,
+            1_000_000,
+            Period::Month,
+            "at most 1,000,000 in each calendar month, and up to 2,000,000 close together where one calendar month turns into the next; months turn at midnight before the first, UTC",
+        ),
+        (
+            Algorithm::SlidingWindow,
+            1_000,
+            MINUTE,
+            "about 1,000 in any minute, estimated from two counters; never more than 1,999 in any minute, whatever the timing",
+        ),
+        (
+            Algorithm::SlidingLog,
+            5,
+            Period::Span(Nanos::from_secs(900)),
+            "never more than 5 in any 15 min, exactly",
+        ),
+        (
+            Algorithm::TokenBucket,
+            1_000,
+            Period::Month,
+            "at most 1,000 at once, then one every 43 min 12 s; never more than 2,000 in any 30 d (a month counts as 30 days)",
+        ),
+        (Algorithm::TokenBucket, 0, SECOND, "denies everything"),
+    ];
+    for (algorithm, units, period, expected) in cases {
+        assert_eq!(words(quota(algorithm, &[(units, period)])), expected);
+    }
+}
+
+#[test]
+fn what_is_not_a_plain_number_per_period_has_words_too() {
+    let places = Amount::AtOnce {
+        places: 20,
+        lease: Nanos::MINUTE,
+    };
+    assert_eq!(
+        words(of_amount(Algorithm::Concurrency, places)),
+        "at most 20 at the same time, each held for at most 1 min unless it is renewed"
+    );
+    assert_eq!(
+        words(of_amount(
+            Algorithm::TokenBucket,
+            computed(5_000, 50, "claim.repos", 12_500, HOUR)
+        )),
+        "5,000 per hour and 50 more for each of claim.repos, up to 12,500 per hour: \
+         at the least at most 5,000 at once, then one every 720 ms; never more than 10,000 in any hour; \
+         at the most at most 12,500 at once, then one every 288 ms; never more than 25,000 in any hour"
+    );
+    let mut bytes = bucket(3_000_000, SECOND);
+    bytes.value.unit = Unit::Bytes;
+    assert_eq!(
+        words(bytes),
+        "at most 3,000,000 bytes at once, then 10 bytes every 3.334 µs; never more than 5,999,400 bytes in any second"
+    );
+    let mut day = quota(Algorithm::FixedWindow, &[(5, DAY)]);
+    day.value.utc_offset_minutes = -330;
+    assert!(words(day).ends_with("days turn at midnight, at UTC-05:30"));
+}
+
+#[test]
+fn a_whole_policy_reads_like_this() {
+    let mut global = limit("everyone", bucket(10_000, SECOND));
+    global.consistency = Consistency::Async(Nanos::SECOND).into();
+    global.mode = Mode::Shadow;
+    let mut scans = limit(
+        "scans",
+        quota(Algorithm::TokenBucket, &[(10, SECOND), (100, HOUR)]),
+    );
+    scans.key = key(&["ip"]);
+    scans.count = Count::Responses(vec![StatusClass::Exactly(401), StatusClass::Hundreds(4)]);
+    scans.enforce = Percent::from_hundredths(2_500);
+    let mut policy = policy(vec![login(), per_user(), global, scans]);
+    policy.nodes = Some(3);
+    policy.exempt = vec![Match {
+        conditions: vec![condition("header.x-internal", Test::Present)],
+    }];
+    let text = explain(&policy).unwrap().to_string();
+    assert_eq!(text, include_str!("policy.golden.txt"), "\n{text}");
+}
+
+#[test]
+fn a_hierarchy_names_its_levels_and_counts_its_slots() {
+    let mut api = limit("api", bucket(1, SECOND));
+    let level = |name: &str, part: &str, units| Level {
+        name: Box::<str>::from(name).into(),
+        key: key(&[part]),
+        quota: bucket(units, MINUTE),
+    };
+    api.levels = vec![
+        level("org", "claim.org", 10_000),
+        level("project", "claim.project", 1_000),
+    ];
+    let apart = explain(&policy(vec![api.clone()])).unwrap();
+    assert_eq!(apart.limits[0].round_trips, 2);
+    assert_eq!(apart.limits[0].quotas[1].who, "level project");
+    api.colocate = Some(named("claim.org").into());
+    let near = explain(&policy(vec![api])).unwrap();
+    assert_eq!(near.limits[0].round_trips, 1);
+    assert_eq!(near.slots.len(), 1);
+}
+
+#[test]
+fn limits_of_one_key_share_a_round_trip() {
+    let keyed = |name, parts: &[&str]| {
+        let mut limit = limit(name, bucket(5, SECOND));
+        limit.key = key(parts);
+        limit
+    };
+    let explained = explain(&policy(vec![
+        keyed("a", &["ip"]),
+        keyed("b", &["ip"]),
+        keyed("c", &["header.x-api-key"]),
+    ]))
+    .unwrap();
+    let slots: Vec<_> = explained
+        .slots
+        .iter()
+        .map(|slot| slot.limits.join("+"))
+        .collect();
+    assert_eq!(slots, ["a+b", "c"]);
+}
+
+#[test]
+fn async_says_its_bound() {
+    let mut fleet = limit("x", bucket(10, SECOND));
+    fleet.consistency = Consistency::Async(Nanos::from_secs(2)).into();
+    let mut policy = policy(vec![fleet]);
+    policy.nodes = Some(3);
+    // (3 − 1) · (10 + 10/s · 2 s)
+    let bound = explain(&policy).unwrap().limits[0].over_admission.clone();
+    assert_eq!((bound.units, bound.per_node), (Some(60), 30));
+    policy.nodes = None;
+    let bound = explain(&policy).unwrap().limits[0].over_admission.clone();
+    assert_eq!((bound.units, bound.per_node), (None, 30));
+}
+
+#[test]
+fn a_request_is_told_what_applies_and_why() {
+    let policy = policy(vec![login(), per_user()]);
+    let rules = Rules::compile(&policy, [7; 16]).unwrap();
+    let request = Request::with(&[
+        ("ip", "192.0.2.7"),
+        ("method", "POST"),
+        ("path", "/items"),
+        ("header.x-api-key", "secret-key"),
+        ("header.x-plan", "free"),
+    ]);
+    let text = explain_request(&policy, &rules, &request).to_string();
+    assert_eq!(text, include_str!("request.golden.txt"), "\n{text}");
+    assert!(!text.contains("secret-key"), "a hashed key is not shown");
+
+    let without = Request::with(&[
+        ("ip", "2001:db8::7"),
+        ("method", "POST"),
+        ("path", "/login/"),
+    ]);
+    let seen = explain_request(&policy, &rules, &without);
+    assert!(seen.limits[0].applies);
+    assert_eq!(seen.limits[0].key[0].value, "2001:db8::/64");
+    assert_eq!(
+        seen.limits[1].reason.as_deref(),
+        Some("header.x-api-key is missing, and the limit is skipped without it")
+    );
+}
+
+#[test]
+fn a_request_is_told_the_number_that_was_computed_for_it() {
+    let spec = of_amount(
+        Algorithm::TokenBucket,
+        computed(5_000, 50, "claim.repos", 12_500, HOUR),
+    );
+    let policy = policy(vec![limit("api", spec)]);
+    let rules = Rules::compile(&policy, [7; 16]).unwrap();
+    let seen = explain_request(&policy, &rules, &Request::with(&[("claim.repos", "10")]));
+    let quota = seen.limits[0].quota.as_ref().unwrap();
+    assert_eq!(quota.who, "everyone, computed by claim.repos");
+    assert_eq!(quota.windows[0].units, 5_500);
+}
+
+#[test]
+fn a_limit_that_only_charges_promises_no_number() {
+    let mut meter = limit("tokens", bucket(100, MINUTE));
+    meter.charge_always = true;
+    meter.overdraft = 50;
+    let explained = explain(&policy(vec![meter])).unwrap();
+    let limit = &explained.limits[0];
+    assert!(
+        limit.quotas[0]
+            .words
+            .starts_with("never denies, only charges against: at most 100 at once")
+    );
+    assert_eq!(limit.quotas[0].windows[0].most_in_any_period, None);
+    assert_eq!(limit.notes[0], "what is over goes into debt, down to 50");
+}
