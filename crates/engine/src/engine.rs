@@ -3,7 +3,7 @@
 //! Must not know: how decisions are made, files, who calls.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -52,6 +52,9 @@ pub struct Engine<S> {
     registry: Mutex<Registry>,
 }
 
+/// So many counters of limits that are gone are kept, in case they return.
+const MOST_KEPT_COUNTERS: usize = 10_000;
+
 /// What outlives a generation.
 #[derive(Debug, Default)]
 struct Registry {
@@ -93,11 +96,13 @@ impl<S: StateStore> Engine<S> {
             numbers,
             gone,
         } = registry.prepare(rules, number, &self.store)?;
+        // Quotas of one number decide on the same states, which are carried over once.
+        let mut carried = HashSet::new();
         for (old, new) in generation.quotas(Some(&before)) {
             match old {
-                Some(old) if old != new => self.store.replace(old, new),
-                Some(_) => {}
-                None => self.store.learn(new),
+                Some(old) if old == new => {}
+                Some(old) if carried.insert(new.id) => self.store.replace(old, new),
+                _ => self.store.learn(new),
             }
         }
         self.current.store(Arc::new(generation));
@@ -201,6 +206,11 @@ impl Registry {
         number: u64,
         store: &S,
     ) -> Result<Prepared, OutOfNumbers> {
+        let most = rules.rules().len().saturating_add(MOST_KEPT_COUNTERS);
+        if self.counters.len() > most {
+            let names: HashSet<&str> = rules.rules().iter().map(|rule| &*rule.name).collect();
+            self.counters.retain(|name, _| names.contains(&**name));
+        }
         Generation::prepare(
             rules,
             &self.numbers,

@@ -11,6 +11,7 @@ use tollgate_store::{Op, Ruled};
 use super::{Plan, Planned, QuotaAt, metered_of};
 use crate::generation::{Entry, Generation, Metered};
 use crate::lots::Lots;
+use crate::verdict::Standing;
 
 /// A request and what it is asked by.
 pub(crate) struct Asking<'a> {
@@ -44,7 +45,7 @@ pub(crate) enum Added {
 
 impl Plan {
     /// Plans what one rule asks. On anything but `Asked` the plan is as it was.
-    pub(crate) fn add(&mut self, asking: &Asking<'_>, index: usize) -> Added {
+    pub(crate) fn add(&mut self, asking: &Asking<'_>, index: usize, standing: Standing) -> Added {
         let Some((rule, entry)) = asking.generation.rule(index) else {
             return Added::Asked;
         };
@@ -55,6 +56,7 @@ impl Plan {
         let mut of = OfRule {
             asking,
             index,
+            standing,
             rule,
             entry,
             cost,
@@ -115,13 +117,7 @@ impl Plan {
             return Added::Asked;
         };
         let op = of.op(meter, metered, cost);
-        if metered.is_shared && self.is_joined(asking.generation, metered, key, op) {
-            return Added::Asked;
-        }
-        if self.planned.len() >= MAX_CHECKS {
-            return Added::TooMany;
-        }
-        self.planned.push(Planned {
+        let planned = Planned {
             rule: of.index,
             meter: position,
             role: meter.role,
@@ -129,7 +125,14 @@ impl Plan {
             cost,
             quota,
             key,
-        });
+        };
+        if metered.is_shared && self.is_joined(asking.generation, metered, &planned) {
+            return Added::Asked;
+        }
+        if self.planned.len() >= MAX_CHECKS {
+            return Added::TooMany;
+        }
+        self.planned.push(planned);
         Added::Asked
     }
 
@@ -163,15 +166,10 @@ impl Plan {
         }
     }
 
-    /// Whether the same state is asked about already, by a rule that shares it. It is charged once, at the higher cost.
-    fn is_joined(
-        &mut self,
-        generation: &Generation,
-        metered: &Metered,
-        key: usize,
-        op: Op,
-    ) -> bool {
-        let bytes = self.keys.bytes(key);
+    /// Whether the same state is asked about already, by a rule that shares it. It is charged once, at the higher cost,
+    /// and the first of the rules speaks for both.
+    fn is_joined(&mut self, generation: &Generation, metered: &Metered, new: &Planned) -> bool {
+        let bytes = self.keys.bytes(new.key);
         let is_same = |other: &Planned| {
             let id = metered_of(generation, other).map(|metered| metered.id);
             id == Some(metered.id) && self.keys.bytes(other.key) == bytes
@@ -179,11 +177,10 @@ impl Plan {
         let Some(position) = self.planned.iter().position(is_same) else {
             return false;
         };
-        if let (Some(other), Op::Spend(cost)) = (self.planned.get_mut(position), op)
-            && let Op::Spend(planned) = other.op
+        if let Some(other) = self.planned.get_mut(position)
+            && other.cost < new.cost
         {
-            other.op = Op::Spend(planned.max(cost));
-            other.cost = planned.max(cost);
+            (other.op, other.cost, other.quota) = (new.op, new.cost, new.quota);
         }
         true
     }
@@ -193,6 +190,7 @@ impl Plan {
 struct OfRule<'a> {
     asking: &'a Asking<'a>,
     index: usize,
+    standing: Standing,
     rule: &'a Rule,
     entry: &'a Entry,
     cost: u64,
@@ -202,7 +200,9 @@ struct OfRule<'a> {
 impl OfRule<'_> {
     /// What a meter is asked.
     fn op(&self, meter: &Meter, metered: &Metered, cost: u64) -> Op {
-        let looks = self.asking.manner == Manner::Look;
+        // What a limit in shadow would charge to a state that it shares, an enforced one would have to pay for.
+        let is_guest = metered.is_shared && self.standing == Standing::Shadow;
+        let looks = self.asking.manner == Manner::Look || is_guest;
         match meter.role {
             // Nobody can look at how long places are taken; holding none says how many there are.
             _ if metered.is_concurrency => Op::Acquire {
