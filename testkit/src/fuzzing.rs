@@ -5,6 +5,8 @@
 //!
 //! Must not know: which fuzzer calls it.
 
+pub mod policy;
+
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::{Limit, Op, State};
 use tollgate_core::{

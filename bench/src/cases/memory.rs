@@ -54,6 +54,14 @@ pub(super) fn ask_three_buckets(times: u64) -> Ran {
     ask(times, [ruled(0, quota), ruled(1, quota), ruled(2, quota)])
 }
 
+pub(super) fn ask_eight_buckets(times: u64) -> Ran {
+    let quota = bucket(1_000_000)?;
+    ask(
+        times,
+        std::array::from_fn::<_, 8, _>(|n| ruled(u16::try_from(n).unwrap_or(0), quota)),
+    )
+}
+
 pub(super) fn ask_three_kinds(times: u64) -> Ran {
     let window = FixedWindow::of(1_000_000, Window::Epoch(Nanos::DAY)).build()?;
     let counter = SlidingCounter::of(1_000_000, Nanos::MINUTE).build()?;
@@ -62,6 +70,26 @@ pub(super) fn ask_three_kinds(times: u64) -> Ran {
         times,
         [ruled(0, bucket), ruled(1, window), ruled(2, counter)],
     )
+}
+
+/// Eight buckets of one key, of which only the verdict is asked.
+pub(super) fn spend_eight(times: u64) -> Ran {
+    let store = Memory::with_clock(ROOM, ManualClock::at(NOW))?;
+    let quota = bucket(1_000_000)?;
+    let buckets = std::array::from_fn::<_, 8, _>(|n| {
+        let ruled = ruled(u16::try_from(n).unwrap_or(0), quota);
+        store.learn(&ruled);
+        (ruled.id, quota)
+    });
+    let key = Key::of(b"user00000042")?;
+    if !store.spend_all(&key, &buckets, 1)?.is_admitted() {
+        return Err("the first request of a key was denied".into());
+    }
+    measured_section(times, || {
+        let (key, buckets, cost) = black_box((&key, &buckets, 1));
+        black_box(&store).spend_all(key, buckets, cost)
+    });
+    Ok(())
 }
 
 fn ask<const N: usize>(times: u64, rules: [Ruled; N]) -> Ran {

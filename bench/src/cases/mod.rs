@@ -59,6 +59,8 @@ pub const CASES: &[(&str, Case)] = &[
     ("memory/spend_deny", |n| memory::spend(n, 1)),
     ("memory/ask_one", memory::ask_one),
     ("memory/ask_three_buckets", memory::ask_three_buckets),
+    ("memory/ask_eight_buckets", memory::ask_eight_buckets),
+    ("memory/spend_eight", memory::spend_eight),
     ("memory/ask_three_kinds", memory::ask_three_kinds),
     ("engine/allow_one", |n| engine::decide(n, 1, 1_000_000_000)),
     ("engine/allow_five", |n| engine::decide(n, 5, 1_000_000_000)),

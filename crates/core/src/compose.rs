@@ -43,8 +43,10 @@ impl Default for Verdict {
 
 impl Verdict {
     /// Takes the next limit's outcome into account. Limits are numbered from zero in the order they are added.
+    #[inline]
     pub fn add(&mut self, outcome: Outcome) {
-        if severity(outcome) > severity(self.outcome) {
+        // Nothing is less strict than allowing, which is what most limits do.
+        if !matches!(outcome, Outcome::Allow) && severity(outcome) > severity(self.outcome) {
             self.outcome = outcome;
             self.binding = Some(self.seen);
         }

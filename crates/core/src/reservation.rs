@@ -56,12 +56,17 @@ pub enum Correction {
     Unknown,
 }
 
+/// One reservation, as a ledger remembers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Record {
-    id: ReservationId,
-    receipt: Receipt,
-    expires: Timestamp,
-    is_open: bool,
+pub struct Record {
+    /// Its name.
+    pub id: ReservationId,
+    /// What was charged for it.
+    pub receipt: Receipt,
+    /// Until when it can be settled downwards or cancelled.
+    pub expires: Timestamp,
+    /// Whether it has been neither settled nor cancelled.
+    pub is_open: bool,
 }
 
 /// The reservations made on one key of one limit, oldest first. The default is none.
@@ -91,7 +96,21 @@ pub struct Reservations {
     records: VecDeque<Record>,
 }
 
+impl FromIterator<Record> for Reservations {
+    /// The ledger of these records, oldest first, each under a name of its own: how a store that kept them elsewhere shows
+    /// them to the ledger again.
+    fn from_iter<I: IntoIterator<Item = Record>>(records: I) -> Self {
+        let records = records.into_iter().collect();
+        Self { records }
+    }
+}
+
 impl Reservations {
+    /// The records, oldest first, those included that are no longer remembered.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Record> + ExactSizeIterator {
+        self.records.iter()
+    }
+
     /// How many reservations are remembered, open or not.
     #[must_use]
     pub fn len(&self) -> usize {

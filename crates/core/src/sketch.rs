@@ -116,6 +116,20 @@ impl Sketch {
         }
     }
 
+    /// The cells, row after row: what there is to keep of a sketch. What they mean depends on the number of rows and their
+    /// width.
+    #[must_use]
+    pub fn cells(&self) -> &[Tat] {
+        &self.cells
+    }
+
+    /// Raises one of the [`cells`](Self::cells) to what it was, in a sketch of the same rows and width. Answers whether there
+    /// is such a cell.
+    pub fn raise(&mut self, index: usize, tat: Tat) -> bool {
+        let cell = self.cells.get_mut(index);
+        cell.map(|cell| *cell = tat.max(*cell)).is_some()
+    }
+
     fn index(&self, hash: u64, row: usize) -> usize {
         let mixed = mix(hash ^ ROW_SEED.wrapping_mul(wide(row).wrapping_add(1)));
         let column = usize::try_from(mixed >> 32).unwrap_or(0) & self.mask;
@@ -189,6 +203,19 @@ mod tests {
         assert_eq!(sketch.decide(1, now, 0).0, Outcome::Allow);
         assert_eq!(sketch.decide(1, now, 6).0, Outcome::Never);
         assert_eq!(sketch.cells, before);
+    }
+
+    #[test]
+    fn a_sketch_that_gets_the_cells_of_another_decides_alike() {
+        let mut sketch = Sketch::new(quota(), 4, 64).unwrap();
+        let mut again = sketch.clone();
+        let now = Timestamp::from_secs(10);
+        sketch.decide(1, now, 5);
+        for (index, tat) in sketch.cells().iter().enumerate() {
+            assert!(again.raise(index, *tat));
+        }
+        assert!(!again.raise(4 * 64, 1), "there is no such cell");
+        assert_eq!(sketch.decide(1, now, 1), again.decide(1, now, 1));
     }
 
     #[test]

@@ -5,14 +5,27 @@
 //! what the engine asks. After the file is read everything is pure. Must not know: stores, clocks, sockets.
 
 pub mod attributes;
+mod check;
 pub mod compile;
+#[cfg(test)]
+mod corpus;
+pub mod envoy;
 pub mod explain;
+mod load;
 pub mod model;
+pub mod read;
 pub mod rules;
+pub mod schema;
 pub mod source;
+pub mod words;
 mod words_for;
+pub mod write;
+
+pub use load::{load, load_path};
 
 #[cfg(test)]
 mod generate;
 #[cfg(test)]
 mod sample;
+#[cfg(test)]
+mod shipped;

@@ -1,6 +1,8 @@
 //! Several limits on one key, and several limiters in one decision. What one refuses, no other is charged for.
 
-use tollgate::{Calendar, FixedWindow, Limiter, Rate, TokenBucket, UtcOffset, Window, check_all};
+use tollgate::{
+    Calendar, FixedWindow, Limiter, Rate, TokenBucket, UtcOffset, Window, check_all, refund_all,
+};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let month = Window::Calendar(Calendar::Month, UtcOffset::UTC);
@@ -33,8 +35,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .beside(&plan)
         .build()?;
     for user in ["bob", "carol", "dave"] {
-        match check_all(&[plan.ask(user), everyone.ask("")]) {
-            Ok(()) => println!("{user} goes ahead"),
+        let asks = [plan.ask(user), everyone.ask("")];
+        match check_all(&asks) {
+            Ok(allowed) => {
+                let tightest = allowed.tightest();
+                println!(
+                    "{user} goes ahead; {}: {} of {} left",
+                    tightest.name, tightest.remaining, tightest.limit
+                );
+                // Carol changes her mind: her charges go back where they came from, so there is room for Dave.
+                if user == "carol" {
+                    refund_all(&asks, allowed)?;
+                }
+            }
             Err(error) => println!("{user} does not: {error}"),
         }
     }

@@ -45,6 +45,8 @@ pub struct Standing<'a> {
     pub reset_after: Duration,
     /// What its numbers count.
     pub unit: Unit,
+    /// What the call charged on it, the most that a refund gives back. Nothing for a peek.
+    pub charged: u64,
 }
 
 impl Standing<'_> {
@@ -94,26 +96,14 @@ impl Allowed {
             remaining: answer.status.remaining,
             reset_after: answer.status.reset_after.into(),
             unit: rule.ruled.limit.unit(),
+            charged: answer.receipt.cost,
         })
     }
 
     /// The limit with the smallest part of its quota left: the one worth telling a client about.
     #[must_use]
     pub fn tightest(&self) -> Standing<'_> {
-        let nothing = Standing {
-            name: Limits::UNNAMED,
-            limit: 0,
-            remaining: 0,
-            reset_after: Duration::ZERO,
-            unit: Unit::Requests,
-        };
-        // Fractions are compared by multiplying crosswise; a limit of zero has nothing left.
-        let part = |s: &Standing<'_>, of: &Standing<'_>| {
-            u128::from(s.remaining).saturating_mul(u128::from(of.limit.max(1)))
-        };
-        self.limits()
-            .min_by(|a, b| part(a, b).cmp(&part(b, a)))
-            .unwrap_or(nothing)
+        tightest(self.limits())
     }
 
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&Rule, &Answer)> {
@@ -150,6 +140,25 @@ impl Allowed {
         );
         Denied::new(name, cost, answer.outcome, answer.status)
     }
+}
+
+/// The limit with the smallest part of its quota left.
+pub(crate) fn tightest<'a>(limits: impl Iterator<Item = Standing<'a>>) -> Standing<'a> {
+    let nothing = Standing {
+        name: Limits::UNNAMED,
+        limit: 0,
+        remaining: 0,
+        reset_after: Duration::ZERO,
+        unit: Unit::Requests,
+        charged: 0,
+    };
+    // Fractions are compared by multiplying crosswise; a limit of zero has nothing left.
+    let part = |s: &Standing<'_>, of: &Standing<'_>| {
+        u128::from(s.remaining).saturating_mul(u128::from(of.limit.max(1)))
+    };
+    limits
+        .min_by(|a, b| part(a, b).cmp(&part(b, a)))
+        .unwrap_or(nothing)
 }
 
 impl fmt::Debug for Allowed {

@@ -9,6 +9,7 @@
 
 // The facade wires what core decides to what the store keeps, and decides nothing itself. Must not know: policies, transports.
 
+mod all_allowed;
 mod allowed;
 mod ask;
 mod builder;
@@ -31,6 +32,7 @@ mod together;
 mod verbs;
 mod wait;
 
+pub use all_allowed::AllAllowed;
 pub use allowed::{Allowed, Standing};
 pub use builder::Builder;
 pub use denied::{Denied, Error};
@@ -43,7 +45,7 @@ pub use name::Name;
 pub use pause::Sleeper;
 pub use reservation::Reservation;
 pub use table::DEFAULT_KEYS;
-pub use together::{Ask, check_all};
+pub use together::{Ask, check_all, refund_all};
 
 pub use tollgate_core::{
     Calendar, FixedWindow, InvalidQuota, LeakyBucket, Nanos, Outcome, Rate, SlidingCounter,

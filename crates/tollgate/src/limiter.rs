@@ -19,7 +19,7 @@ use crate::key::AsKey;
 use crate::limits::{Limits, MAX_LIMITS, Simple};
 use crate::name::Name;
 use crate::pause::Pause;
-use crate::rules::{Bucket, Rules};
+use crate::rules::{Bucket, Rule, Rules};
 use crate::table::Table;
 
 /// Decides how much each key may do. Cheap to clone; clones are the same limiter.
@@ -132,7 +132,7 @@ impl<C: Clock> Limiter<C> {
     pub fn forget(&self, key: impl AsKey) -> Result<bool, Error> {
         let key = key.as_key()?;
         let rules = self.shared.rules();
-        let erase = |rule: &crate::rules::Rule| self.shared.table.memory.erase(&key, &rule.ruled);
+        let erase = |rule: &Rule| self.shared.table.memory.erase(&key, &rule.ruled);
         Ok(rules.list().iter().filter(|rule| erase(rule)).count() > 0)
     }
 
@@ -147,7 +147,8 @@ impl<C: Clock> Limiter<C> {
     /// one in force goes on with its state; others start afresh; those that are not named any more are gone.
     ///
     /// Debt keeps its length in time: a key that had to wait a minute still has to, whatever the new rate. Counts of
-    /// windows and logs stay counts, and are read under the new window.
+    /// windows and logs stay counts, and are read under the new window. A sliding counter whose window gets another length
+    /// goes on with what it estimates at that instant, which looks at the whole table once.
     ///
     /// ```
     /// use tollgate::{Limiter, Limits, Rate, TokenBucket};
@@ -170,11 +171,17 @@ impl<C: Clock> Limiter<C> {
         let shared = &*self.shared;
         let mut later = shared.later.write().unwrap_or_else(PoisonError::into_inner);
         let rules = Rules::following(later.list(), limits, |_| shared.table.number())?;
-        shared
-            .table
-            .learn(rules.list().iter().map(|rule| &rule.ruled));
-        let old = std::mem::replace(&mut *later, Arc::new(rules));
+        // From here on callers wait for the lock, so that nobody reads by the old limits what is carried over.
         shared.is_replaced.store(true, Ordering::Release);
+        for Rule { ruled: new, .. } in rules.list() {
+            let mut before = later.list().iter().map(|rule| &rule.ruled);
+            match before.find(|old| old.id == new.id) {
+                // The old quota must not count any more: by it, keys that are denied now would seem to be in little debt.
+                Some(old) => shared.table.memory.replace(old, new),
+                None => shared.table.memory.learn(new),
+            }
+        }
+        let old = std::mem::replace(&mut *later, Arc::new(rules));
         let ids = |rules: &Rules| -> Vec<_> { rules.list().iter().map(|r| r.ruled.id).collect() };
         let kept = ids(&later);
         for gone in ids(&old).into_iter().filter(|id| !kept.contains(id)) {

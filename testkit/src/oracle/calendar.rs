@@ -9,6 +9,8 @@ pub enum NaiveSpan {
     Week,
     /// At the first of the next month.
     Month,
+    /// At the first of the next January.
+    Year,
 }
 
 const DAY: i128 = 86_400_000_000_000;
@@ -25,6 +27,7 @@ pub fn naive_end(span: NaiveSpan, now: u64, minutes_east: i32) -> i128 {
             NaiveSpan::Day => true,
             NaiveSpan::Week => weekday == 0,
             NaiveSpan::Month => day == 1,
+            NaiveSpan::Year => day == 1 && month == 1,
         };
         if begins && midnight > local {
             return midnight - shift;

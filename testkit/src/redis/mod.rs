@@ -1,7 +1,10 @@
-//! Real servers for tests: Redis and Valkey in the versions we promise, each test its own, on a free loopback port.
+//! Real servers for tests and measurements: Redis and Valkey in the versions we promise, each its own, on a free loopback
+//! port; what they say of themselves; and the script that ours is measured beside.
 //!
 //! Must not know: what is asked of them.
 
+pub mod article;
+pub mod info;
 mod program;
 mod server;
 mod shim;

@@ -29,22 +29,28 @@ impl Kind {
 
     /// The program.
     ///
+    /// # Errors
+    /// It is not there. The message is the command that installs it.
+    pub fn look_up(self) -> Result<PathBuf, String> {
+        self.find().ok_or_else(|| {
+            format!(
+                "{self:?} is not installed. Install it and run again:\n    {}",
+                self.installation()
+            )
+        })
+    }
+
+    /// The program.
+    ///
     /// # Panics
     /// It is not there. The message is the command that installs it.
     #[must_use]
+    #[expect(
+        clippy::panic,
+        reason = "a test without its server must fail and say how to get it"
+    )]
     pub fn program(self) -> PathBuf {
-        self.find().unwrap_or_else(|| {
-            #[expect(
-                clippy::panic,
-                reason = "a test without its server must fail and say how to get it"
-            )]
-            {
-                panic!(
-                    "{self:?} is not installed. Install it and run again:\n    {}",
-                    self.installation()
-                )
-            }
-        })
+        self.look_up().unwrap_or_else(|missing| panic!("{missing}"))
     }
 
     fn find(self) -> Option<PathBuf> {

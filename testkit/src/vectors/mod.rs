@@ -13,6 +13,7 @@
 //!
 //! Must not know: how any subject decides.
 
+mod contract;
 mod model;
 mod op;
 mod parse;
@@ -25,6 +26,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
+pub use contract::{Asked, Batches, in_contract};
 pub use parse::Ledger;
 pub use run::{Mismatch, run};
 pub use subject::{Ask, Decision, PlainCore, Reserved, Subject};

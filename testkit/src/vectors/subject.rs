@@ -36,7 +36,8 @@ pub struct Decision {
 /// What a reservation is answered: a limit's answer, or why nothing changes.
 pub type Reserved = Result<Answer, Ledger>;
 
-/// Something that keeps state and decides. Every store implements it in its tests.
+/// Something that keeps state and decides. A store is one by its contract: its tests implement
+/// [`Batches`](super::Batches).
 ///
 /// Time is handed in. A store that reads its own clock must let tests hand it in too.
 pub trait Subject {

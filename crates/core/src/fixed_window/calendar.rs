@@ -1,4 +1,4 @@
-//! Where a calendar's day, week or month ends, in whole nanoseconds, for any fixed offset from UTC.
+//! Where a calendar's day, week, month or year ends, in whole nanoseconds, for any fixed offset from UTC.
 //!
 //! The proleptic Gregorian calendar by integer arithmetic alone: 400 years are 146,097 days, and a year that begins
 //! in March keeps its leap day last, so that the lengths of months follow one linear rule.
@@ -20,6 +20,8 @@ pub enum Calendar {
     Week,
     /// From the first of a month to the first of the next.
     Month,
+    /// From the first of January to the next.
+    Year,
 }
 
 /// A fixed distance from UTC in whole minutes, east positive, at most 14 hours either way.
@@ -81,6 +83,7 @@ impl Calendar {
                 today.saturating_sub(since_monday).saturating_add(7)
             }
             Self::Month => first_of_next_month(today),
+            Self::Year => first_of_next_year(today),
         };
         let end = i128::from(next)
             .saturating_mul(day_length)
@@ -91,6 +94,29 @@ impl Calendar {
 
 /// The day number (since 1970-01-01) of the first day of the month after the one that `day` is in.
 fn first_of_next_month(day: i64) -> i64 {
+    let (era, year_of_era, day_of_year) = in_era(day);
+    let month = day_of_year.saturating_mul(5).saturating_add(2) / 153;
+    let next = month.saturating_add(1);
+    // February is the last month of a year that begins in March; its successor begins the next year.
+    let next_day_of_era = if next == 12 {
+        days_before_year(year_of_era.saturating_add(1))
+    } else {
+        days_before_year(year_of_era).saturating_add(days_before_month(next))
+    };
+    since_1970(era, next_day_of_era)
+}
+
+/// The day number (since 1970-01-01) of the first of January after `day`.
+fn first_of_next_year(day: i64) -> i64 {
+    let (era, year_of_era, day_of_year) = in_era(day);
+    let january = days_before_month(10);
+    // January and February end a year that begins in March: the next January ends the year after.
+    let year = year_of_era.saturating_add(i64::from(day_of_year >= january));
+    since_1970(era, days_before_year(year).saturating_add(january))
+}
+
+/// The era of 400 years that a day is in, the year of it, and the day of that year; years begin in March.
+fn in_era(day: i64) -> (i64, i64, i64) {
     let days = day.saturating_add(DAYS_TO_EPOCH);
     let era = days.div_euclid(DAYS_PER_ERA);
     let day_of_era = days.rem_euclid(DAYS_PER_ERA);
@@ -100,16 +126,12 @@ fn first_of_next_month(day: i64) -> i64 {
         .saturating_add(day_of_era / 146_096);
     let year_of_era = day_of_era.saturating_sub(leap_days) / 365;
     let day_of_year = day_of_era.saturating_sub(days_before_year(year_of_era));
-    let month = day_of_year.saturating_mul(5).saturating_add(2) / 153;
-    let next = month.saturating_add(1);
-    // February is the last month of a year that begins in March; its successor begins the next year.
-    let next_day_of_era = if next == 12 {
-        days_before_year(year_of_era.saturating_add(1))
-    } else {
-        days_before_year(year_of_era).saturating_add(days_before_month(next))
-    };
+    (era, year_of_era, day_of_year)
+}
+
+fn since_1970(era: i64, day_of_era: i64) -> i64 {
     era.saturating_mul(DAYS_PER_ERA)
-        .saturating_add(next_day_of_era)
+        .saturating_add(day_of_era)
         .saturating_sub(DAYS_TO_EPOCH)
 }
 
@@ -159,6 +181,18 @@ mod tests {
     }
 
     #[test]
+    fn years_end_where_a_calendar_walked_by_hand_says() {
+        let mut first = 0_i64;
+        for year in 1970..2262 {
+            let length = 365 + i64::from(is_leap(year));
+            for day in [0, 1, 58, 59, 60, length - 1] {
+                assert_eq!(first_of_next_year(first + day), first + length, "{year}");
+            }
+            first += length;
+        }
+    }
+
+    #[test]
     fn days_and_weeks_end_at_local_midnight() {
         let secs = |s: i64| s.unsigned_abs() * 1_000_000_000;
         // 2024-02-29T23:30:00Z, a Thursday.
@@ -179,7 +213,12 @@ mod tests {
 
     #[test]
     fn the_end_always_lies_ahead_even_at_the_edges_of_time() {
-        for calendar in [Calendar::Day, Calendar::Week, Calendar::Month] {
+        for calendar in [
+            Calendar::Day,
+            Calendar::Week,
+            Calendar::Month,
+            Calendar::Year,
+        ] {
             for minutes in [-840, -1, 0, 1, 840] {
                 let offset = UtcOffset::from_minutes(minutes).unwrap();
                 for now in [0, 1, 86_399_999_999_999, 1 << 60, u64::MAX] {

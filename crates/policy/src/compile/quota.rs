@@ -287,7 +287,7 @@ fn shape(
         Algorithm::LeakyQueue => Shape::LeakyQueue(plain),
         Algorithm::SlidingWindow => Shape::SlidingWindow(plain),
         Algorithm::SlidingLog => Shape::SlidingLog(plain),
-        Algorithm::FixedWindow => Shape::FixedWindow(window(quota, place, period, problems)?),
+        Algorithm::FixedWindow => Shape::FixedWindow(window(quota, period, problems)?),
         Algorithm::Concurrency => {
             problems.push(problem(
                 place,
@@ -299,14 +299,9 @@ fn shape(
     })
 }
 
-/// Where the windows of a period begin and end: on multiples of their length since 1970, but months by the calendar, and
+/// Where the windows of a period begin and end: on multiples of their length since 1970, but months and years by the calendar, and
 /// days and weeks too if they are to turn at another midnight than UTC's.
-fn window(
-    quota: &At<QuotaSpec>,
-    place: Place,
-    period: Period,
-    problems: &mut Vec<Problem>,
-) -> Option<Window> {
+fn window(quota: &At<QuotaSpec>, period: Period, problems: &mut Vec<Problem>) -> Option<Window> {
     use tollgate_core::Calendar;
     let minutes = quota.value.utc_offset_minutes;
     let offset = match UtcOffset::from_minutes(minutes) {
@@ -330,14 +325,7 @@ fn window(
             Window::Calendar(Calendar::Week, offset)
         }
         Period::Span(length) => Window::Epoch(length),
-        Period::Year => {
-            problems.push(problem(
-                place,
-                "a fixed window cannot be a calendar year: windows turn with days, weeks and months, or after a fixed time",
-                "write `365d` for windows of 365 days, `month` for calendar months, or choose `algorithm: token_bucket`",
-            ));
-            return None;
-        }
+        Period::Year => Window::Calendar(Calendar::Year, offset),
     })
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::window::{WindowExplained, period_name};
+use super::window::WindowExplained;
 use crate::compile::whole_key;
 use crate::model::{Consistency, KeyPart, LimitRule, Mode, OnStoreFailure, Policy};
 use crate::words_for::{big_number, number, span};
@@ -122,17 +122,13 @@ fn share(window: &WindowExplained, nodes: u32) -> String {
         "fixed_window" | "sliding_window" | "sliding_log" => ", by a token bucket",
         _ => "",
     };
-    match window.period_ns {
-        _ if window.algorithm == "concurrency" => {
-            format!("at most {} at the same time", number(units))
-        }
+    match &window.period {
         Some(period) => format!(
-            "at most {} at once, {} per {}{stand_in}",
+            "at most {} at once, {} per {period}{stand_in}",
             number(part(window.at_once)),
-            number(units),
-            period_name(Nanos::from_nanos(period))
+            number(units)
         ),
-        None => format!("at most {} per month{stand_in}", number(units)),
+        None => format!("at most {} at the same time", number(units)),
     }
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::fleet::{self, OverAdmission};
 use super::matching;
-use super::window::{WindowExplained, explained, period_name};
+use super::window::{WindowExplained, explained};
 use crate::compile::quota::{ComputedGrant, Granted, Granting, granted};
 use crate::compile::whole_key;
 use crate::model::{
@@ -185,10 +185,7 @@ fn computed_words(computed: &ComputedGrant, windows: &[WindowExplained]) -> Stri
     let [base, most] = windows else {
         return "computed".to_owned();
     };
-    let per = computed
-        .formula
-        .span()
-        .map_or("month".to_owned(), period_name);
+    let per = base.period.as_deref().unwrap_or("period");
     format!(
         "{} per {per} and {} more for each of {}, up to {} per {per}: at the least {}; at the most {}",
         number(computed.base),

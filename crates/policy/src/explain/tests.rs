@@ -164,6 +164,12 @@ fn what_is_not_a_plain_number_per_period_has_words_too() {
         words(bytes),
         "at most 3,000,000 bytes at once, then 10 bytes every 3.334 µs; never more than 5,999,400 bytes in any second"
     );
+    let year = quota(Algorithm::FixedWindow, &[(5, Period::Year)]);
+    let explained = explain(&policy(vec![limit("x", year)])).unwrap();
+    assert!(
+        explained.limits[0].notes[0]
+            .contains("at most 2 at once, 2 per calendar year, by a token bucket")
+    );
     let mut day = quota(Algorithm::FixedWindow, &[(5, DAY)]);
     day.value.utc_offset_minutes = -330;
     assert!(words(day).ends_with("days turn at midnight, at UTC-05:30"));

@@ -27,6 +27,8 @@ pub struct WindowExplained {
     pub block: u64,
     /// The number of the rate, or of places.
     pub units: u64,
+    /// What the period is called; concurrency has none.
+    pub period: Option<String>,
     /// The length of the period in nanoseconds, where it has one length.
     pub period_ns: Option<u64>,
     /// Never more units than this in any period, both ends included.
@@ -62,6 +64,7 @@ pub(super) fn explained(granting: &Granting, limit: &Limit, dearest: u64) -> Win
         every_ns: every.filter(|_| granting.units > 0).map(Nanos::as_nanos),
         block,
         units: granting.units,
+        period: named_period(granting),
         period_ns: period.map(Nanos::as_nanos),
         most_in_any_period: most,
         memory_bytes,
@@ -225,6 +228,14 @@ pub(super) fn amount(n: u64, unit: Unit) -> String {
     }
 }
 
+/// What the period of a quota is called after `per`.
+fn named_period(granting: &Granting) -> Option<String> {
+    match granting.formula.shape {
+        Shape::FixedWindow(window) => Some(turning(window).0),
+        _ => granting.formula.span().map(period_name),
+    }
+}
+
 /// A period after `in any` or `per`.
 pub(super) fn period_name(period: Nanos) -> String {
     match period {
@@ -246,6 +257,7 @@ fn turning(window: Window) -> (String, String) {
                 Calendar::Day => ("day", "days turn at midnight"),
                 Calendar::Week => ("week", "weeks turn on Mondays at midnight"),
                 Calendar::Month => ("calendar month", "months turn at midnight before the first"),
+                Calendar::Year => ("calendar year", "years turn at midnight before January"),
                 _ => ("period of the calendar", "it turns with the calendar"),
             };
             (each.to_owned(), format!("{turns}, {at}"))

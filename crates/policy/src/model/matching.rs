@@ -43,11 +43,13 @@ pub enum Test {
     Not(Box<Test>),
 }
 
-/// A pattern: `*` stands for any run without `/`, `**` for any run, `?` for one character that is not `/`.
+/// A pattern: `*` stands for any run without `/`, `**` for any run, `?` for one character that is not `/`. A segment `**` may
+/// also stand for none: `/a/**/b` is like `/a/b`. A slash at the end of a path does not count.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Glob(pub Box<str>);
 
-/// A checked route template: begins with `/`; a segment is literal, `{name}`, or at the end `{*name}`.
+/// A checked route template: begins with `/`; a segment is literal, `{name}`, or at the end `{*name}`, which stands for the
+/// rest of a path, even if nothing is left: `/api` lies under `/api/{*rest}`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Template(pub Box<str>);
 

@@ -64,8 +64,8 @@ impl Found {
     }
 
     /// The path or the host is spelled in a way that needs rewriting and is too long to be rewritten (8 KiB, 1 KiB). Only
-    /// templates that end in `{*rest}` and conditions on other attributes were sure to be matched; nobody sends this in
-    /// good faith, and a request like this should be refused.
+    /// templates that end in `{*rest}` and conditions on other attributes were sure to be matched. Nobody sends this in
+    /// good faith: a request like this should be refused, whatever the lists say.
     #[must_use]
     pub const fn unreadable(&self) -> bool {
         self.unreadable

@@ -284,3 +284,32 @@ fn every_attribute_is_asked_for_at_most_once_and_only_if_a_condition_is_about_it
     asked.dedup();
     assert_eq!((asked.len(), count), (4, 4), "{asked:?}");
 }
+
+#[test]
+fn more_attributes_than_are_remembered_are_matched_all_the_same() {
+    let names: Vec<String> = (0..100).map(|n| format!("header.h{n}")).collect();
+    let limits = names.iter().enumerate().map(|(n, name)| {
+        let test = if n % 10 == 0 { is("x") } else { is("y") };
+        limit_on(&format!("l{n}"), &[(name, test)])
+    });
+    let request: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
+    let expected: Vec<usize> = (0..100).step_by(10).collect();
+    assert_eq!(found_by(&policy(limits.collect()), &request), expected);
+}
+
+/// Many tenants on one route: only the one whose header it is may be looked at.
+#[test]
+fn a_condition_that_everyone_shares_is_not_what_limits_are_filed_under() {
+    let limits = (0..1_000).map(|n| {
+        let tenant = is(&format!("tenant-{n}"));
+        limit_on(
+            &format!("l{n}"),
+            &[("route", under("/api/{*rest}")), ("header.tenant", tenant)],
+        )
+    });
+    let policy = policy(limits.collect());
+    let request = Request::with(&[("path", "/api/x"), ("header.tenant", "tenant-500")]);
+    assert_eq!(found(&policy, &request).rules(), [500]);
+    let rules = Rules::compile(&policy, [7; 16]).unwrap();
+    assert_eq!(rules.matcher.most_filed_together(), 1);
+}

@@ -96,6 +96,11 @@ impl<T> Tree<T> {
         self.values.is_empty()
     }
 
+    #[cfg(test)]
+    pub(super) fn values(&self) -> impl Iterator<Item = &T> {
+        self.values.iter()
+    }
+
     /// The value of a route, which is made if it has none.
     pub(super) fn value_mut(&mut self, route: &Route, make: impl FnOnce() -> T) -> Option<&mut T> {
         let mut at = 0;

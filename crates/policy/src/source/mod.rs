@@ -2,8 +2,145 @@
 //!
 //! Must not know: what fields there are and what they mean.
 
+mod json;
+mod lines;
+mod names;
 mod node;
 mod problem;
+mod show;
+mod toml;
+mod yaml;
+mod yaml_words;
 
+use std::path::Path;
+
+pub use names::given_twice;
 pub use node::{At, Entry, Node, Place, Value};
-pub use problem::{Problem, Problems};
+pub use problem::{MOST_TOLD, Problem, Problems};
+
+use lines::Lines;
+
+/// The longest text that is read, in bytes.
+pub const MAX_BYTES: usize = 1 << 20;
+/// How deep lists and maps may lie in each other.
+pub const MAX_DEPTH: usize = 32;
+/// How many values and names a text may have.
+pub const MAX_NODES: usize = 200_000;
+
+/// How a text is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// YAML 1.2, without anchors, aliases, tags and merge keys.
+    Yaml,
+    /// TOML 1.0.
+    Toml,
+    /// JSON, strictly.
+    Json,
+}
+
+impl Format {
+    /// The format that a file's name says, by its ending.
+    ///
+    /// ```
+    /// use std::path::Path;
+    /// use tollgate_policy::source::Format;
+    ///
+    /// assert_eq!(Format::of_path(Path::new("/etc/tollgate/policy.YML")), Some(Format::Yaml));
+    /// assert_eq!(Format::of_path(Path::new("policy.txt")), None);
+    /// ```
+    #[must_use]
+    pub fn of_path(path: &Path) -> Option<Self> {
+        let ending = path.extension()?.to_str()?.to_ascii_lowercase();
+        match ending.as_str() {
+            "yaml" | "yml" => Some(Self::Yaml),
+            "toml" => Some(Self::Toml),
+            "json" => Some(Self::Json),
+            _ => None,
+        }
+    }
+}
+
+/// Reads a text into a tree. A text that says nothing is a problem, because it must never mean "no limits".
+///
+/// A name that stands twice in one map is kept twice, so that a reader can report it beside everything else that is
+/// wrong; [`given_twice`] finds them. (TOML's own grammar refuses it here already.)
+///
+/// ```
+/// use tollgate_policy::source::{Format, Value, parse};
+///
+/// let tree = parse("limits: []\nmode: shadow\n", Format::Yaml).unwrap();
+/// let Value::Map(entries) = tree.value else { panic!("it is a map") };
+/// assert_eq!((&*entries[1].name.value, entries[1].value.place.column), ("mode", 7));
+///
+/// let problems = parse("# nothing yet\n", Format::Yaml).unwrap_err();
+/// assert!(problems[0].message.contains("says nothing"));
+/// ```
+///
+/// # Errors
+///
+/// What is wrong with the text: its syntax, its size, how deep it goes, or that it says nothing.
+pub fn parse(text: &str, format: Format) -> Result<Node, Vec<Problem>> {
+    if text.len() > MAX_BYTES {
+        return Err(vec![Problem::new(
+            Place::START,
+            format!(
+                "the file has {} bytes, and at most {MAX_BYTES} are read",
+                text.len()
+            ),
+            "split the policy, or move long lists of values out of it",
+        )]);
+    }
+    let text = without_byte_order_mark(text);
+    let lines = Lines::new(text);
+    let mut tree = match format {
+        Format::Yaml => yaml::parse(text, &lines),
+        Format::Toml => toml::parse(text, &lines),
+        Format::Json => json::parse(text, &lines).map_err(|problem| vec![problem]),
+    }?;
+    if let (Format::Json, Value::Map(entries)) = (format, &mut tree.value) {
+        // Where editors find what a JSON file may say: a word to them, in a format that has no comments for it.
+        entries.retain(|entry| &*entry.name.value != "$schema");
+    }
+    let nothing = match &tree.value {
+        Value::Nothing => true,
+        Value::Scalar { text, .. } => text.is_empty(),
+        Value::List(values) => values.is_empty(),
+        Value::Map(entries) => entries.is_empty(),
+    };
+    if nothing {
+        return Err(vec![says_nothing()]);
+    }
+    Ok(tree)
+}
+
+/// Editors on some systems begin a file with this invisible character; it is no part of what the file says.
+fn without_byte_order_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+fn says_nothing() -> Problem {
+    Problem::new(
+        Place::START,
+        "the file says nothing",
+        "a policy has at least `limits:` with one limit; to switch limits off, say `mode: off`",
+    )
+}
+
+fn too_deep(place: Place) -> Problem {
+    Problem::new(
+        place,
+        format!("lists and maps lie more than {MAX_DEPTH} deep in each other here"),
+        "no field of a policy needs that; is there a bracket too many?",
+    )
+}
+
+fn too_many(place: Place) -> Problem {
+    Problem::new(
+        place,
+        format!("the file has more than {MAX_NODES} values and names"),
+        "split the policy, or use networks, globs and templates instead of long lists",
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,15 @@ pub struct Place {
     pub width: u32,
 }
 
+impl Place {
+    /// The beginning of a file, for what is wrong with all of it.
+    pub const START: Self = Self {
+        line: 1,
+        column: 1,
+        width: 1,
+    };
+}
+
 /// A value and where it stands. Two are equal if their values are, wherever they stand.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct At<T> {

@@ -1,50 +1,76 @@
--- Sliding window counter: when the current window began, and two counts of 32 bits. Products stay below 2^52 by the
--- choice of the tick, so they are exact here as they are in core.
+-- Sliding window counter: when the current window began, two counts of 32 bits, and what they were counted under: the
+-- window's length and its tick, as a power of ten of nanoseconds. Products stay below 2^52 by the choice of the tick, so
+-- they are exact here as they are in core.
+
+-- Whole ticks in a time. Below a second a tick divides the second, above it is whole seconds.
+local function ticks_in(h, l, power)
+  if power < 9 then return h * 10 ^ (9 - power) + math.floor(l / 10 ^ power) end
+  return math.floor(h / 10 ^ (power - 9))
+end
+
+-- The start and the counts as they stand now under windows of this length.
+local function rolled(sh, sl, previous, current, lh, ll)
+  -- The clock went back: the counts are kept and weigh in full.
+  if less(now_h, now_l, sh, sl) then return now_h, now_l, previous, current end
+  local gone_h, gone_l = subtract(now_h, now_l, sh, sl)
+  if less(gone_h, gone_l, lh, ll) then return sh, sl, previous, current end
+  gone_h, gone_l = subtract(gone_h, gone_l, lh, ll)
+  if less(gone_h, gone_l, lh, ll) then
+    sh, sl = add(sh, sl, lh, ll)
+    return sh, sl, current, 0
+  end
+  sh, sl = start_of_span(lh, ll)
+  return sh, sl, 0, 0
+end
+
+-- The previous count times the ticks for which it still weighs.
+local function weigh(sh, sl, previous, window, power)
+  local h, l = subtract(now_h, now_l, sh, sl)
+  return previous * math.max(window - ticks_in(h, l, power), 0)
+end
+
 algorithms[3] = function(op, args, raw)
-  -- 99 is 'c'.
-  local sh, sl, previous, current = 0, 0, 0, 0
+  -- The limit; how far this operation may count; the largest count; what is asked; the window in ticks; one tick; the
+  -- window's length.
+  local limit, bound, ceiling, asked, window, power, lh, ll = unpacked('>I4I4I4I4I7BI5I4', args, 3)
+  local sh, sl, previous, current, is_inherited = 0, 0, 0, 0, false
   if raw then
-    local is_read = #raw == 18 and byte(raw) == 99
-    if is_read then sh, sl, previous, current = unpacked('>I5I4I4I4', raw, 2) end
+    -- 99 is 'c'. The first version wrote 18 bytes, without the window: it is taken for the one that asks.
+    local oh, ol, old_power, old_window = lh, ll, power, window
+    local is_read = byte(raw) == 99
+    if is_read and #raw == 28 then
+      sh, sl, previous, current, oh, ol, old_power = unpacked('>I5I4I4I4I5I4B', raw, 2)
+    elseif is_read and #raw == 18 then
+      sh, sl, previous, current = unpacked('>I5I4I4I4', raw, 2)
+    else
+      is_read = false
+    end
+    is_inherited = oh ~= lh or ol ~= ll
+    if is_inherited then
+      old_window = ticks_in(oh, ol, old_power)
+      is_read = ol < BILLION and oh <= MAX_HIGH and old_power < 20 and old_window >= 1
+    end
     if not is_read or sl >= BILLION or sh > MAX_HIGH or (sh == MAX_HIGH and sl > MAX_LOW) then
       corrupt = corrupt + 1
-      sh, sl, previous, current = 0, 0, 0, 0
+      sh, sl, previous, current, is_inherited = 0, 0, 0, 0, false
+    elseif is_inherited then
+      -- A window of another length cannot weigh these counts, so what they estimate now, rounded up, is what has been
+      -- spent in the current one. It is written back even by a denial, or the time that one names would not hold.
+      sh, sl, previous, current = rolled(sh, sl, previous, current, oh, ol)
+      current = current + math.ceil(weigh(sh, sl, previous, old_window, old_power) / old_window)
+      current, previous = math.min(current, 4294967295), 0
+      sh, sl = start_of_span(lh, ll)
     end
   end
   put(sh, sl)
   put(previous, current)
-  -- The limit; how far this operation may count; the largest count; what is asked; the window in ticks; one tick; the
-  -- window's length.
-  local limit, bound, ceiling, asked, window, kh, kl, lh, ll = unpacked('>I4I4I4I4I7I5I4I5I4', args, 3)
 
   local is_ahead = less(now_h, now_l, sh, sl)
-  local is_over = previous > ceiling or current > ceiling
+  local is_over = is_inherited or previous > ceiling or current > ceiling
   if previous > ceiling then previous = ceiling end
   if current > ceiling then current = ceiling end
-  local gone_h, gone_l = subtract(now_h, now_l, sh, sl)
-  if is_ahead then
-    -- The clock went back: the counts are kept and weigh in full.
-    sh, sl = now_h, now_l
-  elseif not less(gone_h, gone_l, lh, ll) then
-    gone_h, gone_l = subtract(gone_h, gone_l, lh, ll)
-    if less(gone_h, gone_l, lh, ll) then
-      sh, sl = add(sh, sl, lh, ll)
-      previous, current = current, 0
-    else
-      sh, sl = start_of_span(lh, ll)
-      previous, current = 0, 0
-    end
-  end
-
-  gone_h, gone_l = subtract(now_h, now_l, sh, sl)
-  -- A tick is a power of ten: below a second it divides the second, above it is whole seconds.
-  local ticks
-  if kh == 0 then
-    ticks = gone_h * (BILLION / kl) + math.floor(gone_l / kl)
-  else
-    ticks = math.floor(gone_h / kh)
-  end
-  local weighted = previous * math.max(window - ticks, 0)
+  sh, sl, previous, current = rolled(sh, sl, previous, current, lh, ll)
+  local weighted = weigh(sh, sl, previous, window, power)
   local estimate = math.ceil(weighted / window) + current
 
   local admits, charge, p, c = op ~= NEVER, 0, previous, current
@@ -82,7 +108,7 @@ algorithms[3] = function(op, args, raw)
   local uh, ul = sh, sl
   if c > 0 then uh, ul = add(uh, ul, lh, ll) end
   if c > 0 or p > 0 then uh, ul = add(uh, ul, lh, ll) end
-  local state = packed('>BI5I4I4I4', 99, sh, sl, p, c)
+  local state = packed('>BI5I4I4I4I5I4B', 99, sh, sl, p, c, lh, ll, power)
   if charge > 0 then return admits, state, uh, ul, sh, sl end
   return admits, state, uh, ul, 0, 0
 end

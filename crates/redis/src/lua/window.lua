@@ -2,7 +2,7 @@
 
 -- The calendar's arithmetic, as in core's calendar.rs: days and years are small, so plain numbers are exact. It is done
 -- here and not by the caller because the end depends on the server's clock, which the caller does not know.
-local function month_after(day)
+local function begin_after(day, is_year)
   local days = day + 719468
   local era = math.floor(days / 146097)
   local of_era = days - era * 146097
@@ -11,7 +11,12 @@ local function month_after(day)
   local function before_year(y)
     return y * 365 + math.floor(y / 4) - math.floor(y / 100) + math.floor(y / 400)
   end
-  local month = math.floor(((of_era - before_year(year)) * 5 + 2) / 153) + 1
+  local of_year = of_era - before_year(year)
+  if is_year then
+    -- Years begin in March here, and January is their day 306.
+    return era * 146097 + before_year(of_year >= 306 and year + 1 or year) + 306 - 719468
+  end
+  local month = math.floor((of_year * 5 + 2) / 153) + 1
   local first = month == 12 and before_year(year + 1) or before_year(year) + math.floor((month * 153 + 2) / 5)
   return era * 146097 + first - 719468
 end
@@ -25,7 +30,7 @@ local function calendar_end(second, which, shift)
   elseif which == 1 then
     day = today - (today + 3) % 7 + 7
   else
-    day = month_after(today)
+    day = begin_after(today, which == 3)
   end
   return day * 86400 - shift, 0
 end

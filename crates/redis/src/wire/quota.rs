@@ -89,6 +89,7 @@ fn of_window(window: &FixedWindow, ask: Ask) -> Option<Vec<u8>> {
                 Calendar::Day => 0,
                 Calendar::Week => 1,
                 Calendar::Month => 2,
+                Calendar::Year => 3,
                 _ => return None,
             };
             let minutes = u64::try_from(i32::from(offset.minutes()).saturating_add(840)).ok()?;
@@ -111,14 +112,19 @@ fn of_counter(counter: &SlidingCounter, ask: Ask) -> Option<Vec<u8>> {
         Ask::Settle => (code::SETTLE, 0),
         Ask::Acquire { .. } | Ask::Renew(_) | Ask::Release(_) => return None,
     };
-    let (length, tick) = (counter.window().as_nanos(), counter.tick().as_nanos());
+    let (length, tick) = (
+        counter.window().as_nanos(),
+        counter.tick().as_nanos().max(1),
+    );
+    // A tick is a power of ten, and its exponent is what the state has room for.
+    let power = u8::try_from(tick.ilog10()).ok()?;
     let blob = Blob::of(3, operation)
         .count(limit)
         .small(counter.saturation())
         .small(counter.ceiling())
         .count(asked)
-        .wide(length / tick.max(1))
-        .pair(tick)
+        .wide(length / tick)
+        .byte(power)
         .pair(length);
     Some(blob.done())
 }

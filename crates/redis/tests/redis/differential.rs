@@ -104,6 +104,7 @@ fn plan(
         let (next, step) = trace::instant(dice, now, span);
         now = next;
         let before = model.status(&limit, now);
+        count("window length changed", model.is_carried_over(&limit, now));
         let op = trace::operation(dice, family, before.limit, span, &receipts);
         let Some(expected) = model.step(&limit, now, op, remembering) else {
             continue;
@@ -255,6 +256,7 @@ fn must_occur(family: Family) -> Vec<&'static str> {
     let further: &[&str] = match family {
         Family::Leases => &["not held"],
         Family::Leaky => &["waits"],
+        Family::Counter => &["window length changed"],
         _ => &[],
     };
     let charges: &[&str] = if family == Family::Leases {
@@ -325,17 +327,31 @@ fn every_promised_server_decides_as_core() {
     let others = Kind::under_test().into_iter();
     for kind in others.filter(|kind| *kind != Kind::Redis) {
         for family in Family::EACH {
-            compare(kind, family, STEPS / 10, &CLOCK);
+            compare(kind, family, STEPS / 10, &must_occur(family));
         }
     }
+}
+
+/// How many of twenty traces notice that a line of the scripts is wrong.
+fn caught(family: Family, right: &str, wrong: &str) -> u64 {
+    let server = Server::start(Kind::Redis);
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let has_line = |which: &Which| which.script().text.contains(right);
+    assert!(Which::EACH.iter().any(has_line), "no script says `{right}`");
+    let digests = load(&mut connection, |text| text.replace(right, wrong));
+    let mut caught = 0;
+    for seed in 0..20 {
+        let mut dice = Dice::new(seed + 1);
+        let (remembering, planned) = plan(&mut dice, family, seed, &mut Coverage::new());
+        caught += u64::from(run(&mut connection, &digests, remembering, &planned).is_err());
+    }
+    caught
 }
 
 /// If reading a state as one Lua number went unnoticed, the comparison would prove nothing.
 #[test]
 fn a_script_that_reads_an_instant_as_one_number_is_caught() {
-    let server = Server::start(Kind::Redis);
-    let client = redis::Client::open(server.url()).unwrap();
-    let mut connection = client.get_connection().unwrap();
     // In the script that spends, and in the one that does everything else with a bucket.
     let changes = [
         (
@@ -348,19 +364,18 @@ fn a_script_that_reads_an_instant_as_one_number_is_caught() {
         ),
     ];
     for (right, wrong) in changes {
-        assert!(
-            Which::EACH
-                .iter()
-                .any(|which| which.script().text.contains(right))
-        );
-        let digests = load(&mut connection, |text| text.replace(right, wrong));
-        let mut caught = 0;
-        for seed in 0..20 {
-            let mut dice = Dice::new(seed + 1);
-            let (remembering, planned) = plan(&mut dice, Family::Token, seed, &mut Coverage::new());
-            caught += u64::from(run(&mut connection, &digests, remembering, &planned).is_err());
-        }
-        assert!(caught > 0, "twenty traces passed with a wrong script");
-        redis::cmd("FLUSHALL").query::<()>(&mut connection).unwrap();
+        assert!(caught(Family::Token, right, wrong) > 0, "{wrong}");
+    }
+}
+
+/// The same of a counter that reads counts of another window as its own, and of one that carries them over only in words.
+#[test]
+fn a_script_that_forgets_another_windows_length_is_caught() {
+    let changes = [
+        ("elseif is_inherited then", "elseif false then"),
+        ("is_over = is_inherited or", "is_over ="),
+    ];
+    for (right, wrong) in changes {
+        assert!(caught(Family::Counter, right, wrong) > 0, "{wrong}");
     }
 }

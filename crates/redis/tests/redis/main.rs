@@ -12,6 +12,7 @@ mod differential;
 mod fake;
 mod faults;
 mod hostile;
+mod inherited;
 mod large;
 mod measured;
 mod model;

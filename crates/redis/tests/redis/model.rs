@@ -1,8 +1,8 @@
 //! What core says to the store contract's operations: the specification that scripts are held to.
 
-use tollgate_core::limit::{self, Limit, State};
+use tollgate_core::limit::{self, Limit, Quota, State};
 use tollgate_core::reservation::{Correction, Reservations, Standing, Terms};
-use tollgate_core::{Nanos, Outcome, Receipt, Timestamp};
+use tollgate_core::{Nanos, Outcome, Receipt, SlidingCounter, Timestamp};
 use tollgate_redis::Remembering;
 use tollgate_store::{Answer, Note, Op};
 
@@ -13,6 +13,8 @@ pub(crate) struct Model {
     ledger: Reservations,
     /// When each reservation that the ledger remembers will be forgotten.
     forgotten_at: Vec<Timestamp>,
+    /// The quota that a counter's state was written under.
+    writer: Option<SlidingCounter>,
 }
 
 impl Model {
@@ -24,7 +26,31 @@ impl Model {
     }
 
     pub(crate) fn status(&self, limit: &Limit, now: Timestamp) -> tollgate_core::Status {
-        limit.status(&self.state, now)
+        limit.status(&self.inherited(limit, now), now)
+    }
+
+    /// The quota of another length that a counter's state was written under, and the one that finds it.
+    fn change_of_length(&self, limit: &Limit) -> Option<(SlidingCounter, SlidingCounter)> {
+        let (old, Quota::SlidingCounter(new)) = (self.writer?, limit.quota()) else {
+            return None;
+        };
+        (old.window() != new.window()).then_some((old, *new))
+    }
+
+    /// The state that this limit finds: what a counter of another length has left is carried over as core says.
+    fn inherited(&self, limit: &Limit, now: Timestamp) -> State {
+        match (&self.state, self.change_of_length(limit)) {
+            (State::Counter(counter), Some((old, new))) => {
+                State::Counter(new.inherit(&old, *counter, now))
+            }
+            (state, _) => state.clone(),
+        }
+    }
+
+    /// Whether a counter of another length has left something that this limit finds.
+    pub(crate) fn is_carried_over(&self, limit: &Limit, now: Timestamp) -> bool {
+        let is_something = self.status(limit, now).reset_after > Nanos::ZERO;
+        self.change_of_length(limit).is_some() && is_something
     }
 
     /// `None` if the algorithm does not know the operation.
@@ -123,7 +149,15 @@ impl Model {
         op: limit::Op,
         note: Note,
     ) -> Option<Answer> {
-        let transition = limit.decide(&self.state, now, op).ok()?;
+        let found = self.inherited(limit, now);
+        let transition = limit.decide(&found, now, op).ok()?;
+        if self.change_of_length(limit).is_some() || transition.next.is_some() {
+            self.writer = match limit.quota() {
+                Quota::SlidingCounter(counter) => Some(*counter),
+                _ => None,
+            };
+        }
+        self.state = found;
         if let Some(edit) = transition.next {
             self.state.apply(edit);
         }
@@ -137,12 +171,11 @@ impl Model {
 
     /// A peek leaves no trace.
     fn peek(&mut self, limit: &Limit, now: Timestamp, cost: u64) -> Option<Answer> {
-        let transition = limit
-            .decide(&self.state, now, limit::Op::Spend(cost))
-            .ok()?;
+        let found = self.inherited(limit, now);
+        let transition = limit.decide(&found, now, limit::Op::Spend(cost)).ok()?;
         Some(Answer {
             outcome: transition.outcome,
-            status: limit.status(&self.state, now),
+            status: limit.status(&found, now),
             receipt: Receipt {
                 cost: 0,
                 ..transition.receipt
@@ -154,7 +187,7 @@ impl Model {
     fn refused(&self, limit: &Limit, now: Timestamp, outcome: Outcome, note: Note) -> Answer {
         Answer {
             outcome,
-            status: limit.status(&self.state, now),
+            status: self.status(limit, now),
             receipt: Receipt {
                 at: now,
                 ..Receipt::default()

@@ -213,7 +213,7 @@ async fn s_31_a_state_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
     ];
     for limit in &limits {
         // An overflowing number, one that Lua would round, other algorithms' states, and noise.
-        let states: [&[u8]; 8] = [
+        let states: [&[u8]; 11] = [
             b"99999999999999999999",
             b"1e17",
             b"-5",
@@ -221,6 +221,10 @@ async fn s_31_a_state_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
             b"f\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
             b"l\0\0\0\0\0\x01x",
             b"c\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+            // Counters that say a window of no time, one shorter than its tick, and a tick beyond any time.
+            b"c\0\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0\0\0\0\0\0\0\0",
+            b"c\0\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0\0\x01\0\0\0\0\x0a",
+            b"c\0\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\0\0\0\0\xff",
             b"hello",
         ];
         for state in states {

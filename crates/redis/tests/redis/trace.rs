@@ -149,13 +149,18 @@ fn window(dice: &mut Dice, period: Nanos) -> (Window, u64) {
         _ => {
             let minutes = dice.below(1_681).cast_signed() - 840;
             let offset = UtcOffset::from_minutes(i16::try_from(minutes).unwrap()).unwrap();
-            let calendar = dice.one_of(&[Calendar::Day, Calendar::Week, Calendar::Month]);
+            let calendar = dice.one_of(&[
+                Calendar::Day,
+                Calendar::Week,
+                Calendar::Month,
+                Calendar::Year,
+            ]);
             Window::Calendar(calendar, offset)
         }
     };
     let span = match window {
         Window::Epoch(length) | Window::FirstHit(length) => length.as_nanos(),
-        _ => Nanos::DAY.as_nanos() * dice.one_of(&[1, 7, 20]),
+        _ => Nanos::DAY.as_nanos() * dice.one_of(&[1, 7, 20, 200]),
     };
     (window, span)
 }

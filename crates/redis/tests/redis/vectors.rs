@@ -3,14 +3,15 @@
 use std::path::Path;
 
 use redis::Connection;
-use tollgate_core::limit::{self, Limit, Quota, Refused};
-use tollgate_core::reservation::{ReservationId, Terms};
-use tollgate_core::{CounterState, Timestamp};
+use tollgate_core::Timestamp;
+use tollgate_core::compose::Verdict;
+use tollgate_core::limit::{Limit, Refused};
+use tollgate_core::reservation::Terms;
 use tollgate_redis::Remembering;
 use tollgate_redis::wire::{Request, Which, decode};
-use tollgate_store::{Answer, Check, Key, Note, Op, Ruled};
+use tollgate_store::{Answer, Check, Key, Op, Ruled};
 use tollgate_testkit::redis::{Kind, Server};
-use tollgate_testkit::vectors::{Ask, Decision, Ledger, Reserved, Subject, Suite, run};
+use tollgate_testkit::vectors::{Asked, Batches, Suite, run};
 
 use crate::SECRET;
 use crate::differential::{BLANK, ruled};
@@ -19,35 +20,17 @@ use crate::server_time::connection;
 /// A server that decides at the instants that a vector names.
 struct Scripts(Connection);
 
-fn plain(answer: Answer) -> limit::Answer {
-    limit::Answer {
-        outcome: answer.outcome,
-        status: answer.status,
-        receipt: answer.receipt,
-    }
-}
-
-fn contract(op: limit::Op) -> Op {
-    match op {
-        limit::Op::Spend(cost) => Op::Spend(cost),
-        limit::Op::SpendUpTo(most) => Op::SpendUpTo(most),
-        limit::Op::ChargeAlways(cost) => Op::ChargeAlways(cost),
-        limit::Op::Settle { receipt, actual } => Op::Settle { receipt, actual },
-        limit::Op::Credit(amount) => Op::Credit(amount),
-        limit::Op::Acquire { id, weight } => Op::Acquire { id, weight },
-        limit::Op::Renew(id) => Op::Renew(id),
-        limit::Op::Release(id) => Op::Release(id),
-        other => panic!("the contract has no {other:?}"),
-    }
-}
-
-impl Scripts {
-    fn ask(
+impl Batches for Scripts {
+    fn batch(
         &mut self,
         now: Timestamp,
-        remembering: Remembering,
-        asked: &[(&str, &Limit, Op)],
-    ) -> Result<(tollgate_redis::wire::Decided, Vec<Answer>), Refused> {
+        terms: Option<&Terms>,
+        asked: &[Asked<'_>],
+    ) -> Result<(Verdict, Vec<Answer>), Refused> {
+        let remembering = terms.map_or_else(Remembering::default, |terms| Remembering {
+            memory: terms.memory,
+            most: u32::try_from(terms.most).unwrap(),
+        });
         let ruleds: Vec<Ruled> = asked.iter().map(|(_, limit, _)| ruled(**limit)).collect();
         let checks: Vec<Check<'_>> = asked
             .iter()
@@ -69,117 +52,14 @@ impl Scripts {
         let reply: Vec<i64> = call.query(&mut self.0).unwrap();
         let mut answers = vec![BLANK; checks.len()];
         let decided = decode(&checks, &reply, &mut answers).unwrap();
-        if answers
-            .iter()
-            .any(|answer| answer.note == Note::LeaseNotHeld)
-        {
-            return Err(Refused::NotHeld);
-        }
-        Ok((decided, answers))
+        Ok((decided.verdict, answers))
     }
 
-    fn reserved(&mut self, now: Timestamp, terms: &Terms, ask: Ask<'_>, op: Op) -> Reserved {
-        let remembering = Remembering {
-            memory: terms.memory,
-            most: u32::try_from(terms.most).unwrap(),
-        };
-        let (_, answers) = self.ask(now, remembering, &[(ask.key, ask.limit, op)])?;
-        let answer = answers[0];
-        match answer.note {
-            Note::ReservationsFull => Err(Ledger::Full),
-            Note::AlreadyClosed => Err(Ledger::AlreadyClosed),
-            Note::ReservationExpired => Err(Ledger::Expired),
-            Note::ReservationUnknown => Err(Ledger::Unknown),
-            _ => Ok(plain(answer)),
-        }
-    }
-}
-
-impl Subject for Scripts {
-    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, Refused> {
-        let asked: Vec<_> = asks
-            .iter()
-            .map(|ask| (ask.key, ask.limit, contract(ask.op)))
-            .collect();
-        let (decided, answers) = self.ask(now, Remembering::default(), &asked)?;
-        Ok(Decision {
-            outcome: decided.verdict.outcome(),
-            binding: decided.verdict.binding(),
-            answers: answers.into_iter().map(plain).collect(),
-        })
-    }
-
-    /// States need no change, but for a counter whose window gets another length. The contract has no operation for that
-    /// yet, so the test writes what core says.
-    fn replace(&mut self, now: Timestamp, key: &str, old: &Limit, new: &Limit) {
-        let (Quota::SlidingCounter(old), Quota::SlidingCounter(new)) = (old.quota(), new.quota())
-        else {
-            return;
-        };
-        let limit = ruled(Limit::new(*new));
-        let check = Check {
-            key: Key::of(key.as_bytes()).unwrap(),
-            ruled: &limit,
-            op: Op::Spend(0),
-        };
-        let request = Request::new(SECRET, Remembering::default(), &[check], Some(now)).unwrap();
-        let name = &request.keys[0];
-        let raw: Option<Vec<u8>> = redis::cmd("GET").arg(name).query(&mut self.0).unwrap();
-        let Some(raw) = raw else { return };
-        let number = |from: usize, to: usize| {
-            let bytes = raw[from..to].iter();
-            bytes.fold(0_u64, |n, byte| (n << 8) | u64::from(*byte))
-        };
-        let state = CounterState {
-            start: number(1, 6) * 1_000_000_000 + number(6, 10),
-            previous: u32::try_from(number(10, 14)).unwrap(),
-            current: u32::try_from(number(14, 18)).unwrap(),
-        };
-        let next = new.inherit(old, state, now);
-        let (high, low) = (next.start / 1_000_000_000, next.start % 1_000_000_000);
-        let mut bytes = vec![b'c'];
-        bytes.extend_from_slice(&high.to_be_bytes()[3..]);
-        bytes.extend_from_slice(&low.to_be_bytes()[4..]);
-        bytes.extend_from_slice(&next.previous.to_be_bytes());
-        bytes.extend_from_slice(&next.current.to_be_bytes());
-        let set = redis::cmd("SET")
-            .arg(name)
-            .arg(bytes)
-            .query::<()>(&mut self.0);
-        set.unwrap();
-    }
-
-    fn reserve(
-        &mut self,
-        now: Timestamp,
-        terms: &Terms,
-        id: ReservationId,
-        ask: Ask<'_>,
-    ) -> Reserved {
-        let limit::Op::Spend(cost) = ask.op else {
-            panic!("only what is spent can be reserved");
-        };
-        let op = Op::Reserve {
-            id,
-            cost,
-            hold: terms.hold,
-        };
-        self.reserved(now, terms, ask, op)
-    }
-
-    fn close(
-        &mut self,
-        now: Timestamp,
-        terms: &Terms,
-        id: ReservationId,
-        ask: Ask<'_>,
-        actual: Option<u64>,
-    ) -> Reserved {
-        let op = match actual {
-            Some(actual) => Op::SettleReserved { id, actual },
-            None => Op::CancelReserved(id),
-        };
-        self.reserved(now, terms, ask, op)
+    /// States say what they were counted under, so a look is enough: it finds another window and carries the counts over.
+    fn change(&mut self, now: Timestamp, key: &str, _old: &Limit, new: &Limit) {
+        let looked = self.batch(now, None, &[(key, new, Op::Spend(0))]);
+        // A limit that cannot be spent on has nothing to carry over.
+        assert!(matches!(looked, Ok(_) | Err(Refused::Unsupported)));
     }
 }
 

@@ -6,29 +6,30 @@
 
 use tollgate_core::compose::Verdict;
 use tollgate_core::limit::Quota;
-use tollgate_core::token_bucket::Tat;
 use tollgate_core::{Receipt, TokenBucket};
 
 use super::Memory;
-use super::group::{Owned, Slot};
+use super::bit::Held;
+use super::group::Slot;
 use super::hash::{Digest, Place};
 use crate::clock::Clock;
-use crate::contract::{Answer, Check, LimitId, Note, Op};
+use crate::contract::{Answer, Check, LimitId, MAX_CHECKS, Note, Op};
 
-/// A key's slot, whose bit is not held yet.
-#[derive(Clone, Copy)]
-struct Found<'a> {
-    slot: Slot<'a, 1>,
-    tag: u64,
-    /// Which check it is for.
-    index: usize,
+/// The slots of at most N keys, whose bits are not held yet.
+struct Found<'a, const N: usize> {
+    /// Slot and tag of each check.
+    slots: [Option<(Slot<'a, 1>, u64)>; N],
+    /// The slots' addresses, each with the number of its check in the lowest bits, so that one word is all that is sorted.
+    /// Beyond the last check they are the largest there is.
+    order: [u64; N],
 }
 
-/// A check's slot while its bit is held. What is set here is seen by others only once the bit is given back.
-struct Taken<'a> {
-    slot: Owned<'a, 1>,
-    before: Tat,
-}
+/// Bits for the number of a check.
+const INDEX_BITS: u32 = MAX_CHECKS.ilog2();
+
+/// The states of the checks while their bits are held. What is set here is seen by others only once a bit is given back.
+/// Small, because all of it is written between taking one bit and the next.
+type Taken<'a, const N: usize> = [Option<Held<'a>>; N];
 
 /// Decides on at most N checks, or answers `None` if that is for a batch to do.
 #[inline]
@@ -37,43 +38,45 @@ pub(super) fn spend_all<const N: usize, C: Clock>(
     checks: &[Check<'_>],
     answers: &mut [Answer],
 ) -> Option<Verdict> {
-    // Filled in place: as results they would be copied.
-    let mut found: [Option<Found<'_>>; N] = [None; N];
+    let mut found = Found::<N>::new();
     for (index, check) in checks.iter().enumerate() {
         spending(check)?;
-        find(
-            memory,
-            memory.place(&check.key, check.ruled.id),
-            index,
-            &mut found,
-        )?;
+        let place = memory.place(&check.key, check.ruled.id);
+        found.find(memory, place, index)?;
     }
-    let mut taken: [Option<Taken<'_>>; N] = [const { None }; N];
-    take(&found, &mut taken)?;
+    let mut taken: Taken<'_, N> = [const { None }; N];
+    found.take(checks.len(), &mut taken)?;
     let now = memory.now();
     let mut verdict = Verdict::default();
-    for ((check, taken), answer) in checks.iter().zip(&mut taken).zip(&mut *answers) {
+    let mut before = [0; N];
+    for (((check, taken), before), answer) in checks
+        .iter()
+        .zip(&mut taken)
+        .zip(&mut before)
+        .zip(&mut *answers)
+    {
         let (quota, cost) = spending(check)?;
-        let Taken { slot, before } = taken.as_mut()?;
+        let state = taken.as_mut()?;
+        *before = state.value();
         let transition = quota.decide(*before, now, cost);
         verdict.add(transition.outcome);
         if let Some(next) = transition.next {
-            slot.set([next]);
+            state.set(next);
         }
         answer.outcome = transition.outcome;
         answer.receipt = transition.receipt;
         answer.note = Note::Plain;
     }
     let all_admit = verdict.is_admitted();
-    for ((check, taken), answer) in checks.iter().zip(&mut taken).zip(answers) {
+    for (((check, taken), before), answer) in checks.iter().zip(&mut taken).zip(before).zip(answers)
+    {
         let (quota, _) = spending(check)?;
-        let Taken { slot, before } = taken.as_mut()?;
+        let state = taken.as_mut()?;
         if !all_admit && answer.outcome.is_admitted() {
-            slot.set([*before]);
+            state.set(before);
             answer.receipt = Receipt::default();
         }
-        let [tat] = slot.state();
-        answer.status = quota.status(tat, now);
+        answer.status = quota.status(state.value(), now);
     }
     Some(verdict)
 }
@@ -87,83 +90,132 @@ pub(super) fn spend_each<const N: usize, C: Clock>(
     buckets: &[(LimitId, TokenBucket)],
     cost: u64,
 ) -> Option<Verdict> {
-    let mut found: [Option<Found<'_>>; N] = [None; N];
+    let mut found = Found::<N>::new();
     for (index, (limit, _)) in buckets.iter().enumerate() {
-        find(memory, digest.under(*limit), index, &mut found)?;
+        found.find(memory, digest.under(*limit), index)?;
     }
-    let mut taken: [Option<Taken<'_>>; N] = [const { None }; N];
-    take(&found, &mut taken)?;
+    let mut taken: Taken<'_, N> = [const { None }; N];
+    found.take(buckets.len(), &mut taken)?;
     let now = memory.now();
     let mut verdict = Verdict::default();
-    let mut changes = [None; N];
-    for (((_, quota), taken), change) in buckets.iter().zip(&taken).zip(&mut changes) {
-        let transition = quota.decide(taken.as_ref()?.before, now, cost);
+    // What a bucket charged was before. What one that refuses sets is a correction, which is due whatever the others say.
+    let mut charged = [None; N];
+    for (((_, quota), taken), charged) in buckets.iter().zip(&mut taken).zip(&mut charged) {
+        let state = taken.as_mut()?;
+        let before = state.value();
+        let transition = quota.decide(before, now, cost);
         verdict.add(transition.outcome);
-        *change = transition
-            .next
-            .map(|next| (next, transition.outcome.is_admitted()));
+        if let Some(next) = transition.next {
+            state.set(next);
+            *charged = transition.outcome.is_admitted().then_some(before);
+        }
     }
-    for (taken, change) in taken.iter_mut().flatten().zip(changes) {
-        // A change by a bucket that refuses is a correction, which is due whatever the others say.
-        if let Some((next, is_charge)) = change
-            && (verdict.is_admitted() || !is_charge)
-        {
-            taken.slot.set([next]);
+    if !verdict.is_admitted() {
+        for (state, before) in taken.iter_mut().flatten().zip(charged) {
+            state.set(before.unwrap_or(state.value()));
         }
     }
     Some(verdict)
 }
 
-/// Finds a key's slot and sorts it in by address. All are looked up before the first is taken, so that the processor
-/// fetches them side by side.
-#[inline]
-fn find<'a, const N: usize, C: Clock>(
-    memory: &'a Memory<C>,
-    place: Place,
-    index: usize,
-    found: &mut [Option<Found<'a>>; N],
-) -> Option<()> {
-    *found.get_mut(index)? = Some(Found {
-        slot: memory.words().find(place)?,
-        tag: place.tag(),
-        index,
-    });
-    // Each sinks to its place: for so few, less work than calling a sort.
-    for left in (0..index).rev() {
-        let Some([first, second]) = found.get_mut(left..).and_then(<[_]>::first_chunk_mut) else {
-            break;
-        };
-        let address = |found: &Option<Found<'_>>| found.map(|found| found.slot.address());
-        if address(first) <= address(second) {
-            break;
+impl<'a, const N: usize> Found<'a, N> {
+    #[inline]
+    const fn new() -> Self {
+        Self {
+            slots: [None; N],
+            order: [u64::MAX; N],
         }
-        std::mem::swap(first, second);
     }
-    Some(())
+
+    /// Finds a key's slot. All are looked up before the first is taken, so that the processor fetches them side by side.
+    #[inline]
+    fn find<C: Clock>(&mut self, memory: &'a Memory<C>, place: Place, index: usize) -> Option<()> {
+        let slot = memory.words().find(place)?;
+        *self.slots.get_mut(index)? = Some((slot, place.tag()));
+        // No address of a table differs from another only in the bits that are shifted out.
+        let address = u64::try_from(slot.address()).ok()? << INDEX_BITS;
+        *self.order.get_mut(index)? = address | u64::try_from(index).ok()?;
+        Some(())
+    }
+
+    /// Takes the bits of the first `count` checks in the order of their addresses. Filled in place: as a result they would
+    /// be copied.
+    #[inline]
+    fn take(mut self, count: usize, taken: &mut Taken<'a, N>) -> Option<()> {
+        sort(&mut self.order);
+        let mut last = u64::MAX;
+        for word in self.order.into_iter().take(count) {
+            // The same key twice: taking its bit again would wait forever. The batch says what is wrong.
+            let address = word >> INDEX_BITS;
+            if address == last {
+                return None;
+            }
+            last = address;
+            let index = usize::try_from(word & ((1 << INDEX_BITS) - 1)).ok()?;
+            let (found, tag) = self.slots.get(index).copied().flatten()?;
+            let slot = found.take();
+            if slot.tag() != tag {
+                return None;
+            }
+            *taken.get_mut(index)? = Some(slot.into_bit());
+        }
+        Some(())
+    }
 }
 
-/// Takes the bits in the order of their addresses.
+/// Sorts a few words without a branch that depends on them: where keys live is random, so each would be mispredicted half
+/// of the time. The comparisons for four and for eight are the fewest that there are (5 and 19).
 #[inline]
-fn take<'a, const N: usize>(
-    found: &[Option<Found<'a>>; N],
-    taken: &mut [Option<Taken<'a>>; N],
-) -> Option<()> {
-    let mut last = None;
-    for found in found.iter().flatten() {
-        // The same key twice: taking its bit again would wait forever. The batch says what is wrong.
-        let address = Some(found.slot.address());
-        if address == last {
-            return None;
-        }
-        last = address;
-        let slot = found.slot.take();
-        if slot.tag() != found.tag {
-            return None;
-        }
-        let [before] = slot.state();
-        *taken.get_mut(found.index)? = Some(Taken { slot, before });
+fn sort<const N: usize>(words: &mut [u64; N]) {
+    #[inline]
+    fn exchange(one: &mut u64, other: &mut u64) {
+        (*one, *other) = ((*one).min(*other), (*one).max(*other));
     }
-    Some(())
+    match words.as_mut_slice() {
+        [] | [_] => {}
+        [a, b] => exchange(a, b),
+        [a, b, c, d] => {
+            exchange(a, c);
+            exchange(b, d);
+            exchange(a, b);
+            exchange(c, d);
+            exchange(b, c);
+        }
+        [a, b, c, d, e, f, g, h] => {
+            for (one, other) in [
+                (&mut *a, &mut *c),
+                (&mut *b, &mut *d),
+                (&mut *e, &mut *g),
+                (&mut *f, &mut *h),
+            ] {
+                exchange(one, other);
+            }
+            for (one, other) in [
+                (&mut *a, &mut *e),
+                (&mut *b, &mut *f),
+                (&mut *c, &mut *g),
+                (&mut *d, &mut *h),
+            ] {
+                exchange(one, other);
+            }
+            for (one, other) in [
+                (&mut *a, &mut *b),
+                (&mut *c, &mut *d),
+                (&mut *e, &mut *f),
+                (&mut *g, &mut *h),
+            ] {
+                exchange(one, other);
+            }
+            exchange(c, e);
+            exchange(d, f);
+            exchange(b, e);
+            exchange(d, g);
+            exchange(b, c);
+            exchange(d, e);
+            exchange(f, g);
+        }
+        many => many.sort_unstable(),
+    }
 }
 
 /// The bucket and the cost, if that is what the check is about.
@@ -200,6 +252,23 @@ mod tests {
 
     fn store() -> Memory<ManualClock> {
         Memory::with_clock(1_000, ManualClock::at(Timestamp::from_secs(1_000))).unwrap()
+    }
+
+    /// A network sorts whatever it is given if it sorts all rows of zeros and ones.
+    #[test]
+    fn every_row_of_zeros_and_ones_is_sorted() {
+        fn all<const N: usize>() {
+            for bits in 0..1_u64 << N {
+                let mut words: [u64; N] = std::array::from_fn(|n| (bits >> n) & 1);
+                sort(&mut words);
+                assert!(words.is_sorted(), "{bits:b}");
+                assert_eq!(words.iter().sum::<u64>(), u64::from(bits.count_ones()));
+            }
+        }
+        all::<1>();
+        all::<2>();
+        all::<4>();
+        all::<8>();
     }
 
     /// The short way must be a batch in all but speed: the same verdicts, answers and states.

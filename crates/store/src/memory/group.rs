@@ -141,6 +141,14 @@ impl<'a> Slot<'a, 1> {
     }
 }
 
+impl<'a> Owned<'a, 1> {
+    /// The bit by itself: its word is all of the state, and who knows the tenant needs no more.
+    #[inline]
+    pub(super) fn into_bit(self) -> Held<'a> {
+        self.bit
+    }
+}
+
 impl<const W: usize> Owned<'_, W> {
     /// Who lives here.
     #[inline]

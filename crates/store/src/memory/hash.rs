@@ -44,7 +44,6 @@ impl Secret {
         }
     }
 
-    #[allow(dead_code, reason = "a snapshot takes its secret along")]
     pub(super) const fn words(&self) -> [u64; 2] {
         self.words
     }
@@ -102,6 +101,16 @@ impl fmt::Debug for Secret {
 }
 
 impl Place {
+    /// The place that these were taken from.
+    pub(super) const fn from_parts(hash: u64, limit: LimitId) -> Self {
+        Self { hash, limit }
+    }
+
+    /// Whose state it is.
+    pub(super) const fn limit(self) -> LimitId {
+        self.limit
+    }
+
     /// Which of `count` groups the key belongs to.
     #[inline]
     pub(super) fn home(self, count: usize) -> usize {

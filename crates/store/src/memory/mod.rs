@@ -155,7 +155,7 @@ impl<C: Clock> Memory<C> {
     }
 
     /// Makes a limit known, so that the store can tell what its states are worth. A limit that nobody announced is
-    /// learnt with its first key; call this for further tiers of one, and when its quota changes.
+    /// learnt with its first key; call this for further tiers of one. When a quota changes, [`replace`](Self::replace) it.
     pub fn learn(&self, ruled: &Ruled) {
         self.worths.learn(ruled.id, &ruled.limit);
     }
@@ -163,12 +163,18 @@ impl<C: Clock> Memory<C> {
     /// Forgets a limit that is gone: the room its states take is free. Its id must not be used again.
     pub fn forget(&self, id: LimitId) {
         self.worths.forget(id);
+        self.shelves.forget(id);
     }
 
-    /// Replaces a limit's quota; what is owed stays owed. Counters of a window that gets another length are carried over
-    /// one by one, which looks at the whole table; anything else costs nothing. Decide by `new` from now on.
+    /// Replaces a limit's quota, or that of one of its tiers; what is owed stays owed, and whom the new quota denies is
+    /// kept like anybody who is being denied. If another tier has the very same quota as `old`, [`learn`](Self::learn)
+    /// that one again.
+    ///
+    /// Counters of a window that gets another length are carried over one by one, which looks at the whole table; a log's
+    /// new quota looks at all shelves; anything else costs nothing. Decide by `new` from now on.
     pub fn replace(&self, old: &Ruled, new: &Ruled) {
-        self.learn(new);
+        self.worths.replace(new.id, &old.limit, &new.limit);
+        self.shelves.replace(new.id, &old.limit, &new.limit);
         let (Quota::SlidingCounter(was), Quota::SlidingCounter(is)) =
             (old.limit.quota(), new.limit.quota())
         else {

@@ -63,6 +63,30 @@ impl Overflow {
         }
     }
 
+    /// How many cells there are.
+    pub(super) const fn cells(&self) -> usize {
+        ROWS * WIDTH
+    }
+
+    /// Number and value of every cell that owes something.
+    pub(super) fn owing(&self, now: Timestamp) -> Vec<(usize, Tat)> {
+        let now = now.as_nanos();
+        if self.owing_until.load(Ordering::Relaxed) <= now {
+            return Vec::new();
+        }
+        let sketch = self.sketch.lock().unwrap_or_else(PoisonError::into_inner);
+        let cells = sketch.cells().iter().copied().enumerate();
+        cells.filter(|(_, tat)| *tat > now).collect()
+    }
+
+    /// Raises a cell to what it owed. Answers whether there is such a cell.
+    pub(super) fn raise(&self, index: usize, tat: Tat) -> bool {
+        let tat = tat.min(Timestamp::MAX.as_nanos());
+        self.owing_until.fetch_max(tat, Ordering::Relaxed);
+        let mut sketch = self.sketch.lock().unwrap_or_else(PoisonError::into_inner);
+        sketch.raise(index, tat)
+    }
+
     /// How often the overflow had to decide.
     pub(super) fn decisions(&self) -> u64 {
         self.decisions.load(Ordering::Relaxed)

@@ -12,6 +12,7 @@ use tollgate_core::reservation::{Reservations, Terms};
 use tollgate_core::{Nanos, Timestamp};
 
 use super::hash::Place;
+use crate::contract::{LimitId, MAX_CHECKS};
 
 /// Boxes on one shelf.
 const BOXES: usize = 8;
@@ -19,6 +20,8 @@ const BOXES: usize = 8;
 const SHELVES: usize = 256;
 /// What one entry of a collection takes at most, with what growing by doubling wastes.
 const ENTRY_BYTES: usize = 160;
+/// How far beyond their bound the bytes may be: each thread looks whether there are some before it adds a batch's entries.
+const EXCESS_BYTES: usize = 1 << 20;
 /// How long a reservation is remembered after it has expired.
 const RESERVATION_MEMORY: Nanos = Nanos::MINUTE;
 /// The most reservations under one key of one limit.
@@ -50,8 +53,9 @@ pub(super) struct Shelf {
 /// One key's collections under one limit.
 #[derive(Debug)]
 pub(super) struct Stored {
-    place: Place,
-    limit: Limit,
+    pub(super) place: Place,
+    /// What its state is judged by; none if that is kept elsewhere, and only reservations are here.
+    pub(super) limit: Option<Limit>,
     pub(super) state: State,
     pub(super) ledger: Reservations,
     /// The bytes it was last counted as.
@@ -131,7 +135,7 @@ impl Shelves {
         };
         let stored = shelf.boxes.get_mut(index)?;
         // The quota may have changed since, and with it how long the state counts.
-        stored.limit = *limit;
+        stored.limit = judge(limit);
         if stored.claim == Claim::None {
             stored.claim = Claim::Known;
         }
@@ -162,6 +166,78 @@ impl Shelves {
         }
         for stored in &mut shelf.boxes {
             stored.claim = Claim::None;
+        }
+    }
+
+    /// Every shelf of the cases that have been put up, one after the other, locked for as long as it is looked at.
+    pub(super) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, Shelf>> {
+        let put_up = self.cases.iter().filter_map(OnceLock::get);
+        put_up
+            .flatten()
+            .map(|shelf| shelf.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How many shelves there are.
+    pub(super) const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there could be bytes for a box with so many entries, in a store that threads have filled as far as they can.
+    pub(super) fn could_hold(&self, entries: usize) -> bool {
+        let bytes = entries
+            .saturating_mul(ENTRY_BYTES)
+            .saturating_add(size_of::<Stored>());
+        self.used().saturating_add(bytes) <= self.budget.saturating_add(EXCESS_BYTES)
+    }
+
+    /// Puts a box back that was on its shelf before. Answers false if it cannot have been: there is one of that key, or
+    /// more than a batch leaves behind.
+    pub(super) fn put_back(
+        &self,
+        place: Place,
+        limit: Option<Limit>,
+        state: State,
+        ledger: Reservations,
+    ) -> bool {
+        let mut stored = Stored {
+            place,
+            limit,
+            state,
+            ledger,
+            bytes: 0,
+            claim: Claim::None,
+        };
+        let Some(mut shelf) = self.lock(self.index(place)) else {
+            return false;
+        };
+        if shelf.position(place).is_some() || shelf.boxes.len() >= BOXES + MAX_CHECKS {
+            return false;
+        }
+        self.recount(&mut stored);
+        shelf.boxes.push(stored);
+        true
+    }
+
+    /// Judges every box of one limit that was judged by its old quota by the new one.
+    pub(super) fn replace(&self, id: LimitId, old: &Limit, new: &Limit) {
+        // Boxes whose state is kept elsewhere are judged by nothing.
+        let (Some(old), Some(new)) = (judge(old), judge(new)) else {
+            return;
+        };
+        for mut shelf in self.each() {
+            let of_limit = |stored: &&mut Stored| stored.place.limit() == id;
+            for stored in shelf.boxes.iter_mut().filter(of_limit) {
+                if stored.limit == Some(old) {
+                    stored.limit = Some(new);
+                }
+            }
+        }
+    }
+
+    /// Takes all boxes of a limit away.
+    pub(super) fn forget(&self, id: LimitId) {
+        for mut shelf in self.each() {
+            self.retain(&mut shelf, |stored| stored.place.limit() != id);
         }
     }
 
@@ -235,7 +311,7 @@ impl Shelves {
         }
         let mut stored = Stored {
             place,
-            limit: *limit,
+            limit: judge(limit),
             state: State::default(),
             ledger: Reservations::default(),
             bytes: 0,
@@ -252,6 +328,12 @@ impl Shelf {
     pub(super) fn get(&mut self, place: Place) -> Option<&mut Stored> {
         let index = self.position(place)?;
         self.boxes.get_mut(index)
+    }
+
+    /// The boxes that have not expired.
+    pub(super) fn live(&self, now: Timestamp, terms: &Terms) -> impl Iterator<Item = &Stored> {
+        let boxes = self.boxes.iter();
+        boxes.filter(move |stored| !stored.is_expired(now, terms))
     }
 
     fn position(&self, place: Place) -> Option<usize> {
@@ -277,12 +359,15 @@ impl Stored {
     /// How much of its quota the key has used, in parts of 2^32; `None` if the box must not be lost: it holds a lease or
     /// a reservation, its key is being denied, or the present batch needs it.
     fn worth(&self, now: Timestamp) -> Option<u64> {
-        let status = self.limit.status(&self.state, now);
+        if self.claim != Claim::None || !self.ledger.is_empty() {
+            return None;
+        }
+        let Some(limit) = &self.limit else {
+            return Some(0);
+        };
+        let status = limit.status(&self.state, now);
         let used = status.limit.saturating_sub(status.remaining);
-        let is_losable = status.remaining > 0
-            && self.claim == Claim::None
-            && self.ledger.is_empty()
-            && !matches!(self.limit.quota(), Quota::Concurrency(_));
+        let is_losable = status.remaining > 0 && !matches!(limit.quota(), Quota::Concurrency(_));
         // Limits on shelves are far below 2^32.
         is_losable.then(|| used.saturating_mul(1 << 32) / status.limit.max(1))
     }
@@ -294,7 +379,8 @@ impl Stored {
 
     fn is_expired(&self, now: Timestamp, terms: &Terms) -> bool {
         let is_forgotten = self.ledger.forgotten_after(now, terms).is_zero();
-        is_forgotten && self.limit.status(&self.state, now).reset_after.is_zero()
+        let has_reset = |limit: &Limit| limit.status(&self.state, now).reset_after.is_zero();
+        is_forgotten && self.limit.as_ref().is_none_or(has_reset)
     }
 
     fn measure(&self) -> usize {
@@ -308,6 +394,12 @@ impl Stored {
             .saturating_mul(ENTRY_BYTES)
             .saturating_add(size_of::<Self>())
     }
+}
+
+/// What a box under this limit is judged by, if its state is in the box.
+fn judge(limit: &Limit) -> Option<Limit> {
+    let is_here = matches!(limit.quota(), Quota::SlidingLog(_) | Quota::Concurrency(_));
+    is_here.then_some(*limit)
 }
 
 #[cfg(test)]
@@ -436,6 +528,24 @@ mod tests {
         let terms = shelves.terms(Nanos::ZERO);
         let correction = stored.ledger.correction(later, &terms, long, None);
         assert!(matches!(correction, Correction::Settle { .. }));
+    }
+
+    /// A box used to be judged by the quota by which its key was last asked about, also after that had been lowered.
+    #[test]
+    fn whom_a_lowered_quota_denies_is_not_the_one_to_go() {
+        let shelves = full();
+        let lower: Limit = SlidingLog::of(2, Nanos::MINUTE).build().unwrap().into();
+        let losable = || shelves.lock(0).unwrap().losable(NOW);
+        assert_eq!(losable(), BOXES);
+        let id = LimitId(NonZeroU16::MIN);
+        shelves.replace(id, &log(Nanos::HOUR), &lower);
+        assert_eq!(losable(), BOXES, "that was not its quota");
+        shelves.replace(LimitId(NonZeroU16::MAX), &log(Nanos::MINUTE), &lower);
+        assert_eq!(losable(), BOXES, "that is not its limit");
+        shelves.replace(id, &log(Nanos::MINUTE), &lower);
+        assert_eq!(losable(), 0);
+        shelves.forget(id);
+        assert_eq!((losable(), shelves.used()), (0, 0), "nothing is left of it");
     }
 
     /// A box used to be judged by the quota that it was made under.

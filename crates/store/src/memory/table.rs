@@ -185,7 +185,6 @@ impl<const W: usize> Table<W> {
     }
 
     /// Every slot that somebody lives in, as they were when read.
-    #[allow(dead_code, reason = "a snapshot is made of them")]
     pub(super) fn tenants(&self) -> impl Iterator<Item = Slot<'_, W>> {
         self.pages
             .groups()

@@ -1,9 +1,12 @@
 //! What a slot's state is worth keeping, by limit: how much of its quota a key has used, and whether it is being denied.
 //!
-//! When a table is full the slot that goes is the one whose loss forgives the least. Must not know: keys, slots, how the
-//! state came about.
+//! When a table is full the slot that goes is the one whose loss forgives the least. A slot does not say by which tier of
+//! its limit its key is decided, so a state is measured by the largest tier; one that the smallest tier would deny goes only
+//! when nothing else is left. Must not know: keys, slots, how the state came about.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::Timestamp;
 use tollgate_core::limit::{Limit, Quota};
@@ -12,6 +15,9 @@ use crate::contract::LimitId;
 
 /// How many limits there can be: their numbers have two bytes. A model makes thousands of stores and needs few.
 const LIMITS: usize = if cfg!(loom) { 16 } else { 1 << 16 };
+
+/// The most tiers of one limit that are told apart. A further one takes the place of the last.
+pub(super) const MAX_TIERS: usize = 256;
 
 /// Usage is measured in parts of this.
 const WHOLE: u64 = 1 << 32;
@@ -23,18 +29,41 @@ const GONE: u64 = u64::MAX;
 #[derive(Debug)]
 pub(super) struct Worths {
     limits: Box<[Entry]>,
+    /// What entries are made of that are not a single quota. Whoever changes an entry holds the lock.
+    tiers: Mutex<BTreeMap<u16, Tiers>>,
 }
 
-/// One limit, in its state's own measure: debt in nanoseconds for buckets, a count for windows.
+/// One limit, all of its tiers together.
 #[derive(Debug, Default)]
 struct Entry {
-    /// A full quota; zero for a limit that is not known yet, [`GONE`] for one that is gone.
+    /// A full quota of the largest tier; zero for a limit that is not known yet, [`GONE`] for one that is gone.
     full: AtomicU64,
-    /// The use above which not even one more unit is admitted.
+    /// The use above which no tier admits even one more unit.
     denied_above: AtomicU64,
+    /// The use above which some tier does not.
+    doubtful_above: AtomicU64,
+    /// How long after its first word's instant a state still counts, the longest of all tiers.
+    tail: AtomicU64,
+}
+
+/// The tiers of one limit.
+#[derive(Clone, Debug, Default)]
+struct Tiers {
+    known: Vec<Measure>,
+    /// Whether a snapshot told of them: the first that is learnt from a quota in force takes their place.
+    is_restored: bool,
+}
+
+/// One quota, in its state's own measure: debt in nanoseconds for buckets, a count for windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Measure {
+    /// A full quota.
+    pub(super) full: u64,
+    /// The use above which not even one more unit is admitted.
+    pub(super) denied_above: u64,
     /// How long after its first word's instant a state still counts: two windows for a sliding counter, which stores
     /// when its window began; nothing for the rest, which store when they end.
-    tail: AtomicU64,
+    pub(super) tail: u64,
 }
 
 /// What a state is worth.
@@ -44,6 +73,8 @@ pub(super) enum Worth {
     Nothing,
     /// So much of the quota is used; losing the state forgives that much.
     Used(u64),
+    /// So much of the largest tier's quota is used, and a key of the smallest would be denied.
+    Doubtful(u64),
     /// The key is being denied; losing the state would admit it.
     Denied,
 }
@@ -54,22 +85,30 @@ impl Worths {
         limits.resize_with(LIMITS, Entry::default);
         Self {
             limits: limits.into_boxed_slice(),
+            tiers: Mutex::default(),
         }
     }
 
-    /// Makes a limit known. Called again for a changed quota or another tier, the larger one counts.
+    /// Makes a limit known, or a further tier of one. Nothing is allocated for the first: a key that moves in may bring it.
     pub(super) fn learn(&self, id: LimitId, limit: &Limit) {
-        let Some(entry) = self.limits.get(usize::from(id.0.get())) else {
-            return;
-        };
-        let (full, denied_above, tail) = measure(limit);
-        entry
-            .denied_above
-            .fetch_max(denied_above, Ordering::Relaxed);
-        entry.tail.fetch_max(tail, Ordering::Relaxed);
-        entry
-            .full
-            .fetch_max(full.clamp(1, GONE - 1), Ordering::Relaxed);
+        let measure = measure(limit);
+        self.change(id, |entry, tiers| match tiers {
+            None if entry.full.load(Ordering::Relaxed) == 0 => {
+                entry.set([measure]);
+                None
+            }
+            tiers => Some(entry.tiers(tiers).with(measure)),
+        });
+    }
+
+    /// Makes a limit's quota known in the place of another, which counts no more. Other tiers stay as they are.
+    pub(super) fn replace(&self, id: LimitId, old: &Limit, new: &Limit) {
+        let [old, new] = [old, new].map(measure);
+        self.change(id, |entry, tiers| {
+            let mut tiers = entry.tiers(tiers);
+            tiers.known.retain(|known| *known != old);
+            Some(tiers.with(new))
+        });
     }
 
     /// Makes a limit known unless it is already, or was forgotten: states of a limit that nobody announced are worth
@@ -83,9 +122,33 @@ impl Worths {
 
     /// Forgets a limit: its slots are free from now on.
     pub(super) fn forget(&self, id: LimitId) {
+        let mut all = self.lock();
+        all.remove(&id.0.get());
         if let Some(entry) = self.limits.get(usize::from(id.0.get())) {
             entry.full.store(GONE, Ordering::Relaxed);
         }
+    }
+
+    /// What a snapshot says of a limit, until its quotas are learnt.
+    pub(super) fn restore(&self, id: LimitId, measures: Vec<Measure>) {
+        let restored = Tiers {
+            known: measures,
+            is_restored: true,
+        };
+        self.change(id, |_, _| Some(restored));
+    }
+
+    /// All limits that are known, in ascending order, with their tiers.
+    pub(super) fn all(&self) -> Vec<(u16, Vec<Measure>)> {
+        let all = self.lock();
+        let mut limits = Vec::new();
+        for (id, entry) in (0..=u16::MAX).zip(&self.limits) {
+            let known = entry.tiers(all.get(&id).cloned()).known;
+            if !known.is_empty() {
+                limits.push((id, known));
+            }
+        }
+        limits
     }
 
     /// What a state of one or two words is worth under the limit of this number.
@@ -109,20 +172,104 @@ impl Worths {
             return Worth::Denied;
         }
         let part = u128::from(used).wrapping_mul(u128::from(WHOLE)) / u128::from(full);
-        Worth::Used(u64::try_from(part).unwrap_or(u64::MAX))
+        let part = u64::try_from(part).unwrap_or(u64::MAX);
+        if used > entry.doubtful_above.load(Ordering::Relaxed) {
+            return Worth::Doubtful(part);
+        }
+        Worth::Used(part)
+    }
+
+    /// Changes a limit's entry, and its tiers if it has several. What is gone stays gone.
+    fn change(&self, id: LimitId, change: impl FnOnce(&Entry, Option<Tiers>) -> Option<Tiers>) {
+        let mut all = self.lock();
+        let Some(entry) = self.limits.get(usize::from(id.0.get())) else {
+            return;
+        };
+        if entry.full.load(Ordering::Relaxed) == GONE {
+            return;
+        }
+        let number = id.0.get();
+        if let Some(tiers) = change(entry, all.remove(&number)) {
+            entry.set(tiers.known.iter().copied());
+            if tiers.known.len() > 1 || tiers.is_restored {
+                all.insert(number, tiers);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u16, Tiers>> {
+        // Nothing under the lock panics, and an entry is made anew with every change.
+        self.tiers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn measure(limit: &Limit) -> (u64, u64, u64) {
+impl Entry {
+    fn set(&self, tiers: impl IntoIterator<Item = Measure>) {
+        let widest = |all: (Measure, u64), next: Measure| {
+            let (largest, least) = all;
+            let largest = Measure {
+                full: largest.full.max(next.full),
+                denied_above: largest.denied_above.max(next.denied_above),
+                tail: largest.tail.max(next.tail),
+            };
+            (largest, least.min(next.denied_above))
+        };
+        let alone = tiers.into_iter().map(|tier| (tier, tier.denied_above));
+        let Some((largest, least)) = alone.reduce(|all, (next, _)| widest(all, next)) else {
+            return;
+        };
+        self.denied_above
+            .store(largest.denied_above, Ordering::Relaxed);
+        self.doubtful_above.store(least, Ordering::Relaxed);
+        self.tail.store(largest.tail, Ordering::Relaxed);
+        self.full.store(largest.full, Ordering::Relaxed);
+    }
+
+    /// The tiers, which the entry itself knows if there is only one.
+    fn tiers(&self, several: Option<Tiers>) -> Tiers {
+        let single = || Measure {
+            full: self.full.load(Ordering::Relaxed),
+            denied_above: self.denied_above.load(Ordering::Relaxed),
+            tail: self.tail.load(Ordering::Relaxed),
+        };
+        several.unwrap_or_else(|| match single() {
+            Measure { full: 0 | GONE, .. } => Tiers::default(),
+            single => Tiers {
+                known: vec![single],
+                is_restored: false,
+            },
+        })
+    }
+}
+
+impl Tiers {
+    fn with(mut self, measure: Measure) -> Self {
+        if std::mem::take(&mut self.is_restored) {
+            self.known.clear();
+        }
+        if !self.known.contains(&measure) {
+            self.known.truncate(MAX_TIERS - 1);
+            self.known.push(measure);
+        }
+        self
+    }
+}
+
+fn measure(limit: &Limit) -> Measure {
+    let of = |full: u64, denied_above, tail| Measure {
+        full: full.clamp(1, GONE - 1),
+        denied_above,
+        tail,
+    };
     let bucket = |units: u64, interval: u64| {
         let full = units.saturating_mul(interval);
-        (full, full.saturating_sub(interval), 0)
+        of(full, full.saturating_sub(interval), 0)
     };
-    let count = |units: u64, tail| (units, units.saturating_sub(1), tail);
+    let count = |units: u64, tail| of(units, units.saturating_sub(1), tail);
     match limit.quota() {
         Quota::TokenBucket(quota) => {
             let (full, interval) = (quota.refill().as_nanos(), quota.interval().as_nanos());
-            (full, full.saturating_sub(interval), 0)
+            of(full, full.saturating_sub(interval), 0)
         }
         Quota::LeakyBucket(quota) => bucket(quota.limit(), quota.interval().as_nanos()),
         Quota::FixedWindow(quota) => count(quota.limit(), 0),
@@ -131,7 +278,7 @@ fn measure(limit: &Limit) -> (u64, u64, u64) {
         }
         Quota::SlidingLog(quota) => count(quota.limit(), 0),
         Quota::Concurrency(quota) => count(quota.limit(), 0),
-        _ => (1, 0, 0),
+        _ => of(1, 0, 0),
     }
 }
 
@@ -169,6 +316,68 @@ mod tests {
         );
     }
 
+    fn bucket(burst: u64) -> Limit {
+        let bucket = TokenBucket::at(Rate::per_second(1)).burst(burst);
+        bucket.build().unwrap().into()
+    }
+
+    /// A key's worth that has used so many units of a bucket.
+    fn used(worths: &Worths, units: u64) -> Worth {
+        worths.of(1, [units * 1_000_000_000], Timestamp::EPOCH)
+    }
+
+    /// The larger of all quotas that a limit had ever had used to count, so after a quota was lowered a key that it denied
+    /// seemed to be in little debt, and was the first to be forgiven.
+    #[test]
+    fn a_replaced_quota_counts_no_more_and_whom_the_lower_one_denies_is_denied() {
+        let worths = Worths::new();
+        worths.learn(ID, &bucket(100));
+        assert_eq!(used(&worths, 10), Worth::Used(WHOLE / 10));
+        worths.replace(ID, &bucket(100), &bucket(10));
+        assert_eq!(used(&worths, 10), Worth::Denied);
+        assert_eq!(used(&worths, 5), Worth::Used(WHOLE / 2));
+        worths.replace(ID, &bucket(10), &bucket(100));
+        assert_eq!(used(&worths, 10), Worth::Used(WHOLE / 10));
+    }
+
+    #[test]
+    fn tiers_count_until_they_are_replaced_themselves() {
+        let worths = Worths::new();
+        worths.learn(ID, &bucket(10));
+        worths.learn(ID, &bucket(100));
+        worths.learn(ID, &bucket(100));
+        assert_eq!(used(&worths, 9), Worth::Used(WHOLE * 9 / 100));
+        assert_eq!(used(&worths, 50), Worth::Doubtful(WHOLE / 2));
+        assert_eq!(used(&worths, 100), Worth::Denied);
+        worths.replace(ID, &bucket(10), &bucket(20));
+        assert_eq!(used(&worths, 15), Worth::Used(WHOLE * 15 / 100));
+        worths.replace(ID, &bucket(100), &bucket(20));
+        assert_eq!(used(&worths, 20), Worth::Denied, "both tiers are the same");
+        worths.forget(ID);
+        worths.replace(ID, &bucket(20), &bucket(30));
+        assert_eq!(used(&worths, 20), Worth::Nothing, "it is gone");
+    }
+
+    #[test]
+    fn what_a_snapshot_says_counts_until_a_quota_is_learnt() {
+        let (worths, again) = (Worths::new(), Worths::new());
+        worths.learn(ID, &bucket(10));
+        worths.learn(ID, &bucket(100));
+        for (id, measures) in worths.all() {
+            again.restore(LimitId(NonZeroU16::new(id).unwrap()), measures);
+        }
+        assert_eq!(used(&again, 50), Worth::Doubtful(WHOLE / 2));
+        assert_eq!(worths.all(), again.all());
+        again.know(ID, &bucket(20));
+        assert_eq!(used(&again, 50), Worth::Doubtful(WHOLE / 2));
+        again.learn(ID, &bucket(20));
+        assert_eq!(used(&again, 20), Worth::Denied);
+        for burst in 0..2_000 {
+            again.learn(ID, &bucket(burst + 1));
+        }
+        assert_eq!(again.all()[0].1.len(), MAX_TIERS);
+    }
+
     #[test]
     fn windows_are_worth_their_counts_until_they_end() {
         let worths = Worths::new();
@@ -185,6 +394,7 @@ mod tests {
     fn the_order_of_worth_is_the_order_of_staying() {
         assert!(Worth::Nothing < Worth::Used(1));
         assert!(Worth::Used(1) < Worth::Used(2));
-        assert!(Worth::Used(u64::MAX) < Worth::Denied);
+        assert!(Worth::Used(u64::MAX) < Worth::Doubtful(1));
+        assert!(Worth::Doubtful(u64::MAX) < Worth::Denied);
     }
 }

@@ -14,6 +14,7 @@ mod differential;
 mod flood;
 mod quotas;
 mod regressions;
+mod restart;
 mod snapshot;
 mod support;
 mod threads;

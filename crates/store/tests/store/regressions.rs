@@ -231,3 +231,40 @@ fn a_cancel_that_came_too_late_is_still_the_end_of_it() {
     assert_eq!(late.note, Note::AlreadyClosed);
     assert_eq!(late.status.remaining, 90);
 }
+
+/// The largest quota that a limit had ever had was what its states were measured by. After it was lowered, a key that had
+/// used more than all of the new quota seemed to have used half, and went before others that had used more of theirs: it
+/// was denied, and a flood under another limit forgave it (I-10).
+#[test]
+fn whom_a_lowered_quota_denies_is_not_forgiven_for_others() {
+    let window = |units| FixedWindow::of(units, Window::Epoch(Nanos::HOUR)).build();
+    let [first, other] = [1, 2];
+    let buckets = [100, 10].map(|units| ruled(first, bucket(units, Nanos::HOUR)));
+    let windows = [100, 10].map(|units| ruled(first, window(units).unwrap()));
+    let floods = [
+        ruled(other, bucket(100, Nanos::HOUR)),
+        ruled(other, window(100).unwrap()),
+    ];
+    for ([old, new], flood) in [buckets, windows].into_iter().zip(floods) {
+        let (store, _clock) = store(40);
+        let spend = |ruled, name: &str, cost| {
+            let key = Key::of(name.as_bytes()).unwrap();
+            let op = Op::Spend(cost);
+            store
+                .ask([Check { key, ruled, op }])
+                .unwrap()
+                .0
+                .is_admitted()
+        };
+        store.learn(&old);
+        assert!(spend(&old, "alice", 50));
+        assert!(spend(&old, "alice", 1), "half is left");
+        store.replace(&old, &new);
+        assert!(!spend(&new, "alice", 1));
+        let _ = (0..2_000)
+            .filter(|n| spend(&flood, &n.to_string(), 90))
+            .count();
+        assert!(store.usage().forgiven > 100, "others had to go");
+        assert!(!spend(&new, "alice", 1), "{new:?}");
+    }
+}

@@ -4,23 +4,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tollgate_core::{FixedWindow, Nanos, SlidingCounter, UtcOffset, Window};
+use tollgate_core::concurrency::LeaseId;
+use tollgate_core::reservation::ReservationId;
+use tollgate_core::{
+    Concurrency, FixedWindow, Nanos, SlidingCounter, SlidingLog, UtcOffset, Window,
+};
 use tollgate_store::{Check, Key, ManualClock, Memory, Op, Ruled, SnapshotError};
 
-use crate::support::{START, Store, bucket, id, ruled, store};
+use crate::support::{Random, START, Store, bucket, id, ruled, store};
 
 /// A folder of its own, gone when dropped.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let folder = format!("tollgate-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
         std::fs::create_dir_all(&folder).unwrap();
         Self(folder)
     }
 
-    fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.0.join("state")
     }
 }
@@ -54,7 +58,17 @@ fn spend(store: &Store, key: &str, cost: u64) -> [u64; 3] {
     answers.map(|answer| answer.status.remaining)
 }
 
-fn restored(path: &Path, keys: usize) -> Result<Store, SnapshotError> {
+/// Spends all of the first limit.
+fn spend_first(store: &Store, key: &str) {
+    let check = Check {
+        key: Key::of(key.as_bytes()).unwrap(),
+        ruled: &limits()[0],
+        op: Op::Spend(100),
+    };
+    let _verdict = store.ask([check]).unwrap();
+}
+
+pub(crate) fn restored(path: &Path, keys: usize) -> Result<Store, SnapshotError> {
     Memory::restore(path, keys, Arc::new(ManualClock::at(START)))
 }
 
@@ -95,14 +109,48 @@ fn only_the_owner_may_read_it_because_it_holds_the_secret() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
+/// Questions that leave a log, a lease and reservations behind.
+fn collections() -> [(Ruled, Op); 4] {
+    let log = ruled(4, SlidingLog::of(30, Nanos::HOUR).build().unwrap());
+    let gate = ruled(5, Concurrency::new(3, Nanos::HOUR).unwrap());
+    let lease = Op::Acquire {
+        id: LeaseId(1 << 64),
+        weight: 2,
+    };
+    let reserve = Op::Reserve {
+        id: ReservationId(7 << 64),
+        cost: 1,
+        hold: Nanos::HOUR,
+    };
+    [
+        (log, Op::Spend(2)),
+        (gate, lease),
+        (log, reserve),
+        (limits()[1], reserve),
+    ]
+}
+
+fn ask(store: &Store, (ruled, op): &(Ruled, Op)) -> bool {
+    let (key, op) = (Key::of(b"0").unwrap(), *op);
+    let (verdict, _) = store.ask([Check { key, ruled, op }]).unwrap();
+    verdict.is_admitted()
+}
+
+/// A store with everything in it that can be saved: words, pairs, a log, a lease, reservations, an overflow.
+fn store_with_everything() -> Store {
+    let (store, _clock) = store(4);
+    let mut names = 0..;
+    while store.usage().overflowed == 0 {
+        spend_first(&store, &format!("{:?}", names.next()));
+    }
+    assert!(collections().iter().all(|question| ask(&store, question)));
+    store
+}
+
 #[test]
 fn every_changed_byte_and_every_missing_end_is_refused() {
     let folder = Folder::new("damage");
-    let (store, _clock) = store(4);
-    for key in ["a", "b", "c"] {
-        spend(&store, key, 7);
-    }
-    store.save(&folder.file()).unwrap();
+    store_with_everything().save(&folder.file()).unwrap();
     let whole = std::fs::read(folder.file()).unwrap();
     let refused = |bytes: &[u8]| {
         std::fs::write(folder.file(), bytes).unwrap();
@@ -112,12 +160,12 @@ fn every_changed_byte_and_every_missing_end_is_refused() {
         refused(&whole).is_none(),
         "as it was written it is believed"
     );
+    let mut random = Random(3);
     for at in 0..whole.len() {
-        for flip in [1, 0x80, 0xff] {
-            let mut bytes = whole.clone();
-            bytes[at] ^= flip;
-            assert!(refused(&bytes).is_some(), "byte {at} ^ {flip:#x}");
-        }
+        let mut bytes = whole.clone();
+        let flip = 1 + u8::try_from(random.below(255)).unwrap();
+        bytes[at] ^= flip;
+        assert!(refused(&bytes).is_some(), "byte {at} ^ {flip:#x}");
         let cut = refused(&whole[..at]);
         assert!(
             matches!(cut, Some(SnapshotError::Truncated)),
@@ -126,6 +174,67 @@ fn every_changed_byte_and_every_missing_end_is_refused() {
     }
     let longer = [whole.as_slice(), &[0]].concat();
     assert!(matches!(refused(&longer), Some(SnapshotError::Damaged)));
+}
+
+/// The checksum as the format says, so that a test can forge a file.
+fn sum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[test]
+fn a_forged_file_neither_crashes_nor_takes_more_than_the_store_would() {
+    let folder = Folder::new("forged");
+    store_with_everything().save(&folder.file()).unwrap();
+    let whole = std::fs::read(folder.file()).unwrap();
+    let body = whole.len() - 8;
+    assert_eq!(
+        sum(&whole[..body]).to_le_bytes(),
+        whole[body..],
+        "this is how it is summed"
+    );
+    let (mut random, mut believed, mut refused) = (Random(11), 0, 0);
+    for word in 2..body / 8 {
+        for forged in [0, 1, 1 << 32, u64::MAX >> 1, random.next()] {
+            let mut bytes = whole[..body].to_vec();
+            bytes[word * 8..][..8].copy_from_slice(&forged.to_le_bytes());
+            bytes.extend(sum(&bytes).to_le_bytes());
+            std::fs::write(folder.file(), bytes).unwrap();
+            let Ok(store) = restored(&folder.file(), 4) else {
+                refused += 1;
+                continue;
+            };
+            believed += 1;
+            assert!(store.usage().collection_bytes <= 4 * 512 + (1 << 20));
+            for key in ["0", "a"] {
+                spend(&store, key, 1);
+            }
+            for (ruled, op) in collections() {
+                ask(&store, &(ruled, op));
+                let id = ReservationId(7 << 64);
+                if let Op::Reserve { .. } = op {
+                    ask(&store, &(ruled, Op::SettleReserved { id, actual: 3 }));
+                }
+            }
+            store.save(&folder.file()).unwrap();
+        }
+    }
+    assert!(believed > 100 && refused > 100, "{believed} {refused}");
+}
+
+/// Written by the first version, which saved only the tables.
+#[test]
+fn a_file_of_the_first_version_is_still_read() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/snapshots/version-1");
+    let store = restored(&path, 4).unwrap();
+    for ruled in &limits() {
+        store.learn(ruled);
+    }
+    assert_eq!(spend(&store, "a", 0), [93; 3]);
+    assert_eq!(spend(&store, "b", 1), [0; 3]);
+    let size = restored(&path, 100).err().unwrap();
+    assert!(matches!(size, SnapshotError::OtherSize));
 }
 
 #[test]
@@ -152,9 +261,9 @@ fn what_is_refused_says_why_and_leaves_an_empty_store() {
     std::fs::write(folder.file(), "#!/bin/sh\necho hello\n").unwrap();
     assert!(reason(100).contains("not a snapshot"));
     let mut newer = whole;
-    newer[8] = 2;
+    newer[8] = 3;
     std::fs::write(folder.file(), newer).unwrap();
-    assert!(reason(100).contains("version 2"));
+    assert!(reason(100).contains("version 3 of the format is not known"));
     std::fs::remove_file(folder.file()).unwrap();
     assert!(reason(100).contains("No such file"), "{}", reason(100));
 }

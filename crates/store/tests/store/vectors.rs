@@ -7,11 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_core::limit::{self, Limit, Refused};
-use tollgate_core::reservation::{ReservationId, Terms};
+use tollgate_core::compose::Verdict;
+use tollgate_core::limit::{Limit, Refused};
+use tollgate_core::reservation::Terms;
 use tollgate_store::contract::Answer;
-use tollgate_store::{Check, Key, ManualClock, Note, Op, Ruled, Store as _};
-use tollgate_testkit::vectors::{Ask, Decision, Ledger, Reserved, Subject, Suite, run};
+use tollgate_store::{Check, Key, ManualClock, Ruled, Store as Contract};
+use tollgate_testkit::vectors::{Asked, Batches, Suite, run};
 
 use crate::support::{Store, ruled, store};
 
@@ -49,14 +50,25 @@ impl InMemory {
         }
         ruled
     }
+}
 
-    fn ask(&mut self, now: Timestamp, asks: &[(&str, &Limit, Op)]) -> Result<Asked, Refused> {
+impl Batches for InMemory {
+    fn batch(
+        &mut self,
+        now: Timestamp,
+        terms: Option<&Terms>,
+        asked: &[Asked<'_>],
+    ) -> Result<(Verdict, Vec<Answer>), Refused> {
+        if let Some(terms) = terms {
+            let store = self.store.take().unwrap();
+            self.store = Some(store.with_reservations(terms.memory, terms.most));
+        }
         self.clock.set(now);
-        let ruled: Vec<Ruled> = asks
+        let ruled: Vec<Ruled> = asked
             .iter()
             .map(|(key, limit, _)| self.ruled(key, limit))
             .collect();
-        let checks: Vec<Check<'_>> = asks
+        let checks: Vec<Check<'_>> = asked
             .iter()
             .zip(&ruled)
             .map(|((key, _, op), ruled)| Check {
@@ -66,113 +78,18 @@ impl InMemory {
             })
             .collect();
         let mut answers = vec![Answer::EMPTY; checks.len()];
-        let decided = self.store().decide(&checks, &mut answers);
+        let decided = Contract::decide(self.store(), &checks, &mut answers);
         let verdict = decided.map_err(|error| {
             assert!(error.is_callers_fault(), "{error}");
             Refused::Unsupported
         })?;
-        if answers.iter().any(|a| a.note == Note::LeaseNotHeld) {
-            return Err(Refused::NotHeld);
-        }
-        Ok(Asked {
-            outcome: verdict.outcome(),
-            binding: verdict.binding(),
-            answers,
-        })
+        Ok((verdict, answers))
     }
 
-    /// One reservation's call, with the case's terms.
-    fn reservation(&mut self, now: Timestamp, terms: &Terms, ask: Ask<'_>, op: Op) -> Reserved {
-        let store = self.store.take().unwrap();
-        self.store = Some(store.with_reservations(terms.memory, terms.most));
-        let asked = self.ask(now, &[(ask.key, ask.limit, op)])?;
-        match asked.answers[0].note {
-            Note::Plain | Note::AlreadyReserved => Ok(plain(&asked.answers[0])),
-            Note::AlreadyClosed => Err(Ledger::AlreadyClosed),
-            Note::ReservationExpired => Err(Ledger::Expired),
-            Note::ReservationUnknown => Err(Ledger::Unknown),
-            Note::ReservationsFull => Err(Ledger::Full),
-            note => panic!("{note:?} in a store with room for everything"),
-        }
-    }
-}
-
-struct Asked {
-    outcome: tollgate_core::Outcome,
-    binding: Option<usize>,
-    answers: Vec<Answer>,
-}
-
-fn plain(answer: &Answer) -> limit::Answer {
-    limit::Answer {
-        outcome: answer.outcome,
-        status: answer.status,
-        receipt: answer.receipt,
-    }
-}
-
-fn translate(op: limit::Op) -> Op {
-    match op {
-        limit::Op::Spend(cost) => Op::Spend(cost),
-        limit::Op::SpendUpTo(most) => Op::SpendUpTo(most),
-        limit::Op::ChargeAlways(cost) => Op::ChargeAlways(cost),
-        limit::Op::Settle { receipt, actual } => Op::Settle { receipt, actual },
-        limit::Op::Credit(amount) => Op::Credit(amount),
-        limit::Op::Acquire { id, weight } => Op::Acquire { id, weight },
-        limit::Op::Renew(id) => Op::Renew(id),
-        limit::Op::Release(id) => Op::Release(id),
-        op => panic!("the store does not know {op:?}"),
-    }
-}
-
-impl Subject for InMemory {
-    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, Refused> {
-        let asks: Vec<_> = asks
-            .iter()
-            .map(|ask| (ask.key, ask.limit, translate(ask.op)))
-            .collect();
-        let asked = self.ask(now, &asks)?;
-        assert!(asked.answers.iter().all(|a| a.note == Note::Plain));
-        Ok(Decision {
-            outcome: asked.outcome,
-            binding: asked.binding,
-            answers: asked.answers.iter().map(plain).collect(),
-        })
-    }
-
-    fn replace(&mut self, now: Timestamp, key: &str, old: &Limit, new: &Limit) {
+    fn change(&mut self, now: Timestamp, key: &str, old: &Limit, new: &Limit) {
         self.clock.set(now);
         let old = self.ruled(key, old);
         self.store().replace(&old, &Ruled { limit: *new, ..old });
-    }
-
-    fn reserve(
-        &mut self,
-        now: Timestamp,
-        terms: &Terms,
-        id: ReservationId,
-        ask: Ask<'_>,
-    ) -> Reserved {
-        let limit::Op::Spend(cost) = ask.op else {
-            panic!("a reservation of {:?}", ask.op);
-        };
-        let hold = terms.hold;
-        self.reservation(now, terms, ask, Op::Reserve { id, cost, hold })
-    }
-
-    fn close(
-        &mut self,
-        now: Timestamp,
-        terms: &Terms,
-        id: ReservationId,
-        ask: Ask<'_>,
-        actual: Option<u64>,
-    ) -> Reserved {
-        let op = match actual {
-            Some(actual) => Op::SettleReserved { id, actual },
-            None => Op::CancelReserved(id),
-        };
-        self.reservation(now, terms, ask, op)
     }
 }
 

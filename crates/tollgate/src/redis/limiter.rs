@@ -56,6 +56,8 @@ impl Limiter {
     /// Yes means now. A place in a queue that would make the caller wait is given back, by a second call, and counts
     /// as no.
     ///
+    /// Dropping the future in the middle of the call [may leave its charge](super#when-a-future-is-dropped).
+    ///
     /// # Errors
     /// A limit denies, the key is too long, or the server did not decide.
     pub async fn check(&self, key: impl AsKey) -> Result<(), Error> {
@@ -63,6 +65,8 @@ impl Limiter {
     }
 
     /// Spends `cost` units of every limit, or nothing of any.
+    ///
+    /// Dropping the future in the middle of the call [may leave its charge](super#when-a-future-is-dropped).
     ///
     /// # Errors
     /// A limit denies, the key is too long, or the server did not decide.
@@ -78,7 +82,8 @@ impl Limiter {
 
     /// Replaces all limits, at once and for everyone in this process who has this limiter. Other processes keep theirs until
     /// they do the same. A limit of the same name and algorithm goes on with its state, and reads debt as far as the limit
-    /// before it has lent; others start afresh; those that are not named any more are gone, and time removes their state.
+    /// before it has lent; others start afresh; those that are not named any more are gone, and time removes their state. A
+    /// sliding counter whose window gets another length goes on with what it estimates when its key is next asked for.
     ///
     /// Asks the server nothing. Calls under way finish under the old limits.
     ///

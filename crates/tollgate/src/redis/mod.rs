@@ -33,6 +33,8 @@
 //!   lend is brought down to that. So while a smaller burst is being rolled out, a key that meets old and new processes in
 //!   turn gets up to the difference more each time: make a burst smaller under a new name, in a quiet hour, or with
 //!   [`replace`](Limiter::replace), which knows both.
+//! - A sliding counter whose window gets another length goes on with what the old window estimates. While processes with
+//!   different lengths ask in turn, what a key has used fades as slowly as the longer window lets it: nothing is minted.
 //! - A limit that is renamed starts afresh. To keep its state, keep its number: [`id`](Builder::id).
 //! - A limit that changes its algorithm should change its name too. Neither algorithm can read the other's state: what
 //!   it cannot read it takes for absent, so while both run each starts the other afresh.
@@ -44,8 +46,22 @@
 //!
 //! Every call ends within [`Options::deadline`], as [`Error::Store`](crate::Error::Store) and never as a denial. Whether to
 //! let work through then is the caller's decision. [`Error::may_have_charged`](crate::Error::may_have_charged) tells
-//! whether the charge may have been made all the same; nothing is repeated behind the caller's back. Dropping a future
-//! in the middle of a call does not take the call back.
+//! whether the charge may have been made all the same; nothing is repeated behind the caller's back.
+//!
+//! # When a future is dropped
+//!
+//! A call that was sent cannot be taken back. Whoever drops the future of [`check`](Limiter::check),
+//! [`spend`](Limiter::spend), [`take_up_to`](Limiter::take_up_to), [`charge`](Limiter::charge) or [`check_all`] in the middle
+//! of it, by a timeout, a `select!` or a cancelled task, may have been charged and has no proof of it to give back: the limit
+//! errs towards what was promised, by one call, until time has given it back. A `refund` that is dropped may or may not have
+//! been made. So:
+//!
+//! - Let [`Options::deadline`] end calls, not a timeout of your own around them: its error says whether something
+//!   may have been charged.
+//! - Where a charge must not be lost, use [`reserve_as`](Limiter::reserve_as): the caller knows the id before the call, and
+//!   can [cancel](Limiter::cancel) or repeat it whatever became of the future.
+//! - A [`Permit`] of a dropped call ends with its lease. Whoever only waits, in [`wait`](Limiter::wait) or
+//!   [`until_ready`](Limiter::until_ready) and between two calls, loses nothing: a place in a queue is given back.
 
 // Wires limits to a store that is awaited. Must not know: how scripts are called, policies, transports.
 
@@ -66,7 +82,7 @@ pub use gate::{Gate, GateBuilder, Permit};
 pub use limiter::Limiter;
 pub use reservation::{Closing, Reservation};
 pub use server::Redis;
-pub use together::{Ask, check_all};
+pub use together::{Ask, check_all, refund_all};
 
 pub use tollgate_core::reservation::ReservationId;
 pub use tollgate_redis::{Options, Remembering, Secret};

@@ -44,6 +44,9 @@ pub enum Closing {
 impl Limiter {
     /// Charges an estimate like [`spend`](Self::spend), to be corrected when the real cost is known.
     ///
+    /// Dropping the future in the middle of the call [may leave its charge](super#when-a-future-is-dropped), under an id that
+    /// nobody knows; [`reserve_as`](Self::reserve_as) has one that the caller knows.
+    ///
     /// # Errors
     /// A limit denies, also because [too many](super::Remembering::most) reservations are remembered for this key; the
     /// key is too long; or the server did not decide.

@@ -6,10 +6,13 @@ use tollgate_store as store;
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{Answer, ErrorKind, StoreError};
 
+use super::errands;
 use super::limiter::Limiter;
+use super::server::Redis;
+use crate::all_allowed::AllAllowed;
 use crate::denied::Error;
 use crate::key::{AsKey, KeyTooLong};
-use crate::together::Batch;
+use crate::together::{Batch, batch_of_none, room};
 
 /// One limiter's part in [`check_all`].
 #[derive(Clone, Copy, Debug)]
@@ -40,17 +43,64 @@ impl Ask<'_> {
 }
 
 /// Asks several limiters at one instant, in one call. If all admit, all are charged; if one denies, none is, and the
-/// denial names it.
+/// denial names it. The answer is that of [`check_all` in memory](crate::check_all): where every limit stands, what was
+/// charged on it, and the proof that [`refund_all`] needs.
 ///
 /// The limiters must be over one [`Redis`](super::Redis) or its clones. Together they may have 32 limits. A place in a
-/// queue that would have to be waited for counts as admitted; use plain buckets here.
+/// queue counts as admitted, and [`AllAllowed::wait`] says how long it has to be waited for.
+///
+/// ```no_run
+/// use tollgate::Limiter;
+/// use tollgate::redis::{Redis, check_all, refund_all};
+///
+/// # async fn example(redis: &Redis) -> Result<(), Box<dyn std::error::Error>> {
+/// let requests = Limiter::per_minute(60).name("requests").over(redis).build()?;
+/// let tokens = Limiter::per_minute(90_000).name("tokens").over(redis).build()?;
+/// let asks = [requests.ask("team-7"), tokens.ask("team-7").cost(1_200)];
+/// let allowed = check_all(&asks).await?;
+/// for standing in allowed.limits() {
+///     println!("{}: {} of {} left", standing.name, standing.remaining, standing.limit);
+/// }
+/// // The work was not done after all.
+/// refund_all(&asks, allowed).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Dropping the future in the middle of the call [may leave its charge](super#when-a-future-is-dropped).
 ///
 /// # Errors
 /// A limit denies, a key is too long, the call makes no sense (limiters over different servers, the same key twice on one
 /// limiter, more than 32 limits), or the server did not decide.
-pub async fn check_all(asks: &[Ask<'_>]) -> Result<(), Error> {
+pub async fn check_all(asks: &[Ask<'_>]) -> Result<AllAllowed, Error> {
+    let Some((redis, batch)) = gather(asks)? else {
+        return Ok(AllAllowed::of(Vec::new()));
+    };
+    let checks = batch.checks()?;
+    let mut answers = [Answer::EMPTY; MAX_CHECKS];
+    let decided = redis.store().decide(&checks, room(&mut answers, &checks));
+    let verdict = decided.await?;
+    batch.conclude(&verdict, &answers)
+}
+
+/// Gives back what [`check_all`] charged, to all limiters in one call, once: the proof is used up. Hand in what was asked,
+/// in the same order; costs are read from the proof. What time has already given back is not given back again.
+///
+/// # Errors
+/// A key is too long, these are not as many limiters as were charged, or the server did not decide. If it
+/// [may have](Error::may_have_charged), the refund may have been made.
+pub async fn refund_all(asks: &[Ask<'_>], allowed: AllAllowed) -> Result<(), Error> {
+    let Some((redis, batch)) = gather(asks)? else {
+        return batch_of_none(&allowed);
+    };
+    let allowed = allowed.into_parts();
+    Ok(errands::decide(redis.store(), &batch.refunds(&allowed)?).await?)
+}
+
+/// The server that these limiters share, and their limits in force; nothing if there is no limiter.
+fn gather<'a>(asks: &[Ask<'a>]) -> Result<Option<(&'a Redis, Batch<'a>)>, Error> {
     let Some(first) = asks.first() else {
-        return Ok(());
+        return Ok(None);
     };
     let redis = first.limiter.shared.redis();
     let mut parts = Vec::with_capacity(asks.len());
@@ -62,12 +112,5 @@ pub async fn check_all(asks: &[Ask<'_>]) -> Result<(), Error> {
         }
         parts.push((ask.key?, ask.cost, shared.rules()));
     }
-    let batch = Batch { parts };
-    let checks = batch.checks()?;
-    let mut answers = [Answer::EMPTY; MAX_CHECKS];
-    let Some(room) = answers.get_mut(..checks.len()) else {
-        return Ok(());
-    };
-    let verdict = redis.store().decide(&checks, room).await?;
-    batch.conclude(&verdict, &answers)
+    Ok(Some((redis, Batch { parts })))
 }

@@ -14,6 +14,8 @@ impl Limiter {
     /// Spends like [`check_n`](Self::check_n), and answers where every limit stands, how long to wait where a limit is a
     /// queue, and the proof that a [`refund`](Self::refund) needs.
     ///
+    /// Dropping the future in the middle of the call [may leave its charge](super#when-a-future-is-dropped).
+    ///
     /// # Errors
     /// A limit denies, the key is too long, or the server did not decide.
     pub async fn spend(&self, key: impl AsKey, cost: u64) -> Result<Allowed, Error> {
@@ -42,6 +44,8 @@ impl Limiter {
     ///
     /// With several limits it looks first and spends then, in two calls, and again, up to 64 times, if others
     /// were faster.
+    ///
+    /// Dropping the future in the middle of the call [may leave its charge](super#when-a-future-is-dropped).
     ///
     /// # Errors
     /// There is not even one, the key is too long, or the server did not decide.
@@ -72,6 +76,8 @@ impl Limiter {
     /// Spends `cost` units whether or not they are there, for work that is already done. Goes into debt down to the
     /// overdraft of each limit and no further. Never denies.
     ///
+    /// Dropping the future in the middle of the call [may leave its charge](super#when-a-future-is-dropped).
+    ///
     /// # Errors
     /// The key is too long, or the server did not decide.
     pub async fn charge(&self, key: impl AsKey, cost: u64) -> Result<Allowed, Error> {
@@ -84,6 +90,8 @@ impl Limiter {
 
     /// Gives a charge back to the key that it was made on, once: the proof is used up. What time has already given back
     /// is not given back again. The proof does not outlive the process; a [reservation](Self::reserve) does.
+    ///
+    /// Dropping the future in the middle of the call [leaves open](super#when-a-future-is-dropped) whether it was made.
     ///
     /// # Errors
     /// The key is too long, or the server did not decide. If it [may have](Error::may_have_charged), the refund may have

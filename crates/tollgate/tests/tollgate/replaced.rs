@@ -48,6 +48,25 @@ fn the_same_name_and_algorithm_go_on_with_their_state() {
     assert!(limiter.check("alice").is_err());
 }
 
+/// The counts used to be read under the new window as they were, so a key that had used its hour was new to the minute.
+#[test]
+fn a_sliding_counter_of_another_length_goes_on_with_its_estimate() {
+    let clock = clock();
+    let limiter = Limiter::builder()
+        .limit("rate", SlidingCounter::of(100, Nanos::HOUR))
+        .clock(Arc::clone(&clock))
+        .build()
+        .unwrap();
+    limiter.check_n("alice", 60).unwrap();
+    clock.advance(Nanos::from_secs(30 * 60));
+    let minute = SlidingCounter::of(100, Nanos::MINUTE);
+    limiter.replace(Limits::of(minute)).unwrap();
+    let left = |key| limiter.peek(key).unwrap().tightest().remaining;
+    assert_eq!((left("alice"), left("bob")), (40, 100));
+    clock.advance(Nanos::from_secs(120));
+    assert_eq!(left("alice"), 100, "it is the minute's now");
+}
+
 #[test]
 fn another_algorithm_or_another_name_starts_afresh() {
     let limiter = Limiter::per_hour(5).clock(clock()).build().unwrap();

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tollgate::{
-    Error, ErrorKind, InvalidLimiter, Limiter, Limits, Nanos, Rate, SlidingLog, check_all,
+    AllAllowed, Allowed, Error, ErrorKind, InvalidLimiter, Limiter, Limits, Nanos, Rate,
+    SlidingLog, check_all, refund_all,
 };
 
 use crate::{clock, denied, secs};
@@ -84,11 +85,69 @@ fn limiters_beside_each_other_are_charged_together_or_not_at_all() {
     );
 }
 
+/// Name, limit, what is left and what was charged of every limit.
+fn told(allowed: &AllAllowed) -> Vec<(&str, u64, u64, u64)> {
+    let limits = allowed.limits();
+    limits
+        .map(|s| (s.name, s.limit, s.remaining, s.charged))
+        .collect()
+}
+
+#[test]
+fn asking_together_tells_where_every_limit_stands_and_can_be_taken_back() {
+    let clock = clock();
+    let plan = Limiter::builder()
+        .limit("minute", Rate::per_minute(10))
+        .limit("log", SlidingLog::of(100, Nanos::HOUR))
+        .clock(Arc::clone(&clock))
+        .build()
+        .unwrap();
+    let tokens = Limiter::per_minute(1_000).name("tokens");
+    let tokens = tokens.beside(&plan).build().unwrap();
+    let asks = [plan.ask("alice").cost(2), tokens.ask("team").cost(900)];
+    let allowed = check_all(&asks).unwrap();
+    let expected = [
+        ("minute", 10, 8, 2),
+        ("log", 100, 98, 2),
+        ("tokens", 1_000, 100, 900),
+    ];
+    assert_eq!(told(&allowed), expected);
+    assert_eq!(allowed.tightest().name, "tokens");
+    assert_eq!(allowed.tightest().reset_after, secs(54));
+    assert_eq!(allowed.wait(), secs(0));
+    assert_eq!(allowed.parts().iter().map(Allowed::cost).max(), Some(900));
+
+    refund_all(&asks, allowed).unwrap();
+    let again = check_all(&asks).unwrap();
+    assert_eq!(told(&again), expected, "all of it was given back");
+
+    // Half a minute has given half of the tokens back already; that half is not given back again.
+    clock.advance(Nanos::from_secs(30));
+    let mut parts = again.into_parts();
+    tokens.refund("team", parts.pop().unwrap()).unwrap();
+    plan.refund("alice", parts.pop().unwrap()).unwrap();
+    let left = |limiter: &Limiter<_>, key| limiter.peek(key).unwrap().tightest().remaining;
+    assert_eq!((left(&plan, "alice"), left(&tokens, "team")), (10, 1_000));
+}
+
+#[test]
+fn a_refund_of_others_than_were_asked_is_refused() {
+    let one = Limiter::per_minute(5).clock(clock()).build().unwrap();
+    let other = Limiter::per_minute(5).beside(&one).build().unwrap();
+    let both = [one.ask("a"), other.ask("a")];
+    let allowed = check_all(&both).unwrap();
+    let refused = refund_all(&both[..1], allowed).unwrap_err();
+    assert!(matches!(refused, Error::Store(e) if e.kind() == ErrorKind::BadRequest));
+    let allowed = check_all(&both).unwrap();
+    assert!(refund_all::<tollgate::SystemClock>(&[], allowed).is_err());
+    assert_eq!(one.peek("a").unwrap().tightest().remaining, 3);
+}
+
 #[test]
 fn asking_together_makes_sense_or_says_why_not() {
     let one = Limiter::per_minute(2).clock(clock()).build().unwrap();
     let other = Limiter::per_minute(2).clock(clock()).build().unwrap();
-    let kind = |answer: Result<(), Error>| match answer {
+    let kind = |answer: Result<AllAllowed, Error>| match answer {
         Err(Error::Store(error)) => error.kind(),
         other => panic!("{other:?}"),
     };
@@ -99,14 +158,19 @@ fn asking_together_makes_sense_or_says_why_not() {
     let keys: Vec<_> = (0..33_u8).map(|n| [n]).collect();
     let many: Vec<_> = keys.iter().map(|key| one.ask(key)).collect();
     assert_eq!(kind(check_all(&many)), ErrorKind::BadRequest);
-    assert_eq!(check_all(many.get(..32).unwrap()), Ok(()));
+    assert_eq!(
+        check_all(many.get(..32).unwrap()).unwrap().parts().len(),
+        32
+    );
     let long = vec![0; 2_000];
     assert!(matches!(
         check_all(&[one.ask("b"), one.ask(&long)]),
         Err(Error::KeyTooLong(_))
     ));
     assert_eq!(one.peek("b").unwrap().tightest().remaining, 2);
-    assert_eq!(check_all::<tollgate::SystemClock>(&[]), Ok(()));
+    let nobody = check_all::<tollgate::SystemClock>(&[]).unwrap();
+    assert_eq!(nobody.limits().count(), 0);
+    refund_all::<tollgate::SystemClock>(&[], nobody).unwrap();
 }
 
 #[test]

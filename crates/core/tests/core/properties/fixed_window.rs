@@ -190,10 +190,11 @@ fn ends_with_the_calendar(end: u64, span: NaiveSpan, now: u64, minutes: i16) -> 
     Ok(())
 }
 
-const SPANS: [(Calendar, NaiveSpan); 3] = [
+const SPANS: [(Calendar, NaiveSpan); 4] = [
     (Calendar::Day, NaiveSpan::Day),
     (Calendar::Week, NaiveSpan::Week),
     (Calendar::Month, NaiveSpan::Month),
+    (Calendar::Year, NaiveSpan::Year),
 ];
 
 fn instants() -> impl Strategy<Value = (usize, u64, i16)> {
@@ -201,7 +202,7 @@ fn instants() -> impl Strategy<Value = (usize, u64, i16)> {
     let edge = (0_u64..53_000, -2_i64..=2)
         .prop_map(|(day, off)| (day * 86_400_000_000_000).saturating_add_signed(off));
     (
-        0_usize..3,
+        0_usize..4,
         prop_oneof![0_u64..1 << 62, edge],
         -840_i16..=840,
     )
@@ -220,7 +221,7 @@ fn calendar_windows_end_where_a_calendar_walked_by_hand_says() {
 
 #[test]
 fn control_calendars_of_30_days_and_weeks_from_1970_are_caught() {
-    let wrong = [(0_usize, 1_u64), (1, 7), (2, 30)];
+    let wrong = [(0_usize, 1_u64), (1, 7), (2, 30), (3, 365)];
     for (span, days) in wrong {
         caught(&instants(), |(_, now, minutes)| {
             let length = days * 86_400_000_000_000;

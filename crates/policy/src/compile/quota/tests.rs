@@ -75,7 +75,7 @@ fn the_burst_of_several_windows_belongs_to_the_shortest() {
 }
 
 #[test]
-fn months_are_calendar_months_only_in_fixed_windows() {
+fn months_and_years_are_the_calendars_only_in_fixed_windows() {
     let month = |algorithm| limits(&spec(algorithm, &[(100, Period::Month)]), 0).unwrap()[0];
     let Quota::FixedWindow(fixed) = *month(Algorithm::FixedWindow).quota() else {
         panic!("a fixed window");
@@ -83,6 +83,14 @@ fn months_are_calendar_months_only_in_fixed_windows() {
     assert_eq!(
         fixed.window(),
         Window::Calendar(Calendar::Month, UtcOffset::UTC)
+    );
+    let year = limits(&spec(Algorithm::FixedWindow, &[(9, Period::Year)]), 0).unwrap();
+    let Quota::FixedWindow(year) = *year[0].quota() else {
+        panic!("a fixed window");
+    };
+    assert_eq!(
+        year.window(),
+        Window::Calendar(Calendar::Year, UtcOffset::UTC)
     );
     let Quota::SlidingCounter(sliding) = *month(Algorithm::SlidingWindow).quota() else {
         panic!("a sliding window");
@@ -186,8 +194,6 @@ fn what_core_refuses_is_said_in_the_words_of_the_file_at_its_place() {
             "the nearest that can be honoured is 10,000/min".to_owned()
         )]
     );
-    let year = spec(Algorithm::FixedWindow, &[(20, Period::Year)]);
-    assert!(problems_of(&year)[0].0.contains("calendar year"));
     let useless = with_burst(spec(Algorithm::SlidingLog, &[(1, MINUTE)]), Burst::Auto);
     assert!(problems_of(&useless)[0].0.contains("`burst` is only for"));
     let zero = with_burst(

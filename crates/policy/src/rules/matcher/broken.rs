@@ -1,4 +1,4 @@
-//! Ways to damage an index, for the controls of its tests.
+//! A look inside an index, and ways to damage it, for its tests and their controls.
 //!
 //! Must not know: what finds the damage.
 
@@ -34,6 +34,17 @@ impl Broken {
 }
 
 impl Matcher {
+    /// The most entries that can turn up by one exact value or one route, or have to be checked always.
+    pub(in super::super) fn most_filed_together(&self) -> usize {
+        let values = self
+            .exact
+            .iter()
+            .flat_map(|(_, exact)| exact.values.values());
+        let routes = self.tree.values().map(|named| &named.entries);
+        let all = values.chain(routes).map(Vec::len);
+        all.chain([self.always.len()]).max().unwrap_or(0)
+    }
+
     pub(in super::super) fn damage(&mut self, broken: Broken) {
         match broken {
             Broken::NoRoutes => self.needs.path = false,

@@ -80,6 +80,23 @@ async fn replaced_limits_go_on_with_their_state_and_take_no_number_of_others() {
     Limiter::per_day(10).over(&redis).build().unwrap();
 }
 
+/// Another process, which knows nothing of the window before: the state says what it was counted under.
+#[tokio::test]
+async fn a_sliding_counter_of_another_length_goes_on_with_its_estimate() {
+    let (server, redis) = server().await;
+    let over = |redis, days: u64| {
+        let window = tollgate::Nanos::from_secs(86_400 * days);
+        let counter = tollgate::SlidingCounter::of(100, window);
+        let counter = Limiter::builder().limit("rate", counter).over(redis);
+        counter.build().unwrap()
+    };
+    over(&redis, 10_000).check_n("x", 60).await.unwrap();
+    let elsewhere = another(&server).await;
+    let new = over(&elsewhere, 1);
+    assert_eq!(new.spend("x", 5).await.unwrap().tightest().remaining, 35);
+    assert_eq!(elsewhere.corrupt_states(), 0);
+}
+
 #[tokio::test]
 async fn a_limiter_that_is_built_again_goes_on() {
     let (_server, redis) = server().await;

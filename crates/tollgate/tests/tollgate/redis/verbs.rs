@@ -1,6 +1,6 @@
 //! Every verb, and that together they admit exactly the limit.
 
-use tollgate::redis::{Closing, ReservationId, check_all};
+use tollgate::redis::{Closing, ReservationId, check_all, refund_all};
 use tollgate::{Error, ErrorKind, Limiter, Rate, TokenBucket};
 
 use super::{another, server};
@@ -107,7 +107,20 @@ async fn limiters_over_one_connection_are_decided_as_one() {
     assert_eq!(denied(ask("b", 4).await).limit(), "everyone");
     ask("b", 3).await.unwrap();
     assert_eq!(user.peek("b").await.unwrap().tightest().remaining, 2);
-    check_all(&[]).await.unwrap();
+    let nobody = check_all(&[]).await.unwrap();
+    refund_all(&[], nobody).await.unwrap();
+
+    let asks = [user.ask("b").cost(2), everyone.ask("").cost(0)];
+    let allowed = check_all(&asks).await.unwrap();
+    let told: Vec<_> = allowed
+        .limits()
+        .map(|s| (s.name, s.limit, s.remaining, s.charged))
+        .collect();
+    assert_eq!(told, [("user", 5, 0, 2), ("everyone", 7, 0, 0)]);
+    refund_all(&asks, allowed).await.unwrap();
+    assert_eq!(user.peek("b").await.unwrap().tightest().remaining, 2);
+    let allowed = check_all(&asks[1..]).await.unwrap();
+    assert!(refund_all(&asks, allowed).await.is_err());
 
     let elsewhere = another(&server).await;
     let stranger = Limiter::per_day(5).over(&elsewhere).build().unwrap();

@@ -1,33 +1,41 @@
 //! A store's state in a file, so that a restart does not give everybody a fresh daily quota.
 //!
-//! **Only buckets, windows and counters are saved. Logs, leases, reservations and the overflow are not:** a restart forgets
-//! them. The file holds the store's secret, so only its owner may read it. It is written beside its place and moved there
-//! whole; one that is damaged, cut short, foreign, or of another table's size is refused, with the reason.
+//! Everything that decisions are made on is saved: buckets, windows and counters, logs, leases, reservations, the overflow
+//! sketch, and what limits are measured by. What has expired is not, nor how often something had to be given up. The file
+//! holds the store's secret, so only its owner may read it. It is written beside its place and moved there whole; one that
+//! is damaged, cut short, foreign, or of another table's size is refused, with the reason. A slot keeps only part of its
+//! key's hash, so its state cannot be moved to a table of another size.
 //!
-//! The file is a row of 64-bit words, least byte first: what it is, version, groups of both tables, secret; then for each
-//! table its live slots (number, tag, state), an end mark and one bit a group; last a checksum over all of it.
+//! The file is a row of 64-bit words, least byte first: what it is, version, sizes, secret; limits; boxes; both tables; which
+//! reservations are open; the overflow; last a checksum over all of it. Version 1 had only the tables and is still read.
+//!
+//! Boxes come before the tables and what is open after them. A charge and its reservation are made together, but lie in
+//! different places and so are saved at different moments. One that was open at both times was charged in between, so that
+//! settling it after a restart gives nothing back that is not in the saved state.
 //!
 //! Must not know: what keys or states mean, who asks for a snapshot and when.
 
+mod boxes;
+mod known;
+mod tables;
+mod words;
+
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_core::Timestamp;
-
+use self::words::{Reader, Writer};
 use super::Memory;
-use super::hash::{Secret, limit_of};
-use super::table::Table;
-use super::worth::{Worth, Worths};
+use super::hash::Secret;
 use crate::clock::Clock;
 use crate::error::InvalidSize;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tollgate");
-const VERSION: u64 = 1;
-/// No slot has this number.
-const END: u64 = u64::MAX;
+const VERSION: u64 = 2;
+/// The first version, which had only the tables.
+const TABLES_ONLY: u64 = 1;
 
 /// Why a snapshot was not read, or not written.
 #[derive(Debug)]
@@ -56,7 +64,10 @@ impl fmt::Display for SnapshotError {
             Self::Io(error) => error.fmt(f),
             Self::Foreign => f.write_str("the file is not a snapshot of a store"),
             Self::Version(version) => {
-                write!(f, "version {version} is not known; this is {VERSION}")
+                write!(
+                    f,
+                    "version {version} of the format is not known; versions {TABLES_ONLY} to {VERSION} are"
+                )
             }
             Self::OtherSize => f.write_str("it was saved by a store for another number of keys"),
             Self::Truncated => f.write_str("the file is cut short"),
@@ -79,7 +90,8 @@ impl From<io::Error> for SnapshotError {
 
 impl<C: Clock> Memory<C> {
     /// Saves what is live to a file that only its owner may read, whole or not at all. Decisions go on meanwhile: each
-    /// state is as it was at some moment of the call. Logs, leases, reservations and the overflow are **not** saved.
+    /// state is as it was at some moment of the call, and a reservation made or closed during it cannot be settled after a
+    /// restart. Saved while nobody decides, a restored store decides exactly as this one.
     ///
     /// # Errors
     /// The file cannot be written. What was there before is still there.
@@ -106,7 +118,11 @@ impl<C: Clock> Memory<C> {
         Ok(written?)
     }
 
-    /// A store with the states of a saved one, for the same number of keys. Make its limits known before it decides.
+    /// A store with the states of a saved one, for the same number of keys. Limits are measured as they were until they are
+    /// made known again, so [`learn`](Self::learn) those whose quotas may have changed before it decides.
+    ///
+    /// A file of the first version of the format has neither logs nor leases, reservations or overflow in it: those start
+    /// empty.
     ///
     /// # Errors
     /// There is no such file, or it is not what was saved by a store of this size.
@@ -138,141 +154,57 @@ impl<C: Clock> Memory<C> {
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut out = Summed::new(BufWriter::new(options.open(path)?));
-        let [first, second] = self.secret.words();
-        let groups = [self.words.groups(), self.pairs.groups()].map(wide);
-        for word in [MAGIC, VERSION, groups[0], groups[1], first, second] {
-            out.put(word)?;
-        }
+        let mut out = Writer::new(BufWriter::new(options.open(path)?));
         let now = self.now();
-        write_table(&mut out, &self.words, &self.worths, now)?;
-        write_table(&mut out, &self.pairs, &self.worths, now)?;
-        out.put(out.sum)?;
+        out.put_all([MAGIC, VERSION])?;
+        out.put_all([self.words.groups(), self.pairs.groups()].map(wide))?;
+        out.put_all(self.sizes())?;
+        out.put_all(self.secret.words())?;
+        known::write_limits(&mut out, &self.worths)?;
+        boxes::write(&mut out, &self.shelves, now)?;
+        tables::write(&mut out, &self.words, &self.worths, now)?;
+        tables::write(&mut out, &self.pairs, &self.worths, now)?;
+        boxes::write_open(&mut out, &self.shelves, now)?;
+        known::write_overflow(&mut out, &self.overflow, now)?;
         let file = out
-            .inner
+            .finish()?
             .into_inner()
             .map_err(io::IntoInnerError::into_error)?;
         file.sync_all()
     }
 
     fn read_from(&mut self, path: &Path) -> Result<(), SnapshotError> {
-        let mut input = Summed::new(BufReader::new(File::open(path)?));
+        let mut input = Reader::new(BufReader::new(File::open(path)?));
         if input.take()? != MAGIC {
             return Err(SnapshotError::Foreign);
         }
         let version = input.take()?;
-        if version != VERSION {
+        if !(TABLES_ONLY..=VERSION).contains(&version) {
             return Err(SnapshotError::Version(version));
         }
-        let groups = [input.take()?, input.take()?];
-        if groups != [self.words.groups(), self.pairs.groups()].map(wide) {
+        let has_all = version > TABLES_ONLY;
+        if input.take_all()? != [self.words.groups(), self.pairs.groups()].map(wide)
+            || has_all && input.take_all()? != self.sizes()
+        {
             return Err(SnapshotError::OtherSize);
         }
-        self.secret = Secret::from_words([input.take()?, input.take()?]);
-        read_table(&mut input, &self.words)?;
-        read_table(&mut input, &self.pairs)?;
-        let sum = input.sum;
-        let has_more = |input: &mut BufReader<File>| input.read(&mut [0]).map(|read| read > 0);
-        if input.take()? != sum || has_more(&mut input.inner)? {
-            return Err(SnapshotError::Damaged);
+        self.secret = Secret::from_words(input.take_all()?);
+        if has_all {
+            known::read_limits(&mut input, &self.worths)?;
+            boxes::read(&mut input, &self.shelves)?;
         }
-        Ok(())
-    }
-}
-
-fn write_table<const W: usize>(
-    out: &mut Summed<impl Write>,
-    table: &Table<W>,
-    worths: &Worths,
-    now: Timestamp,
-) -> io::Result<()> {
-    for number in 0..table.slots() {
-        let Some(slot) = table.slot(number).filter(|slot| slot.tag() != 0) else {
-            continue;
-        };
-        let (tag, state) = {
-            let owned = slot.take();
-            (owned.tag(), owned.state())
-        };
-        if tag != 0 && worths.of(limit_of(tag), state, now) != Worth::Nothing {
-            out.put(wide(number))?;
-            out.put(tag)?;
-            state.into_iter().try_for_each(|word| out.put(word))?;
+        tables::read(&mut input, &self.words)?;
+        tables::read(&mut input, &self.pairs)?;
+        if has_all {
+            boxes::read_open(&mut input, &self.shelves)?;
+            known::read_overflow(&mut input, &self.overflow)?;
         }
-    }
-    out.put(END)?;
-    // After the slots: a key that was seen in its refuge has told its home by then.
-    for group in 0..table.groups() {
-        out.put(u64::from(table.has_spilled(group)))?;
-    }
-    Ok(())
-}
-
-/// Reads no more than the table has room for: slots come in ascending order.
-fn read_table<const W: usize>(
-    input: &mut Summed<impl Read>,
-    table: &Table<W>,
-) -> Result<(), SnapshotError> {
-    let mut least = 0;
-    loop {
-        let number = input.take()?;
-        if number == END {
-            break;
-        }
-        let tag = input.take()?;
-        let mut state = [0; W];
-        for word in &mut state {
-            *word = input.take()?;
-        }
-        let index = usize::try_from(number).unwrap_or(usize::MAX);
-        let slot = table.slot(index).filter(|_| index >= least);
-        let slot = slot.filter(|_| limit_of(tag) != 0);
-        slot.ok_or(SnapshotError::Damaged)?.take().house(tag, state);
-        least = index.saturating_add(1);
-    }
-    for group in 0..table.groups() {
-        match input.take()? {
-            0 => {}
-            1 => table.spill(group),
-            _ => return Err(SnapshotError::Damaged),
-        }
-    }
-    Ok(())
-}
-
-/// Words on their way to or from a file, and the checksum of those that have passed: FNV-1a, in which one changed byte
-/// always changes the sum.
-struct Summed<T> {
-    inner: T,
-    sum: u64,
-}
-
-impl<T> Summed<T> {
-    const fn new(inner: T) -> Self {
-        let sum = 0xcbf2_9ce4_8422_2325;
-        Self { inner, sum }
+        input.finish()
     }
 
-    fn add(&mut self, bytes: [u8; 8]) {
-        for byte in bytes {
-            self.sum = (self.sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-}
-
-impl<T: Write> Summed<T> {
-    fn put(&mut self, word: u64) -> io::Result<()> {
-        self.add(word.to_le_bytes());
-        self.inner.write_all(&word.to_le_bytes())
-    }
-}
-
-impl<T: Read> Summed<T> {
-    fn take(&mut self) -> io::Result<u64> {
-        let mut bytes = [0; 8];
-        self.inner.read_exact(&mut bytes)?;
-        self.add(bytes);
-        Ok(u64::from_le_bytes(bytes))
+    /// How many shelves there are and how many cells the overflow has.
+    fn sizes(&self) -> [u64; 2] {
+        [self.shelves.count(), self.overflow.cells()].map(wide)
     }
 }
 

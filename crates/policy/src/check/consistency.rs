@@ -1,0 +1,99 @@
+//! What a fleet cannot share in the way that a limit asks for.
+//!
+//! `leased` takes slices of a quota in advance, which needs a state that slices can be taken from; `async` counts locally
+//! and reconciles, which cannot keep a promise about this very moment. Must not know: how either is carried out.
+
+use super::Checked;
+use super::quota::main_quotas;
+use crate::model::{Algorithm, Consistency, Count, Penalty, Period, QuotaSpec};
+use crate::read::Report;
+
+pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
+    let consistency = &limit.rule.consistency;
+    let (word, reason) = match consistency.value {
+        Consistency::Exact => return,
+        Consistency::Leased => ("leased", leased(limit)),
+        Consistency::Async(_) => ("async", reconciled(limit)),
+    };
+    if let Some(reason) = reason {
+        report.say(
+            consistency.place,
+            format!(
+                "{}: `consistency: {word}` cannot be honoured: {reason}",
+                limit.name()
+            ),
+            "say `consistency: exact`",
+        );
+    }
+}
+
+fn leased(limit: &Checked<'_>) -> Option<&'static str> {
+    let rule = limit.rule;
+    for (_, quota) in main_quotas(limit) {
+        let reason = match quota.value.algorithm {
+            Algorithm::SlidingLog => {
+                "a sliding log knows every single request, and slices have none yet"
+            }
+            Algorithm::SlidingWindow => {
+                "a sliding window weighs when requests came, and slices do not say"
+            }
+            Algorithm::Concurrency => {
+                "places are held, not spent, so they cannot be taken in advance"
+            }
+            Algorithm::LeakyQueue => "a queue has one order, and each node would keep its own",
+            Algorithm::FixedWindow if is_calendar(&quota.value) => {
+                "a slice lasts a fixed time, and calendar windows do not"
+            }
+            _ => continue,
+        };
+        return Some(reason);
+    }
+    if rule.charge_always {
+        return Some("`charge: always` goes into debt, and a slice has none to give");
+    }
+    if rule.overdraft > 0 {
+        return Some("`overdraft` goes into debt, and a slice has none to give");
+    }
+    if rule.count != Count::Requests {
+        return Some("`count` charges afterwards, and a slice is charged before");
+    }
+    if rule.distinct.is_some() {
+        return Some("`distinct` must know what every node has seen");
+    }
+    None
+}
+
+fn reconciled(limit: &Checked<'_>) -> Option<&'static str> {
+    let rule = limit.rule;
+    for (_, quota) in main_quotas(limit) {
+        let reason = match quota.value.algorithm {
+            Algorithm::Concurrency => "how many are held at once must be known at once",
+            Algorithm::LeakyQueue => "a queue has one order, and each node would keep its own",
+            Algorithm::SlidingLog => {
+                "a sliding log promises exactly so many, and between two reconciliations there may be more"
+            }
+            _ => continue,
+        };
+        return Some(reason);
+    }
+    if rule.penalty.value != Penalty::None {
+        return Some(
+            "`penalty` punishes a denial everywhere at once, and other nodes learn of it later",
+        );
+    }
+    if rule.distinct.is_some() {
+        return Some("`distinct` must know what every node has seen");
+    }
+    None
+}
+
+fn is_calendar(quota: &QuotaSpec) -> bool {
+    super::quota::periods(quota)
+        .iter()
+        .any(|period| match period {
+            Period::Month | Period::Year => true,
+            Period::Span(span) => {
+                quota.utc_offset_minutes != 0 && [86_400, 604_800].contains(&span.as_secs_ceil())
+            }
+        })
+}

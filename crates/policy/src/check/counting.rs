@@ -1,0 +1,207 @@
+//! What is counted: combinations of `cost`, `count`, `distinct`, `charge`, `overdraft` and `concurrency` that mean nothing.
+//!
+//! Must not know: how anything is charged.
+
+use super::Checked;
+use crate::model::{Algorithm, Amount, Cost, Count, Mode, Penalty, Policy};
+use crate::read::{Places, Report};
+use crate::source::Place;
+
+pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
+    distinct(limit, report);
+    if counts_places(limit) {
+        concurrency(limit, report);
+    }
+    charging(limit, report);
+    let rule = limit.rule;
+    let pays_later = rule.charge_always
+        || matches!(rule.cost, Cost::Response { .. })
+        || rule.count != Count::Requests;
+    if rule.overdraft > 0 && !pays_later {
+        report.say(
+            limit.place("overdraft"),
+            format!("{}: `overdraft` is for what is charged afterwards, and here everything is charged before", limit.name()),
+            "leave it out, or say `charge: always` or `cost: { response: … }`",
+        );
+    }
+    if rule.count != Count::Requests && matches!(rule.cost, Cost::Response { .. }) {
+        report.say(
+            limit.place("cost"),
+            format!(
+                "{}: `cost` waits for the response, and `count` already counts only afterwards",
+                limit.name()
+            ),
+            "keep one of the two",
+        );
+    }
+}
+
+fn counts_places(limit: &Checked<'_>) -> bool {
+    let rule = limit.rule;
+    rule.quota.value.algorithm == Algorithm::Concurrency
+        || rule
+            .levels
+            .iter()
+            .any(|level| level.quota.value.algorithm == Algorithm::Concurrency)
+}
+
+fn distinct(limit: &Checked<'_>, report: &mut Report) {
+    let rule = limit.rule;
+    let Some(distinct) = &rule.distinct else {
+        return;
+    };
+    let name = limit.name();
+    let given = |field: &str| limit.places.given(limit.index, field);
+    let mut refuse = |place: Place, what: &str, help: &str| {
+        report.say(
+            place,
+            format!(
+                "{name}: `distinct` counts different values of `{}`, {what}",
+                distinct.value
+            ),
+            help,
+        );
+    };
+    if rule
+        .key
+        .iter()
+        .any(|part| part.attribute.value == distinct.value)
+    {
+        refuse(
+            distinct.place,
+            "which is part of the key, so there is always one",
+            "leave it out of the key",
+        );
+    }
+    if rule.cost != Cost::default() {
+        refuse(
+            limit.place("cost"),
+            "and each counts as one, whatever a request costs",
+            "leave `cost` out",
+        );
+    }
+    if rule.count != Count::Requests {
+        refuse(
+            limit.place("count"),
+            "not responses or denials",
+            "leave `count` out",
+        );
+    }
+    if rule.charge_always {
+        refuse(
+            given("charge").unwrap_or(distinct.place),
+            "and never into debt",
+            "leave `charge` out",
+        );
+    }
+    match &rule.quota.value.amount {
+        Amount::AtOnce { .. } => refuse(
+            rule.quota.place,
+            "and none of them is held",
+            "say `rate` instead of `concurrency`",
+        ),
+        Amount::Rates(rates) if rates.len() > 1 => refuse(
+            rule.quota.place,
+            "and remembers them for one period, not for several",
+            "write one limit for each rate",
+        ),
+        Amount::Computed(_) => refuse(
+            rule.quota.place,
+            "by a rate that is the same for all",
+            "write a plain rate",
+        ),
+        _ => {}
+    }
+}
+
+fn concurrency(limit: &Checked<'_>, report: &mut Report) {
+    let rule = limit.rule;
+    let name = limit.name();
+    let mut refuse =
+        |place: Place, what: &str, help: &str| report.say(place, format!("{name}: {what}"), help);
+    if let Some(wait) = &rule.wait {
+        refuse(
+            wait.place,
+            "`wait` needs to know when there will be room, and nobody knows when a place is given back",
+            "leave `wait` out",
+        );
+    }
+    if rule.penalty.value == Penalty::Count {
+        refuse(
+            rule.penalty.place,
+            "`penalty: count` would hold a place for a request that was refused",
+            "leave it out, or say `penalty: block 1m`",
+        );
+    }
+    if rule.charge_always {
+        refuse(
+            limit.place("charge"),
+            "`charge: always` never denies, and places are only counted to be denied",
+            "leave it out; `mode: shadow` counts without denying",
+        );
+    }
+    if rule.count != Count::Requests {
+        refuse(
+            limit.place("count"),
+            "`count` looks at what was answered, when the place is already given back",
+            "leave it out, or say `rate` instead of `concurrency`",
+        );
+    }
+    if matches!(rule.cost, Cost::Response { .. }) {
+        refuse(
+            limit.place("cost"),
+            "`cost` comes with the response, when the place is already given back",
+            "leave it out, or say `rate` instead of `concurrency`",
+        );
+    }
+}
+
+/// `charge: always` never denies, so nothing that follows a denial can happen.
+fn charging(limit: &Checked<'_>, report: &mut Report) {
+    let rule = limit.rule;
+    if !rule.charge_always {
+        return;
+    }
+    let name = limit.name();
+    let mut refuse = |place: Place, what: &str| {
+        report.say(
+            place,
+            format!("{name}: `{what}` follows a denial, and `charge: always` never denies"),
+            format!("leave out `{what}` or `charge`"),
+        );
+    };
+    if rule.penalty.value != Penalty::None {
+        refuse(rule.penalty.place, "penalty");
+    }
+    if let Some(wait) = &rule.wait {
+        refuse(wait.place, "wait");
+    }
+    if rule.count != Count::Requests {
+        let place = limit.place("count");
+        report.say(
+            place,
+            format!("{name}: `count` already charges afterwards, so `charge: always` would only keep it from denying"),
+            "leave out `charge`",
+        );
+    }
+}
+
+/// Counting denials makes sense only where something else denies.
+pub(super) fn check_denials(policy: &Policy, places: &Places, report: &mut Report) {
+    let denies = !policy.deny.is_empty()
+        || policy.limits.iter().any(|limit| {
+            limit.count != Count::Denials && !limit.charge_always && limit.mode != Mode::Off
+        });
+    if denies {
+        return;
+    }
+    for (index, limit) in policy.limits.iter().enumerate() {
+        if limit.count == Count::Denials {
+            report.say(
+                places.given(index, "count").unwrap_or(limit.name.place),
+                format!("limit `{}` counts denials, and nothing else in this policy denies", limit.name.value),
+                "add the limit whose denials it should count, or count responses: `count: { responses: [4xx] }`",
+            );
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What a policy means, as far as that can be wrong: names that clash, limits that no request reaches, quotas that admit
+//! nothing, promises that a consistency cannot keep.
+//!
+//! Each file looks at one kind of mistake and reports all it finds. Must not know: how files are written or read.
+
+mod consistency;
+mod counting;
+mod cover;
+mod hierarchy;
+mod matching;
+mod names;
+mod quota;
+mod reach;
+mod rollout;
+mod sharing;
+mod tiers;
+
+use crate::model::{LimitRule, Policy};
+use crate::read::{Places, Report};
+use crate::source::Place;
+
+/// Reports what is wrong with a policy that could be read. Limits that could not are not in it.
+pub(crate) fn policy(policy: &Policy, places: &Places, report: &mut Report) {
+    let is_complete = report.len() == 0;
+    names::check(policy, report);
+    sharing::check(policy, report);
+    matching::check_lists(policy, report);
+    for (index, rule) in policy.limits.iter().enumerate() {
+        let limit = Checked {
+            index,
+            rule,
+            places,
+        };
+        matching::check(&limit, report);
+        quota::check(&limit, report);
+        tiers::check(&limit, report);
+        hierarchy::check(&limit, report);
+        counting::check(&limit, report);
+        rollout::check(&limit, report);
+        consistency::check(&limit, report);
+    }
+    reach::check(policy, places, report);
+    if is_complete {
+        counting::check_denials(policy, places, report);
+    }
+}
+
+/// A limit that is being checked, and where its fields stand.
+struct Checked<'a> {
+    index: usize,
+    rule: &'a LimitRule,
+    places: &'a Places,
+}
+
+impl Checked<'_> {
+    /// Where a field stands, or the limit's name where the file does not give it.
+    fn place(&self, field: &str) -> Place {
+        self.places
+            .given(self.index, field)
+            .unwrap_or(self.rule.name.place)
+    }
+
+    /// The limit's name in messages.
+    fn name(&self) -> String {
+        format!("limit `{}`", self.rule.name.value)
+    }
+}

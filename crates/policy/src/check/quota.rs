@@ -1,0 +1,188 @@
+//! Quotas that core refuses, and quotas that can never admit what a request costs.
+//!
+//! Must not know: how costs are found.
+
+use tollgate_core::Timestamp;
+use tollgate_core::limit::State;
+
+use super::Checked;
+use crate::compile::quota::{limits, problems};
+use crate::model::{Algorithm, Cost, Period, QuotaSpec};
+use crate::read::Report;
+use crate::source::{At, Place};
+use crate::words_for::number;
+
+pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
+    let rule = limit.rule;
+    for (_, quota) in main_quotas(limit) {
+        for problem in problems(quota, rule.overdraft) {
+            report.push(problem);
+        }
+    }
+    for quota in [&rule.local, &rule.candidate].into_iter().flatten() {
+        for problem in problems(quota, 0) {
+            report.push(problem);
+        }
+    }
+    offset(limit, report);
+    bounds(limit, report);
+    if !rule.charge_always {
+        costs(limit, report);
+    }
+}
+
+/// Every quota that decides about requests of a limit, with what it is called.
+pub(super) fn main_quotas<'a>(limit: &Checked<'a>) -> Vec<(String, &'a At<QuotaSpec>)> {
+    let rule = limit.rule;
+    let mut quotas = Vec::new();
+    if rule.levels.is_empty() {
+        quotas.push((limit.name(), &rule.quota));
+    }
+    for level in &rule.levels {
+        quotas.push((format!("level `{}`", level.name.value), &level.quota));
+    }
+    for (name, quota) in rule.tiers.iter().flat_map(|tiers| &tiers.tiers) {
+        quotas.push((format!("tier `{}`", name.value), quota));
+    }
+    for one in &rule.overrides {
+        quotas.push((
+            format!("the override on line {}", one.key.place.line),
+            &one.quota,
+        ));
+    }
+    quotas
+}
+
+/// The most that a quota admits at once; none where it is unlimited, denies everything, or is refused anyway.
+pub(super) fn capacity(quota: &At<QuotaSpec>, overdraft: u64) -> Option<u64> {
+    let limits = limits(quota, overdraft).ok()?;
+    limits
+        .iter()
+        .map(|limit| limit.status(&State::default(), Timestamp::EPOCH).limit)
+        .min()
+        .filter(|most| *most > 0)
+}
+
+fn offset(limit: &Checked<'_>, report: &mut Report) {
+    let Some(place) = limit.places.given(limit.index, "utc_offset") else {
+        return;
+    };
+    let turns = |quota: &QuotaSpec| {
+        quota.algorithm == Algorithm::FixedWindow
+            && periods(quota).iter().any(|period| match period {
+                Period::Month | Period::Year => true,
+                Period::Span(span) => [86_400, 604_800].contains(&span.as_secs_ceil()),
+            })
+    };
+    if !main_quotas(limit)
+        .iter()
+        .any(|(_, quota)| turns(&quota.value))
+    {
+        report.say(
+            place,
+            format!(
+                "{}: `utc_offset` says when days, weeks and months turn, and none are counted here",
+                limit.name()
+            ),
+            "leave it out, or choose `algorithm: fixed_window` with a rate per day, week or month",
+        );
+    }
+}
+
+/// The periods that a quota counts over.
+pub(super) fn periods(quota: &QuotaSpec) -> Vec<Period> {
+    match &quota.amount {
+        crate::model::Amount::Rates(rates) => rates.iter().map(|rate| rate.value.period).collect(),
+        crate::model::Amount::Computed(computed) => vec![computed.base.value.period],
+        _ => Vec::new(),
+    }
+}
+
+/// Bounds of a cost that exclude each other, and costs that count nothing.
+fn bounds(limit: &Checked<'_>, report: &mut Report) {
+    let place = limit.place("cost");
+    match &limit.rule.cost {
+        Cost::Fixed(0) => report.say(
+            place,
+            format!("{}: a `cost` of 0 counts nothing", limit.name()),
+            "write at least 1, or leave the requests out with `exempt`",
+        ),
+        Cost::Attribute {
+            at_least, at_most, ..
+        } if at_least > at_most => report.say(
+            place,
+            format!(
+                "{}: `at_least` is {}, above `at_most`, {}",
+                limit.name(),
+                number(*at_least),
+                number(*at_most)
+            ),
+            "swap the two",
+        ),
+        Cost::Response {
+            estimate, at_most, ..
+        } if estimate > at_most => report.say(
+            place,
+            format!(
+                "{}: `estimate` is {}, above `at_most`, {}",
+                limit.name(),
+                number(*estimate),
+                number(*at_most)
+            ),
+            "estimate at most as much as is ever charged",
+        ),
+        _ => {}
+    }
+}
+
+/// Costs that no full bucket could pay.
+fn costs(limit: &Checked<'_>, report: &mut Report) {
+    let place = limit.place("cost");
+    for (of, quota) in main_quotas(limit) {
+        let Some(most) = capacity(quota, limit.rule.overdraft) else {
+            continue;
+        };
+        let mut look = |what: &str, cost: u64| {
+            if cost > most {
+                never(report, place, &of, what, cost, most);
+            }
+        };
+        match &limit.rule.cost {
+            Cost::Fixed(cost) => look("a request costs", *cost),
+            Cost::ByValue {
+                values, otherwise, ..
+            } => {
+                for (value, cost) in values {
+                    look(&format!("`{value}` costs"), *cost);
+                }
+                look("`otherwise` costs", *otherwise);
+            }
+            Cost::Attribute {
+                at_least,
+                otherwise,
+                ..
+            } => {
+                look("a request costs at least", *at_least);
+                if otherwise > at_least {
+                    look("`otherwise` costs", *otherwise);
+                }
+            }
+            Cost::Response { estimate, .. } => look("a request is estimated at", *estimate),
+        }
+    }
+}
+
+fn never(report: &mut Report, place: Place, of: &str, what: &str, cost: u64, most: u64) {
+    report.say(
+        place,
+        format!(
+            "{of} can never admit this: {what} {}, and at most {} fit at once",
+            number(cost),
+            number(most)
+        ),
+        format!(
+            "lower the cost, or raise `burst` or `rate` to at least {}",
+            number(cost)
+        ),
+    );
+}

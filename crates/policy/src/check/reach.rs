@@ -1,0 +1,108 @@
+//! Rules that no request can reach, because another takes all of their requests.
+//!
+//! Denials come before exemptions, and exemptions before limits. Must not know: what a rule does.
+
+use std::collections::HashMap;
+
+use super::cover::covers;
+use crate::attributes::Attribute;
+use crate::model::{Apply, LimitRule, Mode, Policy};
+use crate::read::{Places, Report};
+use crate::source::Place;
+
+/// Comparing each limit of a group with each other is quadratic; beyond so many only equal ones are found.
+const MOST_COMPARED: usize = 1_000;
+
+pub(super) fn check(policy: &Policy, places: &Places, report: &mut Report) {
+    let nowhere = Place::default();
+    let deny_place = |index: usize| places.deny.get(index).copied().unwrap_or(nowhere);
+    let exempt_place = |index: usize| places.exempt.get(index).copied().unwrap_or(nowhere);
+    for (index, rule) in policy.deny.iter().enumerate() {
+        let mut before = policy.deny.iter().take(index);
+        if let Some(first) = before.position(|first| covers(&first.matching, &rule.matching)) {
+            report.say(
+                deny_place(index),
+                format!("this `deny` entry is never reached: the one on line {} refuses all of its requests", deny_place(first).line),
+                "leave it out, or move it before the other",
+            );
+        }
+    }
+    for (index, matching) in policy.exempt.iter().enumerate() {
+        if let Some(first) = policy
+            .deny
+            .iter()
+            .position(|deny| covers(&deny.matching, matching))
+        {
+            report.say(
+                exempt_place(index),
+                format!("this `exempt` entry is never reached: the `deny` entry on line {} refuses all of its requests", deny_place(first).line),
+                "narrow one of the two: what is denied is denied even if it is exempt",
+            );
+        }
+    }
+    for limit in &policy.limits {
+        let name = &limit.name;
+        if let Some(first) = policy
+            .deny
+            .iter()
+            .position(|deny| covers(&deny.matching, &limit.matching))
+        {
+            report.say(
+                name.place,
+                format!("limit `{}` is never reached: the `deny` entry on line {} refuses all of its requests", name.value, deny_place(first).line),
+                "narrow the `deny` entry, or leave the limit out",
+            );
+        } else if let Some(first) = policy
+            .exempt
+            .iter()
+            .position(|exempt| covers(exempt, &limit.matching))
+        {
+            report.say(
+                name.place,
+                format!("limit `{}` is never reached: the `exempt` entry on line {} exempts all of its requests", name.value, exempt_place(first).line),
+                "narrow the `exempt` entry, or leave the limit out",
+            );
+        }
+    }
+    groups(policy, report);
+}
+
+/// In a group of which only the narrowest applies, a limit loses to one that matches all of its requests, has as many
+/// conditions and stands before it. More conditions on fewer attributes are impossible, so only limits that look at
+/// the same attributes need to be compared.
+fn groups(policy: &Policy, report: &mut Report) {
+    let mut alike: HashMap<(&str, Vec<&Attribute>), Vec<&LimitRule>> = HashMap::new();
+    for limit in &policy.limits {
+        let Some(group) = &limit.group else { continue };
+        let narrowest = policy
+            .groups
+            .iter()
+            .any(|known| known.name.value == group.value && known.apply == Apply::Narrowest);
+        if !narrowest || limit.mode == Mode::Off {
+            continue;
+        }
+        let mut attributes: Vec<&Attribute> = limit
+            .matching
+            .conditions
+            .iter()
+            .map(|condition| &condition.value.attribute)
+            .collect();
+        attributes.sort();
+        let before = alike.entry((&group.value, attributes)).or_default();
+        let first = before
+            .iter()
+            .take(MOST_COMPARED)
+            .find(|first| covers(&first.matching, &limit.matching));
+        if let Some(first) = first {
+            report.say(
+                limit.name.place,
+                format!(
+                    "limit `{}` is never reached: in group `{}` only the narrowest applies, and `{}` on line {} matches all of its requests with as many conditions",
+                    limit.name.value, group.value, first.name.value, first.name.place.line
+                ),
+                "move it before the other, or add a condition",
+            );
+        }
+        before.push(limit);
+    }
+}

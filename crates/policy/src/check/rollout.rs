@@ -1,0 +1,36 @@
+//! `mode`, `enforce` and `candidate` that cancel each other.
+//!
+//! Must not know: how keys are chosen.
+
+use super::Checked;
+use crate::model::Mode;
+use crate::read::Report;
+
+pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
+    let rule = limit.rule;
+    let mode = match rule.mode {
+        Mode::Enforce => return,
+        Mode::Shadow => "shadow",
+        Mode::Off => "off",
+    };
+    if let Some(place) = limit.places.given(limit.index, "enforce") {
+        report.say(
+            place,
+            format!(
+                "{}: `enforce` says for whom, and with `mode: {mode}` it is enforced for nobody",
+                limit.name()
+            ),
+            "leave out `mode`, or leave out `enforce`",
+        );
+    }
+    if let (Mode::Off, Some(candidate)) = (rule.mode, &rule.candidate) {
+        report.say(
+            candidate.place,
+            format!(
+                "{}: `candidate` has nothing to be compared with while `mode` is off",
+                limit.name()
+            ),
+            "say `mode: shadow`, or leave `candidate` out",
+        );
+    }
+}

@@ -1,0 +1,217 @@
+//! Policies that must be refused, each with the exact words, and policies that must be accepted. Only for tests.
+//!
+//! `corpus/wrong/NAME.yaml` (or `.toml`, `.json`) is refused with the text in `NAME.expected` beside it. After changing
+//! a message run the tests with `TOLLGATE_UPDATE_CORPUS=1` and read the difference. Must not know: what the words mean.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::panic::Location;
+use std::path::{Path, PathBuf};
+
+use crate::source::Format;
+use crate::{load, load_path};
+
+thread_local! {
+    /// Where in the source words about a mistake were made, on this thread.
+    static MADE: RefCell<BTreeSet<(String, u32)>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// Remembers that a message was made here.
+pub(crate) fn made_at(caller: &Location<'_>) {
+    MADE.with_borrow_mut(|made| {
+        made.insert((caller.file().replace('\\', "/"), caller.line()));
+    });
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf()
+}
+
+/// The files of a folder that say a policy, in order of their names.
+fn policies(folder: &Path) -> Vec<PathBuf> {
+    let entries =
+        std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| Format::of_path(path).is_some())
+        .collect();
+    files.sort();
+    files
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap().to_string_lossy().into_owned()
+}
+
+/// What is said about a file, under its bare name, so that it does not matter where the repository lies.
+fn verdict(path: &Path) -> Result<crate::model::Policy, String> {
+    let text = std::fs::read_to_string(path).unwrap();
+    load(&text, &name_of(path), Format::of_path(path).unwrap())
+        .map_err(|problems| problems.to_string())
+}
+
+#[test]
+fn every_wrong_policy_is_refused_with_exactly_its_words() {
+    let update = std::env::var_os("TOLLGATE_UPDATE_CORPUS").is_some();
+    let files = policies(&root().join("corpus/wrong"));
+    assert!(
+        files.len() >= 60,
+        "the corpus has only {} files",
+        files.len()
+    );
+    let mut complaints = Vec::new();
+    for path in &files {
+        let expected_path = path.with_extension("expected");
+        let said = match verdict(path) {
+            Ok(_) => {
+                complaints.push(format!("{} is accepted", name_of(path)));
+                continue;
+            }
+            Err(said) => said,
+        };
+        if update {
+            std::fs::write(&expected_path, &said).unwrap();
+            continue;
+        }
+        let expected = std::fs::read_to_string(&expected_path).unwrap_or_default();
+        if said != expected {
+            complaints.push(format!(
+                "{} says:\n{said}\nexpected:\n{expected}",
+                name_of(path)
+            ));
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
+}
+
+#[test]
+fn control_a_changed_word_or_an_accepted_policy_would_be_noticed() {
+    let path = root().join("corpus/wrong/rate_without_period.yaml");
+    let said = verdict(&path).unwrap_err();
+    let expected = std::fs::read_to_string(path.with_extension("expected")).unwrap();
+    assert_eq!(said, expected);
+    assert_ne!(said, expected.replace("per what", "for what"));
+    assert!(load("limits: [{ name: a, rate: 100/s }]", "a.yaml", Format::Yaml).is_ok());
+}
+
+#[test]
+fn every_expectation_belongs_to_a_policy() {
+    for entry in std::fs::read_dir(root().join("corpus/wrong")).unwrap() {
+        let path = entry.unwrap().path();
+        let known = ["yaml", "toml", "json"]
+            .iter()
+            .any(|ending| path.with_extension(ending).exists());
+        assert!(known, "{} has no policy beside it", path.display());
+    }
+}
+
+/// Every place in the source that words a mistake is reached by a file of the corpus, so that each message was read by
+/// somebody at least once.
+#[test]
+fn every_message_has_a_wrong_policy_that_provokes_it() {
+    MADE.with_borrow_mut(BTreeSet::clear);
+    for path in policies(&root().join("corpus/wrong")) {
+        assert!(verdict(&path).is_err());
+    }
+    // Too long to be kept as a file.
+    let too_many = format!("limits: [{}]", "{}, ".repeat(60_001));
+    assert!(load(&too_many, "many.yaml", Format::Yaml).is_err());
+    let made = MADE.with_borrow(Clone::clone);
+    let is_made = |file: &str, line: usize| {
+        made.iter()
+            .any(|(made, at)| made.ends_with(file) && usize::try_from(*at).unwrap() == line)
+    };
+    let mut never = Vec::new();
+    for folder in ["src/read", "src/check", "src/words"] {
+        for entry in std::fs::read_dir(root().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let file = format!("{folder}/{}", name_of(&path));
+            let text = std::fs::read_to_string(&path).unwrap();
+            let product = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+            for (line, code) in (1..).zip(product.lines()) {
+                let words = ["Wrong::with(", "Wrong::new(", ".say("]
+                    .iter()
+                    .any(|call| code.contains(call));
+                if words && !is_made(&file, line) {
+                    never.push(format!("{file}:{line}: {}", code.trim()));
+                }
+            }
+        }
+    }
+    assert!(
+        never.is_empty(),
+        "no wrong policy provokes:\n{}",
+        never.join("\n")
+    );
+}
+
+#[test]
+fn every_right_policy_is_accepted() {
+    let files = policies(&root().join("corpus/right"));
+    assert!(files.len() >= 3);
+    for path in files {
+        if let Err(said) = verdict(&path) {
+            panic!("{said}");
+        }
+    }
+}
+
+#[test]
+fn every_right_policy_says_the_same_after_it_was_written_again() {
+    let mut files = policies(&root().join("corpus/right"));
+    files.extend(policies(&root().join("../../policies")));
+    for path in files {
+        let policy = verdict(&path).unwrap();
+        let written = crate::write::yaml(&policy);
+        let again = load(&written, "written.yaml", Format::Yaml)
+            .unwrap_or_else(|said| panic!("{said}\n{written}"));
+        assert_eq!(again, policy, "{}\n{written}", path.display());
+    }
+}
+
+#[test]
+fn every_right_policy_is_valid_by_the_schema() {
+    let mut files = policies(&root().join("corpus/right"));
+    files.extend(policies(&root().join("../../policies")));
+    for path in files
+        .iter()
+        .filter(|path| Format::of_path(path) == Some(Format::Yaml))
+    {
+        let wrong = crate::schema::tests::wrong(&std::fs::read_to_string(path).unwrap());
+        assert!(wrong.is_empty(), "{}: {wrong:#?}", path.display());
+    }
+}
+
+#[test]
+fn the_same_policy_says_the_same_in_yaml_toml_and_json() {
+    let read = |ending| {
+        verdict(
+            &root()
+                .join("corpus/right/everything")
+                .with_extension(ending),
+        )
+        .unwrap()
+    };
+    let yaml = read("yaml");
+    assert_eq!(yaml, read("toml"));
+    assert_eq!(yaml, read("json"));
+}
+
+#[test]
+fn the_policies_that_are_shipped_are_accepted() {
+    let files = policies(&root().join("../../policies"));
+    let names: Vec<String> = files.iter().map(|path| name_of(path)).collect();
+    for expected in [
+        "absence", "aws", "discord", "github", "layered", "login", "stripe",
+    ] {
+        assert!(
+            names.contains(&format!("{expected}.yaml")),
+            "{expected} is not among {names:?}"
+        );
+    }
+    for path in files {
+        if let Err(said) = load_path(&path) {
+            panic!("{said}");
+        }
+    }
+}

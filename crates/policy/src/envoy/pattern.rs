@@ -1,0 +1,233 @@
+//! An entry as the format compares it, `key_value` in one, and patterns with `*` over it. Nothing here allocates.
+//!
+//! The format joins a key and its value by an underscore and compares only the whole. Key `a` with value `b_c` and key
+//! `a_b` with value `c` are therefore the same to it, and a pattern may reach over the joint. Files are written for
+//! that, so matching does the same; counters are keyed by other means. Must not know: trees, rules.
+
+use super::request::Entry;
+
+/// A key and a value with an underscore between them, or a key alone.
+#[derive(Clone, Copy)]
+pub(super) struct Joined<'a> {
+    key: &'a [u8],
+    value: Option<&'a [u8]>,
+}
+
+impl<'a> Joined<'a> {
+    /// `key_value`.
+    pub(super) const fn both(entry: &Entry<'a>) -> Self {
+        Self {
+            key: entry.key.as_bytes(),
+            value: Some(entry.value.as_bytes()),
+        }
+    }
+
+    /// `key`.
+    pub(super) const fn text(key: &'a str) -> Self {
+        Self {
+            key: key.as_bytes(),
+            value: None,
+        }
+    }
+
+    const fn len(&self) -> usize {
+        match self.value {
+            Some(value) => self.key.len().saturating_add(value.len()).saturating_add(1),
+            None => self.key.len(),
+        }
+    }
+
+    fn bytes(&self) -> impl Iterator<Item = u8> + use<'a> {
+        let joint: &[u8] = if self.value.is_some() { b"_" } else { b"" };
+        let value = self.value.unwrap_or_default();
+        let all = self.key.iter().chain(joint).chain(value);
+        all.copied()
+    }
+
+    /// FNV-1a. What is in an index comes from the operator's files, and a request adds nothing to it, so nobody can
+    /// make it slow by choosing values; a keyed hash would cost more and protect nothing.
+    pub(super) fn hash(&self) -> u64 {
+        self.bytes().fold(NO_BYTES, hash_on)
+    }
+
+    /// The hashes of its beginnings of these lengths, which are in order, as far as it is so long.
+    pub(super) fn beginnings<'l>(
+        &self,
+        lengths: &'l [usize],
+    ) -> impl Iterator<Item = u64> + use<'a, 'l> {
+        let (mut bytes, mut hash, mut hashed) = (self.bytes(), NO_BYTES, 0);
+        lengths.iter().map_while(move |&length| {
+            while hashed < length {
+                hash = hash_on(hash, bytes.next()?);
+                hashed += 1;
+            }
+            Some(hash)
+        })
+    }
+
+    /// Whether it reads like this.
+    pub(super) fn is(&self, text: &str) -> bool {
+        self.len() == text.len() && self.has_at(0, text.as_bytes())
+    }
+
+    /// Whether these bytes stand at this place.
+    fn has_at(&self, at: usize, part: &[u8]) -> bool {
+        let Some(value) = self.value else {
+            return at_slice(self.key, at, part);
+        };
+        // Nearly every comparison lies in the value alone, or begins with the key.
+        let begins = self.key.len().saturating_add(1);
+        match at.checked_sub(begins) {
+            Some(at) => at_slice(value, at, part),
+            None => {
+                let end = at.saturating_add(part.len());
+                end <= self.len() && self.bytes().skip(at).zip(part).all(|(a, b)| a == *b)
+            }
+        }
+    }
+
+    /// Where these bytes first stand within `from..to`.
+    fn find(&self, from: usize, to: usize, part: &[u8]) -> Option<usize> {
+        let last = to.checked_sub(part.len())?;
+        (from..=last).find(|&at| self.has_at(at, part))
+    }
+}
+
+const NO_BYTES: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn hash_on(hash: u64, byte: u8) -> u64 {
+    (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+}
+
+fn at_slice(text: &[u8], at: usize, part: &[u8]) -> bool {
+    text.get(at..).is_some_and(|rest| rest.starts_with(part))
+}
+
+/// A text in which every `*` stands for any characters, or none.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    first: Box<str>,
+    middle: Box<[Box<str>]>,
+    last: Box<str>,
+    fixed: usize,
+}
+
+impl Pattern {
+    /// The pattern of a text, if there is a `*` in it.
+    pub(super) fn of(text: &str) -> Option<Self> {
+        let (first, rest) = text.split_once('*')?;
+        let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
+        // Stars side by side leave empty parts, which are found anywhere.
+        let middle: Box<[Box<str>]> = middle
+            .split('*')
+            .filter(|part| !part.is_empty())
+            .map(Into::into)
+            .collect();
+        let fixed = middle
+            .iter()
+            .fold(first.len().saturating_add(last.len()), |sum, part| {
+                sum.saturating_add(part.len())
+            });
+        Some(Self {
+            first: first.into(),
+            middle,
+            last: last.into(),
+            fixed,
+        })
+    }
+
+    /// What stands before the first star.
+    pub(super) fn beginning(&self) -> &str {
+        &self.first
+    }
+
+    /// Whether an entry reads like this. The parts between two stars are looked for from the left, which finds a way if
+    /// there is one.
+    pub(super) fn matches(&self, text: &Joined<'_>) -> bool {
+        let Some(end) = text.len().checked_sub(self.last.len()) else {
+            return false;
+        };
+        if text.len() < self.fixed
+            || !text.has_at(0, self.first.as_bytes())
+            || !text.has_at(end, self.last.as_bytes())
+        {
+            return false;
+        }
+        let mut from = self.first.len();
+        for part in &self.middle {
+            let Some(at) = text.find(from, end, part.as_bytes()) else {
+                return false;
+            };
+            from = at.saturating_add(part.len());
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn entry<'a>(key: &'a str, value: &'a str) -> Entry<'a> {
+        Entry { key, value }
+    }
+
+    fn matches(pattern: &str, key: &str, value: &str) -> bool {
+        Pattern::of(pattern)
+            .unwrap()
+            .matches(&Joined::both(&entry(key, value)))
+    }
+
+    #[test]
+    fn stars_stand_for_anything_and_for_nothing() {
+        assert!(matches("path_/api/*", "path", "/api/"));
+        assert!(matches("path_/api/*", "path", "/api/x/y"));
+        assert!(!matches("path_/api/*", "path", "/ap"));
+        assert!(matches("p_a*b*c", "p", "abc"));
+        assert!(matches("p_a*b*c", "p", "a-b-b-c"));
+        assert!(!matches("p_a*b*c", "p", "acb"));
+        assert!(matches("p_**x", "p", "x"));
+        assert!(matches("*", "any", "thing"));
+    }
+
+    #[test]
+    fn beginning_and_end_do_not_overlap() {
+        assert!(!matches("p_aba*aba", "p", "aba"));
+        assert!(matches("p_aba*aba", "p", "abaaba"));
+        assert!(!matches("p_ab*b*b", "p", "abb"));
+    }
+
+    #[test]
+    fn a_pattern_reaches_over_the_joint_of_key_and_value() {
+        assert!(matches("a_b*", "a_b", "c"));
+        assert!(matches("a*c", "a", "c"));
+        assert!(matches("a*_c", "a", "c"));
+    }
+
+    /// By trying every length for every star.
+    fn slowly(pattern: &[u8], text: &[u8]) -> bool {
+        match pattern.split_first() {
+            None => text.is_empty(),
+            Some((b'*', rest)) => (0..=text.len()).any(|skip| slowly(rest, &text[skip..])),
+            Some((byte, rest)) => text.first() == Some(byte) && slowly(rest, &text[1..]),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn patterns_match_what_trying_everything_finds(
+            pattern in "[ab_*]{0,6}\\*[ab_*]{0,4}",
+            key in "[ab_]{0,4}",
+            value in "[ab_*]{0,8}",
+        ) {
+            let whole = format!("{key}_{value}");
+            let expected = slowly(pattern.as_bytes(), whole.as_bytes());
+            prop_assert_eq!(matches(&pattern, &key, &value), expected);
+            let joined_entry = entry(&key, &value);
+            let joined = Joined::both(&joined_entry);
+            prop_assert!(joined.is(&whole));
+            prop_assert_eq!(joined.hash(), Joined::text(&whole).hash());
+        }
+    }
+}

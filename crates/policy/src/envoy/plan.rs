@@ -1,0 +1,275 @@
+//! What a request is to be charged: for each of its descriptors the rule that applies, the counter, and how much.
+//!
+//! A plan is made without asking anybody; the store is asked by whoever carries it out, and [`Plan::reply`] makes the answer
+//! of what the store says. Nothing here allocates. Must not know: stores, clocks.
+
+use tollgate_core::limit::{Limit, Op};
+
+use super::EnvoyPolicy;
+use super::key::CounterKey;
+use super::metric::MetricName;
+use super::request::{BadRequest, Descriptor, MAX_DESCRIPTORS, Override, Request};
+use super::rule::{Quota, Rule, State};
+use super::tree::Way;
+use super::unit::Unit;
+
+/// What is to be done about a request.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    pub(super) policy: &'a EnvoyPolicy,
+    pub(super) request: Request<'a>,
+    pub(super) parts: [Part<'a>; MAX_DESCRIPTORS],
+}
+
+/// What is to be done about one descriptor.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Part<'a> {
+    pub(super) fate: Fate,
+    /// The rule that it matches, unless it brings its own limit.
+    pub(super) rule: Option<&'a Rule>,
+    pub(super) way: Way,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Fate {
+    /// No rule applies, or another rule takes its place: it is admitted, and nothing is said about a limit.
+    #[default]
+    Free,
+    /// It is admitted without being counted.
+    Unlimited,
+    /// It is counted.
+    Counted(Counted),
+}
+
+/// A charge without what follows from the rest: a plan has room for many and is made for every request, so it is small.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counted {
+    pub(super) hits: u64,
+    pub(super) requests_per_unit: u32,
+    pub(super) state: State,
+    pub(super) unit: Unit,
+    pub(super) round: u8,
+    /// Whether the hits are given back.
+    pub(super) back: bool,
+}
+
+/// One counter to be charged.
+#[derive(Clone, Copy, Debug)]
+pub struct Charge {
+    /// For which descriptor of the request.
+    pub descriptor: usize,
+    /// Under which identity it is counted.
+    pub state: State,
+    /// How often the same counter occurs before in the same request. A store takes a counter once in a batch, so what
+    /// has a number above zero must be asked after the rest; all of one number can be asked at once. None of them can deny,
+    /// so it makes no difference whether a batch is charged as a whole.
+    pub round: u8,
+    /// The counter. Its limit is one more than the one that clients are told.
+    pub limit: Limit,
+    /// What to do with it: charge hits whether or not they are there, or give them back.
+    pub op: Op,
+    /// How many are admitted in each window.
+    pub requests_per_unit: u32,
+    /// How long the window is.
+    pub unit: Unit,
+}
+
+impl EnvoyPolicy {
+    /// What a request is to be charged.
+    ///
+    /// # Errors
+    /// The request makes no sense; the reference answers it with an error too, or does not bound it at all.
+    pub fn plan<'a>(&'a self, request: &Request<'a>) -> Result<Plan<'a>, BadRequest> {
+        request.check()?;
+        let mut plan = Plan {
+            policy: self,
+            request: *request,
+            parts: [Part::default(); MAX_DESCRIPTORS],
+        };
+        if let Some(domain) = self.tree.domain(request.domain) {
+            for index in 0..request.descriptors.len() {
+                plan.find(domain, index)?;
+            }
+            plan.replace();
+            plan.take_turns();
+        }
+        Ok(plan)
+    }
+}
+
+impl<'a> Plan<'a> {
+    /// The counters to be charged, in the order of their descriptors.
+    pub fn charges(&self) -> impl Iterator<Item = Charge> {
+        let parts = self.parts.iter().take(self.request.descriptors.len());
+        parts.enumerate().filter_map(|(descriptor, part)| {
+            let Fate::Counted(counted) = part.fate else {
+                return None;
+            };
+            let limit = match part.rule.map(|rule| rule.quota) {
+                Some(Quota::Limited { counter, .. }) => counter,
+                // Whether this can be kept was seen when the plan was made.
+                _ => counted.unit.limit(counted.requests_per_unit).ok()?,
+            };
+            Some(Charge {
+                descriptor,
+                state: counted.state,
+                round: counted.round,
+                limit,
+                op: if counted.back {
+                    Op::Credit(counted.hits)
+                } else {
+                    Op::ChargeAlways(counted.hits)
+                },
+                requests_per_unit: counted.requests_per_unit,
+                unit: counted.unit,
+            })
+        })
+    }
+
+    /// Makes the key under which a charge is counted. `secret` keys the digests of long keys; all that share a store
+    /// must use the same.
+    pub fn key(&self, charge: &Charge, secret: [u8; 16], key: &mut CounterKey) {
+        let index = charge.descriptor;
+        let domain = std::iter::once(self.request.domain);
+        key.fill(secret, domain.chain(self.counted(index)));
+    }
+
+    /// The rule that a descriptor falls under, even if another takes its place. None if it brings its own limit.
+    #[must_use]
+    pub fn rule(&self, descriptor: usize) -> Option<&'a Rule> {
+        self.parts.get(descriptor)?.rule
+    }
+
+    /// The name of the metric that a descriptor counts in, if it falls under a limit.
+    #[must_use]
+    pub fn metric(&self, descriptor: usize) -> Option<MetricName<'_>> {
+        let part = self.parts.get(descriptor)?;
+        let own = self.request.descriptors.get(descriptor)?;
+        let counted = matches!(part.fate, Fate::Counted(_));
+        (part.rule.is_some() || counted).then_some(MetricName {
+            tree: &self.policy.tree,
+            domain: self.request.domain,
+            entries: own.entries,
+            rule: part.rule,
+            way: part.way,
+        })
+    }
+
+    /// Finds the limit of one descriptor.
+    fn find(&mut self, domain: u32, index: usize) -> Result<(), BadRequest> {
+        let request = self.request;
+        let (Some(own), Some(part)) = (request.descriptors.get(index), self.parts.get_mut(index))
+        else {
+            return Ok(());
+        };
+        let found = self.policy.tree.find(domain, own.entries);
+        let matched = found.and_then(|(rule, way)| Some((self.policy.rule(rule)?, way)));
+        if let Some(limit) = own.limit {
+            part.fate = Fate::Counted(of_override(&request, own, limit, matched)?);
+            return Ok(());
+        }
+        let Some((rule, way)) = matched else {
+            return Ok(());
+        };
+        part.rule = Some(rule);
+        part.way = way;
+        part.fate = match rule.quota {
+            Quota::Unlimited => Fate::Unlimited,
+            Quota::Limited {
+                requests_per_unit,
+                unit,
+                state,
+                ..
+            } => Fate::Counted(Counted {
+                hits: request.hits(own),
+                requests_per_unit,
+                state,
+                unit,
+                round: 0,
+                back: own.is_negative_hits,
+            }),
+        };
+        Ok(())
+    }
+
+    /// Takes out the limits that others of this request replace. What is unlimited may replace, and stays.
+    fn replace(&mut self) {
+        for index in 0..self.request.descriptors.len() {
+            let replaced = self.rule(index).map_or(&[][..], |rule| &rule.replaced);
+            // Most rules replace nothing, and then this is all that there is to do.
+            for name in replaced {
+                for part in self.parts.iter_mut().take(self.request.descriptors.len()) {
+                    let counted = matches!(part.fate, Fate::Counted(_));
+                    if counted && part.rule.is_some_and(|rule| rule.named == Some(*name)) {
+                        part.fate = Fate::Free;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Counts how often each counter occurs before.
+    fn take_turns(&mut self) {
+        for index in 0..self.request.descriptors.len() {
+            let Some(state) = self.state(index) else {
+                continue;
+            };
+            let before = (0..index)
+                .filter(|&other| self.state(other) == Some(state))
+                .filter(|&other| self.counted(other).eq(self.counted(index)))
+                .count();
+            if let Some(Fate::Counted(charge)) =
+                self.parts.get_mut(index).map(|part| &mut part.fate)
+            {
+                charge.round = u8::try_from(before).unwrap_or(u8::MAX);
+            }
+        }
+    }
+
+    fn state(&self, index: usize) -> Option<State> {
+        match &self.parts.get(index)?.fate {
+            Fate::Counted(charge) => Some(charge.state),
+            Fate::Free | Fate::Unlimited => None,
+        }
+    }
+
+    /// The keys and values that a descriptor counts by.
+    fn counted(&self, index: usize) -> impl Iterator<Item = &str> + Clone {
+        let way = self
+            .parts
+            .get(index)
+            .map(|part| part.way)
+            .unwrap_or_default();
+        let own = self.request.descriptors.get(index);
+        let entries = own.map_or(&[][..], |own| own.entries);
+        entries.iter().enumerate().flat_map(move |(level, entry)| {
+            [entry.key, self.policy.tree.counted(&way, level, entry)]
+        })
+    }
+}
+
+/// A limit that came with the descriptor. It is counted by values, never by patterns, and in the same counter as the rule
+/// that would have applied, if that has the same unit: a caller does not get a second quota by bringing a limit.
+fn of_override(
+    request: &Request<'_>,
+    own: &Descriptor<'_>,
+    limit: Override,
+    matched: Option<(&Rule, Way)>,
+) -> Result<Counted, BadRequest> {
+    let rule_state = matched.and_then(|(rule, way)| match rule.quota {
+        Quota::Limited { unit, state, .. } if unit == limit.unit && !way.shares() => Some(state),
+        _ => None,
+    });
+    limit
+        .unit
+        .limit(limit.requests_per_unit)
+        .map_err(BadRequest::Override)?;
+    Ok(Counted {
+        hits: request.hits(own),
+        requests_per_unit: limit.requests_per_unit,
+        state: rule_state.unwrap_or_else(|| State::of_overrides(limit.unit)),
+        unit: limit.unit,
+        round: 0,
+        back: own.is_negative_hits,
+    })
+}

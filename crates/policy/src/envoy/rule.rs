@@ -1,0 +1,78 @@
+//! One limit of a file, checked and ready to be asked.
+//!
+//! Must not know: requests, how it is found.
+
+use tollgate_core::limit::Limit;
+
+use super::metadata::Metadata;
+use super::unit::Unit;
+
+/// One limit.
+#[derive(Debug)]
+pub struct Rule {
+    /// Where it stands in its domain, which is also the name of its metric: `domain.key_value.key2`.
+    pub name: Box<str>,
+    /// How much it admits.
+    pub quota: Quota,
+    /// The name that answers carry and that other rules replace it by. Often empty.
+    pub limit_name: Box<str>,
+    /// The names of the limits that do not apply where this one does.
+    pub replaces: Box<[Box<str>]>,
+    /// Whether it only counts and never denies.
+    pub shadow_mode: bool,
+    /// Whether it denies only together with all other such rules of a request.
+    pub quota_mode: bool,
+    /// Whether its metric is named by the request's values.
+    pub detailed_metric: bool,
+    /// What it adds to the dynamic metadata of requests that it admits.
+    pub metadata: Option<Metadata>,
+    /// The entries on the way to it, for words about it.
+    pub(super) levels: Box<[Level]>,
+    /// [`limit_name`](Self::limit_name) and [`replaces`](Self::replaces) as numbers.
+    pub(super) named: Option<u32>,
+    pub(super) replaced: Box<[u32]>,
+}
+
+/// How much a rule admits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quota {
+    /// As much as there is. Nothing is counted.
+    Unlimited,
+    /// So many in each window.
+    Limited {
+        /// How many. Zero admits nothing.
+        requests_per_unit: u32,
+        /// How long the window is.
+        unit: Unit,
+        /// The counter, as core keeps it: its limit is one more than the rule's, so that the rule is exceeded exactly
+        /// when nothing of it remains.
+        counter: Limit,
+        /// Under which identity it is counted.
+        state: State,
+    },
+}
+
+/// Which of a policy's counted states it is; the index of its identity in
+/// [`EnvoyPolicy::identities`](super::EnvoyPolicy::identities).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct State(pub u32);
+
+/// One entry on the way to a rule.
+#[derive(Clone, Debug)]
+pub(super) struct Level {
+    pub(super) key: Box<str>,
+    pub(super) value: Box<str>,
+    pub(super) shared: bool,
+}
+
+impl State {
+    /// The state of limits that come with descriptors of no rule: the first ones, in the order of units.
+    pub(super) fn of_overrides(unit: Unit) -> Self {
+        let index = Unit::ALL.iter().position(|other| *other == unit);
+        Self(
+            index
+                .and_then(|index| u32::try_from(index).ok())
+                .unwrap_or(0),
+        )
+    }
+}

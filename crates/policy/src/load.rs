@@ -1,0 +1,193 @@
+//! From a text or a file to a policy, with everything that is wrong shown in its lines.
+//!
+//! Must not know: what fields mean.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use crate::model::Policy;
+use crate::source::{Format, MAX_BYTES, Node, Place, Problem, Problems, Value, parse};
+
+/// Reads and checks a policy.
+///
+/// ```
+/// use tollgate_policy::load;
+/// use tollgate_policy::source::Format;
+///
+/// let text = "limits:\n  - name: everyone\n    rate: 100/s\n";
+/// assert_eq!(load(text, "policy.yaml", Format::Yaml).unwrap().limits.len(), 1);
+///
+/// let problems = load("limits: [{ name: a, rate: 100 }]", "policy.yaml", Format::Yaml).unwrap_err();
+/// assert!(problems.to_string().contains("`100` does not say per what"));
+/// ```
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn load(text: &str, file_name: &str, format: Format) -> Result<Policy, Problems> {
+    let mut tree = parse(text, format).map_err(|list| Problems::new(file_name, text, list))?;
+    if format != Format::Yaml {
+        bare_words(&mut tree);
+    }
+    crate::read::policy(&tree).map_err(|list| Problems::new(file_name, text, list))
+}
+
+/// Reads and checks a policy in a file, in the format that its ending says.
+///
+/// # Errors
+/// The file cannot be read, is no text, or is wrong.
+pub fn load_path(path: &Path) -> Result<Policy, Problems> {
+    let name = path.display().to_string();
+    let refuse = |message: String, help: &str| {
+        Problems::new(&name, "", vec![Problem::new(Place::START, message, help)])
+    };
+    let Some(format) = Format::of_path(path) else {
+        return Err(refuse(
+            "the name of the file does not say how it is written".to_owned(),
+            "name it with the ending `.yaml`, `.toml` or `.json`",
+        ));
+    };
+    let mut bytes = Vec::new();
+    // One byte more than is read, so that a file of just the right size is told from a larger one.
+    let most = u64::try_from(MAX_BYTES)
+        .unwrap_or(u64::MAX)
+        .saturating_add(1);
+    std::fs::File::open(path)
+        .and_then(|file| file.take(most).read_to_end(&mut bytes))
+        .map_err(|error| {
+            refuse(
+                format!("the file cannot be read: {error}"),
+                "check its path and permissions",
+            )
+        })?;
+    if bytes.len() > MAX_BYTES {
+        return Err(refuse(
+            format!("the file has more than {MAX_BYTES} bytes"),
+            "split the policy, or move long lists of values out of it",
+        ));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let before = error.as_bytes().get(..at).unwrap_or_default();
+        let line = before.split(|byte| *byte == b'\n').count();
+        refuse(
+            format!(
+                "the file is not UTF-8 text: byte {} on line {line} begins no character",
+                at + 1
+            ),
+            "save it as UTF-8",
+        )
+    })?;
+    load(&text, &name, format)
+}
+
+/// In YAML `absent` is a word and `"absent"` a text. JSON and TOML have only texts, so there the words are meant
+/// wherever a condition could say them; the text itself can still be matched as a list of one.
+fn bare_words(node: &mut Node) {
+    match &mut node.value {
+        Value::Nothing | Value::Scalar { .. } => {}
+        Value::List(nodes) => nodes.iter_mut().for_each(bare_words),
+        Value::Map(entries) => {
+            for entry in entries {
+                match &mut entry.value.value {
+                    Value::Scalar { text, quoted } if matches!(&**text, "present" | "absent") => {
+                        *quoted = false;
+                    }
+                    _ => bare_words(&mut entry.value),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that is gone when the test is over.
+    struct Written(std::path::PathBuf);
+
+    impl Written {
+        fn new(name: &str, bytes: &[u8]) -> Self {
+            let path = std::env::temp_dir().join(format!("tollgate-{}-{name}", std::process::id()));
+            std::fs::write(&path, bytes).unwrap();
+            Self(path)
+        }
+
+        fn refusal(&self) -> String {
+            load_path(&self.0).unwrap_err().list[0].message.to_string()
+        }
+    }
+
+    impl Drop for Written {
+        fn drop(&mut self) {
+            std::fs::remove_file(&self.0).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_in_the_format_that_its_ending_says() {
+        let yaml = Written::new("a.yaml", b"limits: [{ name: a, rate: 1/s }]");
+        let json = Written::new(
+            "a.json",
+            br#"{ "limits": [{ "name": "a", "rate": "1/s" }] }"#,
+        );
+        assert_eq!(load_path(&yaml.0).unwrap(), load_path(&json.0).unwrap());
+        let unknown = Written::new("a.conf", b"limits: []");
+        assert_eq!(
+            unknown.refusal(),
+            "the name of the file does not say how it is written"
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_no_text_is_refused_with_the_first_wrong_byte() {
+        let file = Written::new("latin.yaml", b"limits:\n  - name: caf\xe9\n");
+        assert_eq!(
+            file.refusal(),
+            "the file is not UTF-8 text: byte 22 on line 2 begins no character"
+        );
+    }
+
+    #[test]
+    fn s_41_an_empty_or_half_written_file_is_refused() {
+        for text in [
+            "",
+            "\n",
+            "---\n",
+            "# soon\n",
+            "limits:\n",
+            "limits:\n  - name: a\n",
+            "limits: [",
+            "mode: off\n",
+        ] {
+            let file = Written::new("half.yaml", text.as_bytes());
+            assert!(load_path(&file.0).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_beyond_the_bound_is_refused_without_reading_it_all() {
+        let file = Written::new("large.yaml", &vec![b'#'; MAX_BYTES + 1]);
+        assert!(file.refusal().contains("more than 1048576 bytes"));
+        let missing = load_path(Path::new("/nowhere/policy.yaml")).unwrap_err();
+        assert!(missing.list[0].message.contains("cannot be read"));
+    }
+
+    #[test]
+    fn presence_is_a_word_in_every_format_and_a_text_in_a_list() {
+        let yaml = |test: &str| {
+            let text = format!("limits: [{{ name: a, rate: 1/s, match: {{ header.x: {test} }} }}]");
+            load(&text, "a.yaml", Format::Yaml).unwrap()
+        };
+        let json = |test: &str| {
+            let text = format!(
+                r#"{{ "limits": [{{ "name": "a", "rate": "1/s", "match": {{ "header.x": {test} }} }}] }}"#
+            );
+            load(&text, "a.json", Format::Json).unwrap()
+        };
+        assert_eq!(yaml("absent"), json(r#""absent""#));
+        assert_eq!(yaml("{ present: false }"), yaml("absent"));
+        assert_eq!(yaml(r#""absent""#), json(r#"["absent"]"#));
+        assert_ne!(yaml("absent"), yaml(r#""absent""#));
+    }
+}

@@ -1,0 +1,132 @@
+//! A map whose names are asked for one by one; what nobody asked for is reported with the name that was probably meant.
+//!
+//! Must not know: which fields there are.
+
+use super::Reader;
+use super::scalar::found;
+use crate::source::{Entry, Node, Place, Value};
+use crate::words::{nearest, quoted};
+
+/// The fields of one map while it is read.
+pub(super) struct Fields<'a> {
+    /// What the map is, in messages: "limit `login`", "`cost`".
+    pub(super) of: String,
+    /// Where it begins.
+    pub(super) place: Place,
+    /// Everything in it.
+    pub(super) entries: &'a [Entry],
+    asked: Vec<&'static str>,
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of a map; anything else is reported with what was found.
+    pub(super) fn open(
+        reader: &mut Reader,
+        node: &'a Node,
+        of: impl Into<String>,
+        example: &str,
+    ) -> Option<Self> {
+        let of = of.into();
+        if let Value::Map(entries) = &node.value {
+            return Some(Self {
+                of,
+                place: node.place,
+                entries,
+                asked: Vec::new(),
+            });
+        }
+        reader.report.say(
+            node.place,
+            format!("{of} must be a map, found {}", found(node)),
+            format!("write it as `{example}`"),
+        );
+        None
+    }
+
+    /// The value of a field, if it is given. A name without a value is reported: it is either forgotten or too much.
+    pub(super) fn take(&mut self, reader: &mut Reader, name: &'static str) -> Option<&'a Node> {
+        let entry = self.find(name)?;
+        if matches!(entry.value.value, Value::Nothing) {
+            reader.report.say(
+                entry.name.place,
+                format!("{}: `{name}` has no value", self.of),
+                format!("give it one, or leave `{name}` out"),
+            );
+            return None;
+        }
+        Some(&entry.value)
+    }
+
+    /// The value of a field that must be given.
+    pub(super) fn require(
+        &mut self,
+        reader: &mut Reader,
+        name: &'static str,
+        example: &str,
+    ) -> Option<&'a Node> {
+        if self.find(name).is_none() {
+            reader.report.say(
+                self.place,
+                format!("{} has no `{name}`", self.of),
+                format!("add `{name}: {example}`"),
+            );
+            return None;
+        }
+        self.take(reader, name)
+    }
+
+    /// Whether a field is given, with or without a value.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.entries.iter().any(|entry| &*entry.name.value == name)
+    }
+
+    /// The entries whose names are none of the fields asked for, where a map has names of its own.
+    pub(super) fn rest(&self) -> impl Iterator<Item = &'a Entry> + use<'a> {
+        let asked = self.asked.clone();
+        let entries = self.entries;
+        entries
+            .iter()
+            .filter(move |entry| !asked.contains(&&*entry.name.value))
+    }
+
+    /// Reports every name that was not asked for.
+    pub(super) fn finish(self, reader: &mut Reader) {
+        for entry in self.rest() {
+            let name = &*entry.name.value;
+            let help = match nearest(name, self.asked.iter().copied()) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None if self.asked.len() == 1 => {
+                    format!("there is only {}", list(&self.asked, "and"))
+                }
+                None => format!("there are {}", list(&self.asked, "and")),
+            };
+            reader.report.say(
+                entry.name.place,
+                format!("{}: there is no field {}", self.of, quoted(name)),
+                help,
+            );
+        }
+    }
+
+    fn find(&mut self, name: &'static str) -> Option<&'a Entry> {
+        if !self.asked.contains(&name) {
+            self.asked.push(name);
+        }
+        self.entries.iter().find(|entry| &*entry.name.value == name)
+    }
+}
+
+/// Names in backquotes, separated by commas, with a word before the last.
+pub(super) fn list(names: &[&str], word: &str) -> String {
+    let mut text = String::new();
+    for (index, name) in names.iter().enumerate() {
+        let separator = match index {
+            0 => "",
+            last if last + 1 == names.len() => &format!(" {word} "),
+            _ => ", ",
+        };
+        text.push_str(separator);
+        text.push_str(&format!("`{name}`"));
+    }
+    text
+}

@@ -1,0 +1,343 @@
+//! `match`: what attributes must be like.
+//!
+//! Must not know: how rules are found by a request.
+
+use super::Reader;
+use super::fields::Fields;
+use super::scalar::{FAMILIES, found};
+use crate::attributes::Attribute;
+use crate::model::{Condition, Match, Network, Test};
+use crate::source::{At, Entry, Node, Value};
+use crate::words::{self, Wrong, nearest, quoted};
+
+/// The conditions of a map. What is wrong with one does not hide the others.
+pub(super) fn conditions(reader: &mut Reader, node: &Node) -> Option<Match> {
+    let fields = Fields::open(reader, node, "`match`", "{ method: POST, route: /login }")?;
+    let mut conditions: Vec<(&str, At<Condition>)> = Vec::new();
+    for (entry, name) in spelled_out(fields.entries) {
+        let Some(condition) = condition(reader, entry, &name) else {
+            continue;
+        };
+        let first = conditions
+            .iter()
+            .find(|(_, first)| first.value.attribute == condition.attribute);
+        match first {
+            None => conditions.push((&entry.name.value, At::new(condition, entry.name.place))),
+            // The very same name twice is reported for every map.
+            Some((written, _)) if *written == &*entry.name.value => {}
+            Some((_, first)) => reader.report.say(
+                entry.name.place,
+                format!(
+                    "`match` names `{}` twice; first on line {}",
+                    condition.attribute, first.place.line
+                ),
+                "keep one; a list of values means one of them",
+            ),
+        }
+    }
+    Some(Match {
+        conditions: conditions
+            .into_iter()
+            .map(|(_, condition)| condition)
+            .collect(),
+    })
+}
+
+/// `header: { x-plan: free }` says the same as `header.x-plan: free`, and is what TOML makes of a name with a dot.
+fn spelled_out(entries: &[Entry]) -> Vec<(&Entry, String)> {
+    let mut all = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let name = &*entry.name.value;
+        match &entry.value.value {
+            Value::Map(inner) if FAMILIES.contains(&name) => {
+                all.extend(
+                    inner
+                        .iter()
+                        .map(|inner| (inner, format!("{name}.{}", inner.name.value))),
+                );
+            }
+            _ => all.push((entry, name.to_owned())),
+        }
+    }
+    all
+}
+
+fn condition(reader: &mut Reader, entry: &Entry, name: &str) -> Option<Condition> {
+    if ["status", "message", "match"].contains(&name) {
+        reader.report.say(
+            entry.name.place,
+            format!("`match`: there is no attribute `{name}`"),
+            format!("write the conditions under `match:` and `{name}` beside it"),
+        );
+        return None;
+    }
+    let attribute = reader.attribute_named(name, entry.name.place, "match")?;
+    let test = test(reader, &attribute, &entry.value, name)?;
+    Some(Condition { attribute, test })
+}
+
+fn test(reader: &mut Reader, attribute: &Attribute, node: &Node, name: &str) -> Option<Test> {
+    match &node.value {
+        Value::Nothing => {
+            reader.report.say(
+                node.place,
+                format!("`{name}` has no value"),
+                "say a value, or `present` or `absent`",
+            );
+            None
+        }
+        Value::Scalar {
+            text,
+            quoted: false,
+        } if &**text == "present" => Some(Test::Present),
+        Value::Scalar {
+            text,
+            quoted: false,
+        } if &**text == "absent" => Some(Test::Absent),
+        Value::Scalar { .. } => values(reader, attribute, std::slice::from_ref(node), name),
+        Value::List(nodes) => {
+            if nodes.is_empty() {
+                reader.report.say(
+                    node.place,
+                    format!("`{name}` lists no value, so nothing would match"),
+                    "say at least one value, or leave the condition out",
+                );
+                return None;
+            }
+            values(reader, attribute, nodes, name)
+        }
+        Value::Map(_) => special(reader, attribute, node, name),
+    }
+}
+
+/// `{ not: … }`, `{ glob: … }`, `{ in: … }`, `{ present: … }`.
+fn special(reader: &mut Reader, attribute: &Attribute, node: &Node, name: &str) -> Option<Test> {
+    let mut fields = Fields::open(reader, node, format!("`{name}`"), "{ not: admin }")?;
+    if fields.entries.len() > 1 {
+        reader.report.say(
+            node.place,
+            format!("`{name}` asks for several things at once"),
+            "say one of `not`, `glob`, `in` and `present`",
+        );
+        return None;
+    }
+    let not = fields.take(reader, "not");
+    let glob = fields.take(reader, "glob");
+    let within = fields.take(reader, "in");
+    let present = fields.take(reader, "present");
+    if fields.entries.is_empty() {
+        reader.report.say(
+            node.place,
+            format!("`{name}` has no value"),
+            "say a value, or `present` or `absent`",
+        );
+        return None;
+    }
+    fields.finish(reader);
+    if let Some(node) = present {
+        let is_present = reader.truth(node, "present")?;
+        return Some(if is_present {
+            Test::Present
+        } else {
+            Test::Absent
+        });
+    }
+    if let Some(node) = glob {
+        return globs(reader, attribute, node, name);
+    }
+    if let Some(node) = within {
+        return listed(reader, attribute, node, name);
+    }
+    match test(reader, attribute, not?, name)? {
+        Test::Present | Test::Absent | Test::Not(_) => {
+            reader.report.say(
+                node.place,
+                format!("`{name}`: what is denied here can be said directly"),
+                "say `present`, `absent`, or the values themselves",
+            );
+            None
+        }
+        inner => Some(Test::Not(Box::new(inner))),
+    }
+}
+
+/// `{ in: office }`: the networks of a list, or of several.
+fn listed(reader: &mut Reader, attribute: &Attribute, node: &Node, name: &str) -> Option<Test> {
+    if *attribute != Attribute::Ip {
+        reader.report.say(
+            node.place,
+            format!("`{name}`: only `ip` can be `in` a list of networks"),
+            format!("write the values in brackets: `{name}: [a, b]`"),
+        );
+        return None;
+    }
+    let nodes = match &node.value {
+        Value::List(nodes) => nodes.as_slice(),
+        _ => std::slice::from_ref(node),
+    };
+    let mut networks = Vec::new();
+    for node in nodes {
+        let wanted = reader.text(node, "in")?;
+        let Some((_, list)) = reader.lists.iter().find(|(name, _)| **name == *wanted) else {
+            let known: Vec<&str> = reader.lists.iter().map(|(name, _)| &**name).collect();
+            let help = match nearest(wanted, known.iter().copied()) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None if words::network(wanted).is_ok() => {
+                    format!("write `ip: {wanted}` for a network")
+                }
+                None => format!("add it: `lists: {{ {wanted}: [10.0.0.0/8] }}`"),
+            };
+            reader.report.say(
+                node.place,
+                format!("there is no list {}", quoted(wanted)),
+                help,
+            );
+            return None;
+        };
+        networks.extend(list.iter().copied());
+    }
+    Some(Test::Within(networks))
+}
+
+fn globs(reader: &mut Reader, attribute: &Attribute, node: &Node, name: &str) -> Option<Test> {
+    if matches!(
+        attribute,
+        Attribute::Ip | Attribute::Route | Attribute::Method
+    ) {
+        reader.report.say(
+            node.place,
+            format!("`{name}` cannot be matched by a pattern"),
+            match attribute {
+                Attribute::Ip => "write networks: `10.0.0.0/8`",
+                Attribute::Route => "write templates: `/api/{*rest}`; patterns are for `path`",
+                _ => "list the methods: `[POST, PUT]`",
+            },
+        );
+        return None;
+    }
+    let nodes = match &node.value {
+        Value::List(nodes) if !nodes.is_empty() => nodes.as_slice(),
+        _ => std::slice::from_ref(node),
+    };
+    let globs = each(reader, nodes, name, |text| {
+        words::glob(&folded(attribute, text))
+    })?;
+    Some(Test::Glob(globs))
+}
+
+/// Hosts are compared in lower case.
+fn folded(attribute: &Attribute, text: &str) -> String {
+    match attribute {
+        Attribute::Host => text.to_ascii_lowercase(),
+        _ => text.to_owned(),
+    }
+}
+
+fn values(reader: &mut Reader, attribute: &Attribute, nodes: &[Node], name: &str) -> Option<Test> {
+    for node in nodes {
+        if let Value::Scalar {
+            text,
+            quoted: false,
+        } = &node.value
+            && nodes.len() > 1
+            && ["present", "absent"].contains(&&**text)
+        {
+            reader.report.say(
+                node.place,
+                format!("`{name}`: `{text}` cannot stand in a list of values"),
+                format!(
+                    "write two limits, or put it in quotes if the value is the text \"{text}\""
+                ),
+            );
+            return None;
+        }
+    }
+    let patterns = || {
+        nodes.iter().any(
+            |node| matches!(&node.value, Value::Scalar { text, .. } if text.contains(['*', '?'])),
+        )
+    };
+    match attribute {
+        Attribute::Ip => {
+            let before = reader.report.len();
+            let networks = networks(reader, nodes, name);
+            (reader.report.len() == before).then_some(Test::Within(networks))
+        }
+        Attribute::Route => Some(Test::Route(each(reader, nodes, name, words::template)?)),
+        Attribute::Method => Some(Test::OneOf(each(reader, nodes, name, words::method)?)),
+        Attribute::Host | Attribute::Path if patterns() => {
+            Some(Test::Glob(each(reader, nodes, name, |text| {
+                words::glob(&folded(attribute, text))
+            })?))
+        }
+        Attribute::Host => Some(Test::OneOf(each(reader, nodes, name, host)?)),
+        Attribute::Path => Some(Test::OneOf(each(reader, nodes, name, path)?)),
+        _ => Some(Test::OneOf(each(reader, nodes, name, |text| {
+            Ok(text.into())
+        })?)),
+    }
+}
+
+fn host(text: &str) -> Result<Box<str>, Wrong> {
+    let port = text
+        .rsplit_once(':')
+        .filter(|(name, port)| !name.contains(':') && port.bytes().all(|b| b.is_ascii_digit()));
+    if let Some((name, _)) = port {
+        return Err(Wrong::with(
+            format!(
+                "{} has a port, and hosts are compared without",
+                quoted(text)
+            ),
+            format!("write {}", quoted(name)),
+        ));
+    }
+    if text.is_empty() || text.contains(['/', ' ']) {
+        return Err(Wrong::with(
+            format!("{} is not a host", quoted(text)),
+            "write a name such as `api.example.com`",
+        ));
+    }
+    Ok(text.to_ascii_lowercase().into())
+}
+
+fn path(text: &str) -> Result<Box<str>, Wrong> {
+    if text.starts_with('/') {
+        return Ok(text.into());
+    }
+    Err(Wrong::with(
+        format!("{} is not a path: it does not begin with `/`", quoted(text)),
+        format!("write {}", quoted(&format!("/{text}"))),
+    ))
+}
+
+/// Each value by the same grammar; none if any of them is wrong.
+fn each<T>(
+    reader: &mut Reader,
+    nodes: &[Node],
+    name: &str,
+    grammar: impl Fn(&str) -> Result<T, Wrong>,
+) -> Option<Vec<T>> {
+    let read: Vec<T> = nodes
+        .iter()
+        .filter_map(|node| reader.parse(node, name, &grammar))
+        .collect();
+    (read.len() == nodes.len()).then_some(read)
+}
+
+/// The networks of a list, without those that are wrong, which are reported.
+pub(super) fn networks(reader: &mut Reader, nodes: &[Node], name: &str) -> Vec<Network> {
+    nodes
+        .iter()
+        .filter_map(|node| {
+            if let Value::List(_) | Value::Map(_) = node.value {
+                reader.report.say(
+                    node.place,
+                    format!("`{name}` must have networks, found {}", found(node)),
+                    "write them as `10.0.0.0/8` or `192.0.2.7`",
+                );
+                return None;
+            }
+            reader.parse(node, name, words::network)
+        })
+        .collect()
+}

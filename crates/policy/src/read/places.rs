@@ -1,0 +1,34 @@
+//! Where the fields of each limit stand, for messages about values that do not carry their own place.
+//!
+//! Must not know: what the fields mean.
+
+use crate::source::{Entry, Place};
+
+/// The places of the fields of each limit, by the limit's index in the model. Where nothing is known, as for a policy
+/// that was not read from a file, every place is nowhere.
+#[derive(Default)]
+pub(crate) struct Places {
+    limits: Vec<Vec<(Box<str>, Place)>>,
+    /// Where each `exempt` entry begins.
+    pub(crate) exempt: Vec<Place>,
+    /// Where each `deny` entry begins.
+    pub(crate) deny: Vec<Place>,
+}
+
+impl Places {
+    /// Remembers where the next limit's fields stand.
+    pub(crate) fn add_limit(&mut self, entries: &[Entry]) {
+        let places = entries
+            .iter()
+            .map(|entry| (entry.name.value.clone(), entry.value.place))
+            .collect();
+        self.limits.push(places);
+    }
+
+    /// Where the value of a field of a limit stands, if the file gives it.
+    pub(crate) fn given(&self, limit: usize, field: &str) -> Option<Place> {
+        let fields = self.limits.get(limit)?;
+        let (_, place) = fields.iter().find(|(name, _)| **name == *field)?;
+        Some(*place)
+    }
+}

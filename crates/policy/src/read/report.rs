@@ -1,0 +1,82 @@
+//! Everything that is wrong, as it is found.
+//!
+//! Must not know: what is read.
+
+use crate::source::{Place, Problem};
+use crate::words::Wrong;
+
+/// A file may be wrong in every one of its values; it is not worth remembering all of them.
+const MOST_KEPT: usize = 10_000;
+
+/// Problems, in the order in which they were found.
+#[derive(Default)]
+pub(crate) struct Report {
+    problems: Vec<Problem>,
+    dropped: usize,
+}
+
+impl Report {
+    pub(crate) fn push(&mut self, problem: Problem) {
+        if self.problems.len() < MOST_KEPT {
+            self.problems.push(problem);
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    /// What is wrong at a place, and what would be right.
+    #[track_caller]
+    pub(crate) fn say(
+        &mut self,
+        place: Place,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        #[cfg(test)]
+        crate::corpus::made_at(std::panic::Location::caller());
+        self.push(Problem::new(place, message, help));
+    }
+
+    /// What is wrong with the text of a field.
+    pub(crate) fn wrong(&mut self, place: Place, field: &str, wrong: Wrong) {
+        self.push(Problem {
+            place,
+            message: format!("`{field}`: {}", wrong.message).into(),
+            help: wrong.help,
+        });
+    }
+
+    /// How many were found, to tell whether something went wrong in between.
+    pub(crate) fn len(&self) -> usize {
+        self.problems.len() + self.dropped
+    }
+
+    /// All of them in the order of the file.
+    pub(crate) fn finish(mut self) -> Vec<Problem> {
+        self.problems.sort();
+        self.problems.dedup();
+        self.problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_come_in_the_order_of_the_file_and_too_many_are_only_counted() {
+        let mut report = Report::default();
+        for line in (1..=20_000_u32).rev() {
+            let place = Place {
+                line,
+                column: 1,
+                width: 1,
+            };
+            report.say(place, "wrong", "right");
+        }
+        assert_eq!(report.len(), 20_000);
+        let problems = report.finish();
+        assert_eq!(problems.len(), MOST_KEPT);
+        assert!(problems.is_sorted_by_key(|problem| problem.place));
+    }
+}

@@ -1,0 +1,378 @@
+//! JSON as the standard has it: no comments, no trailing commas, every name in double quotes.
+//!
+//! A small reader of our own, because a message needs the place of every value and the usual library only tells the
+//! place of an error. Tests hold it against that library. Must not know: fields.
+
+use super::lines::Lines;
+use super::node::{At, Entry, Node, Value};
+use super::problem::Problem;
+use super::{MAX_DEPTH, MAX_NODES, says_nothing, too_deep, too_many};
+
+/// Reads a text. It stops at the first error: after a wrong bracket or quote every further message would be a guess.
+pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<Node, Problem> {
+    let mut reader = Reader {
+        text,
+        lines,
+        at: 0,
+        nodes: 0,
+    };
+    reader.skip_space();
+    if reader.at == text.len() {
+        return Err(says_nothing());
+    }
+    let tree = reader.value(0)?;
+    reader.skip_space();
+    if reader.at < text.len() {
+        return Err(reader.unexpected(
+            "the file goes on after its value has ended",
+            "a JSON file is one value; is there a bracket too many before this?",
+        ));
+    }
+    Ok(tree)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    lines: &'a Lines<'a>,
+    at: usize,
+    nodes: usize,
+}
+
+impl Reader<'_> {
+    fn rest(&self) -> &str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn skip_space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    /// A problem with the bytes from `start` to here, at least one character.
+    fn wrong(&self, start: usize, message: impl Into<String>, help: &str) -> Problem {
+        Problem::new(self.lines.place(start..self.at), message, help)
+    }
+
+    /// A problem with what comes next, where what comes next says more than that it is unexpected.
+    fn unexpected(&self, message: &str, help: &str) -> Problem {
+        let (message, help) = match self.rest().chars().next() {
+            None => (
+                "the file ends here, in the middle of a value",
+                "is a bracket or a quote not closed?",
+            ),
+            Some('/' | '#') => (
+                "JSON has no comments",
+                "remove it, or write the policy in YAML or TOML",
+            ),
+            Some('\'') => (
+                "JSON knows only double quotes",
+                "write \"…\" instead of '…'",
+            ),
+            Some(_) => (message, help),
+        };
+        Problem::new(self.lines.place(self.at..self.at + 1), message, help)
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Node, Problem> {
+        self.nodes += 1;
+        let start = self.at;
+        if self.nodes > MAX_NODES {
+            return Err(too_many(self.lines.place(start..start)));
+        }
+        let value = match self.peek() {
+            Some(b'{' | b'[') if depth >= MAX_DEPTH => {
+                return Err(too_deep(self.lines.place(start..start + 1)));
+            }
+            Some(b'{') => Value::Map(self.map(depth)?),
+            Some(b'[') => Value::List(self.list(depth)?),
+            Some(b'"') => Value::Scalar {
+                text: self.string()?.into(),
+                quoted: true,
+            },
+            Some(b'-' | b'0'..=b'9') => self.number()?,
+            _ => self.word()?,
+        };
+        Ok(Node {
+            place: self.lines.place(start..self.at),
+            value,
+        })
+    }
+
+    fn list(&mut self, depth: usize) -> Result<Vec<Node>, Problem> {
+        let mut values = Vec::new();
+        self.at += 1;
+        self.skip_space();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(values);
+        }
+        loop {
+            values.push(self.value(depth + 1)?);
+            if self.ended(b']')? {
+                return Ok(values);
+            }
+        }
+    }
+
+    fn map(&mut self, depth: usize) -> Result<Vec<Entry>, Problem> {
+        let mut entries = Vec::new();
+        self.at += 1;
+        self.skip_space();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(entries);
+        }
+        loop {
+            self.nodes += 1;
+            let start = self.at;
+            if self.peek() != Some(b'"') {
+                return Err(self.unexpected(
+                    "a name should stand here, in double quotes",
+                    "write \"name\": value",
+                ));
+            }
+            let name = self.string()?;
+            let name = At::new(name.into_boxed_str(), self.lines.place(start..self.at));
+            self.skip_space();
+            if self.peek() != Some(b':') {
+                return Err(self.unexpected(
+                    "a `:` should stand here, between a name and its value",
+                    "write \"name\": value",
+                ));
+            }
+            self.at += 1;
+            self.skip_space();
+            let value = self.value(depth + 1)?;
+            entries.push(Entry { name, value });
+            if self.ended(b'}')? {
+                return Ok(entries);
+            }
+        }
+    }
+
+    /// After a value: whether this bracket closes what it stands in; otherwise a comma and another value follow.
+    fn ended(&mut self, bracket: u8) -> Result<bool, Problem> {
+        self.skip_space();
+        match self.peek() {
+            Some(byte) if byte == bracket => {
+                self.at += 1;
+                Ok(true)
+            }
+            Some(b',') => {
+                let comma = self.at;
+                self.at += 1;
+                let after = self.at;
+                self.skip_space();
+                if self.peek() == Some(bracket) {
+                    self.at = after;
+                    return Err(self.wrong(
+                        comma,
+                        "there is nothing after this comma",
+                        "JSON allows no comma after the last value; remove it",
+                    ));
+                }
+                Ok(false)
+            }
+            _ => Err(self.unexpected(
+                if bracket == b']' {
+                    "a `,` or `]` should stand here, after a value of a list"
+                } else {
+                    "a `,` or `}` should stand here, after a value of a map"
+                },
+                "is a comma or a closing bracket missing before this?",
+            )),
+        }
+    }
+
+    /// `true`, `false`, `null`, or something that JSON does not know.
+    fn word(&mut self) -> Result<Value, Problem> {
+        let length = self
+            .rest()
+            .find(|c: char| !(c.is_alphanumeric() || "_.-+%".contains(c)))
+            .unwrap_or(self.rest().len());
+        if length == 0 {
+            return Err(self.unexpected(
+                "a value should stand here",
+                "a value is a text in double quotes, a number, true, false, null, a list […] or a map {…}",
+            ));
+        }
+        let start = self.at;
+        self.at += length;
+        match self.text.get(start..self.at).unwrap_or_default() {
+            "null" => Ok(Value::Nothing),
+            word @ ("true" | "false") => Ok(Value::Scalar {
+                text: word.into(),
+                quoted: false,
+            }),
+            word => Err(self.wrong(
+                start,
+                format!("`{}` is not a JSON value", shortened(word)),
+                "put a text in double quotes",
+            )),
+        }
+    }
+
+    fn digits(&mut self) -> usize {
+        let start = self.at;
+        while matches!(self.peek(), Some(b'0'..=b'9')) {
+            self.at += 1;
+        }
+        self.at - start
+    }
+
+    /// A number, kept as written.
+    fn number(&mut self) -> Result<Value, Problem> {
+        let start = self.at;
+        let mut fine = true;
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        let leading_zero = self.peek() == Some(b'0');
+        let whole = self.digits();
+        fine &= whole == 1 || (whole > 1 && !leading_zero);
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            fine &= self.digits() > 0;
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            fine &= self.digits() > 0;
+        }
+        // What follows without a space belongs to it, so that `10/s` is shown whole.
+        let tail = self
+            .rest()
+            .find(|c: char| !(c.is_alphanumeric() || "_.-+%/".contains(c)))
+            .unwrap_or(self.rest().len());
+        fine &= tail == 0;
+        self.at += tail;
+        let text = self.text.get(start..self.at).unwrap_or_default();
+        if !fine {
+            return Err(self.wrong(
+                start,
+                format!("`{}` is not a JSON number", shortened(text)),
+                "put a text in double quotes; a number has no leading zero, unit or separator",
+            ));
+        }
+        Ok(Value::Scalar {
+            text: text.into(),
+            quoted: false,
+        })
+    }
+
+    /// A text in double quotes, with its escapes resolved.
+    fn string(&mut self) -> Result<String, Problem> {
+        let start = self.at;
+        self.at += 1;
+        let mut said = String::new();
+        loop {
+            let Some(next) = self.rest().chars().next() else {
+                return Err(self.not_closed(start));
+            };
+            match next {
+                '"' => {
+                    self.at += 1;
+                    return Ok(said);
+                }
+                '\\' => said.push(self.escape()?),
+                '\n' | '\r' => return Err(self.not_closed(start)),
+                '\0'..='\x1f' => {
+                    let control = self.at;
+                    self.at += 1;
+                    return Err(self.wrong(
+                        control,
+                        format!(
+                            "the character {} may not stand in a text",
+                            next.escape_unicode()
+                        ),
+                        "write it as an escape, such as \\t",
+                    ));
+                }
+                _ => {
+                    said.push(next);
+                    self.at += next.len_utf8();
+                }
+            }
+        }
+    }
+
+    fn not_closed(&self, start: usize) -> Problem {
+        self.wrong(
+            start,
+            "this text has no closing quote on its line",
+            "close it with \"; a line break in a text is written \\n",
+        )
+    }
+
+    fn escape(&mut self) -> Result<char, Problem> {
+        let start = self.at;
+        self.at += 1;
+        let letter = self.rest().chars().next();
+        self.at += letter.map_or(0, char::len_utf8);
+        Ok(match letter {
+            Some(same @ ('"' | '\\' | '/')) => same,
+            Some('b') => '\x08',
+            Some('f') => '\x0c',
+            Some('n') => '\n',
+            Some('r') => '\r',
+            Some('t') => '\t',
+            Some('u') => return self.unicode(start),
+            _ => {
+                return Err(self.wrong(
+                    start,
+                    "JSON does not know this escape",
+                    "a backslash itself is written \\\\",
+                ));
+            }
+        })
+    }
+
+    /// The four digits after `\u`, and the second half of a pair where there is one.
+    fn unicode(&mut self, start: usize) -> Result<char, Problem> {
+        let first = self.four_digits();
+        let code = match first {
+            Some(high @ 0xd800..=0xdbff) if self.rest().starts_with("\\u") => {
+                self.at += 2;
+                match self.four_digits() {
+                    Some(low @ 0xdc00..=0xdfff) => {
+                        Some(0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00))
+                    }
+                    _ => None,
+                }
+            }
+            other => other,
+        };
+        code.and_then(char::from_u32).ok_or_else(|| {
+            self.wrong(
+                start,
+                "this escape names no character",
+                "write \\u and four hexadecimal digits, or the character itself",
+            )
+        })
+    }
+
+    fn four_digits(&mut self) -> Option<u32> {
+        let digits = self.rest().get(..4)?;
+        if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        let code = u32::from_str_radix(digits, 16).ok()?;
+        self.at += 4;
+        Some(code)
+    }
+}
+
+/// As much of a text as fits into a message.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(40) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+    }
+}

@@ -1,0 +1,286 @@
+//! YAML into a tree: the one place that knows the YAML library.
+//!
+//! What makes YAML say other things than it seems to say is refused: anchors, aliases, tags, merge keys, a second
+//! document. Must not know: fields.
+
+use std::ops::Range;
+
+use granit_parser::{Event, Marker, Parser, ScalarStyle, Span, StructureStyle};
+
+use super::lines::Lines;
+use super::node::{At, Entry, Node, Place, Value};
+use super::problem::Problem;
+use super::{MAX_DEPTH, MAX_NODES, says_nothing, too_deep, too_many, yaml_words};
+
+/// Reads a text. A syntax error ends the reading; what is refused is collected, all of it.
+pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<Node, Vec<Problem>> {
+    let options = granit_parser::options! {
+        emit_comments: false,
+        emit_anchor_events: true,
+        emit_unresolved_aliases: true,
+        flow_nesting_limit: 2 * MAX_DEPTH,
+        block_nesting_limit: 2 * MAX_DEPTH,
+    };
+    let mut builder = Builder::new(text, lines);
+    for event in Parser::new_from_str_with_options(text, options) {
+        match event {
+            Ok((event, span)) => {
+                if let Err(problem) = builder.take(event, span) {
+                    builder.problems.push(problem);
+                    return Err(builder.problems);
+                }
+            }
+            Err(error) => {
+                let at = offset(text, *error.marker());
+                builder
+                    .problems
+                    .push(yaml_words::problem(error.kind(), text, at, lines));
+                return Err(builder.problems);
+            }
+        }
+    }
+    if !builder.problems.is_empty() {
+        return Err(builder.problems);
+    }
+    builder.root.ok_or_else(|| vec![says_nothing()])
+}
+
+/// The library counts bytes for texts that lie in memory; where it should not, the end is the safest guess.
+fn offset(text: &str, marker: Marker) -> usize {
+    marker.byte_offset().unwrap_or(text.len())
+}
+
+/// A list or map whose end has not come yet.
+struct Open {
+    place: Place,
+    /// Where it begins, if a bracket also tells where it ends.
+    bracket: Option<usize>,
+    inside: Inside,
+}
+
+enum Inside {
+    List(Vec<Node>),
+    /// The entries, and a name whose value has not come yet.
+    Map(Vec<Entry>, Option<At<Box<str>>>),
+}
+
+struct Builder<'a> {
+    text: &'a str,
+    lines: &'a Lines<'a>,
+    open: Vec<Open>,
+    root: Option<Node>,
+    documents: usize,
+    nodes: usize,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(text: &'a str, lines: &'a Lines<'a>) -> Self {
+        Self {
+            text,
+            lines,
+            open: Vec::new(),
+            root: None,
+            documents: 0,
+            nodes: 0,
+            problems: Vec::new(),
+        }
+    }
+
+    fn range(&self, span: &Span) -> Range<usize> {
+        offset(self.text, span.start)..offset(self.text, span.end)
+    }
+
+    fn refuse(&mut self, place: Place, message: String, help: &str) {
+        self.problems.push(Problem::new(place, message, help));
+    }
+
+    /// Takes what the library found next. An error ends the reading.
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Problem> {
+        let bytes = self.range(&span);
+        let place = self.lines.place(bytes.clone());
+        if event.is_node() {
+            self.nodes += 1;
+            if self.nodes > MAX_NODES {
+                return Err(too_many(place));
+            }
+        }
+        self.refuse_tag(&event, &span);
+        match event {
+            Event::DocumentStart(..) => {
+                self.documents += 1;
+                if self.documents > 1 {
+                    return Err(Problem::new(
+                        place,
+                        "a second document begins here",
+                        "a policy is one document; remove the `---`, or move this into a file of its own",
+                    ));
+                }
+            }
+            Event::Anchor(_, name) => self.refuse(
+                place,
+                format!("`&{name}` is an anchor, and a policy has none"),
+                "write the fields out where they hold; quote a text that begins with `&`",
+            ),
+            Event::Alias(_) | Event::UnresolvedAlias(_) => {
+                let said = self.text.get(bytes).unwrap_or_default().to_owned();
+                self.refuse(
+                    place,
+                    format!("YAML reads `{said}` as an alias, and a policy has none"),
+                    &format!(
+                        "quote a text that begins with `*`: \"{said}\"; write repeated fields out"
+                    ),
+                );
+                self.add(place, Value::Nothing);
+            }
+            Event::Scalar(text, style, ..) => self.scalar(&text, style, &bytes, place),
+            Event::SequenceStart(style, ..) => {
+                self.begin(Inside::List(Vec::new()), style, &bytes)?;
+            }
+            Event::MappingStart(style, ..) => {
+                self.begin(Inside::Map(Vec::new(), None), style, &bytes)?;
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.end(bytes.end),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn refuse_tag(&mut self, event: &Event<'_>, span: &Span) {
+        if event.tag().is_none() {
+            return;
+        }
+        let bytes = self.range(&span.tag_span().unwrap_or(*span));
+        let said = self.text.get(bytes.clone()).unwrap_or_default();
+        self.refuse(
+            self.lines.place(bytes),
+            format!("YAML reads `{said}` as a tag, and a policy has none"),
+            "remove it; quote a text that begins with `!`",
+        );
+    }
+
+    fn scalar(&mut self, text: &str, style: ScalarStyle, bytes: &Range<usize>, place: Place) {
+        let quoted = style != ScalarStyle::Plain;
+        if self.name_is_next() {
+            if text == "<<" && !quoted {
+                self.refuse(
+                    place,
+                    "`<<` merges another map into this one, and a policy has no aliases".to_owned(),
+                    "write the fields out where they hold",
+                );
+            } else if bytes.is_empty() {
+                self.refuse(
+                    place,
+                    "a name is missing before this `:`".to_owned(),
+                    "write `name: value`",
+                );
+            }
+            self.name(text, place);
+            return;
+        }
+        if !quoted && matches!(text, "" | "~" | "null" | "Null" | "NULL") {
+            // Where nothing is written, the library points at whatever comes next; the name says more.
+            let place = match self.open.last() {
+                Some(Open {
+                    inside: Inside::Map(_, Some(name)),
+                    ..
+                }) if bytes.is_empty() => name.place,
+                _ => place,
+            };
+            self.add(place, Value::Nothing);
+            return;
+        }
+        self.add(
+            place,
+            Value::Scalar {
+                text: text.into(),
+                quoted,
+            },
+        );
+    }
+
+    fn begin(
+        &mut self,
+        inside: Inside,
+        style: StructureStyle,
+        bytes: &Range<usize>,
+    ) -> Result<(), Problem> {
+        let place = self.lines.place(bytes.start..bytes.start + 1);
+        if self.open.len() >= MAX_DEPTH {
+            return Err(too_deep(place));
+        }
+        let bracket = (style == StructureStyle::Flow).then_some(bytes.start);
+        self.open.push(Open {
+            place,
+            bracket,
+            inside,
+        });
+        Ok(())
+    }
+
+    /// A list or map has ended here.
+    fn end(&mut self, here: usize) {
+        let Some(ended) = self.open.pop() else {
+            return;
+        };
+        let mut place = match ended.bracket {
+            Some(start) => self.lines.place(start..here),
+            None => ended.place,
+        };
+        let value = match ended.inside {
+            Inside::List(values) => Value::List(values),
+            Inside::Map(entries, _) => {
+                // A map without brackets is pointed at by its first name.
+                if let (None, Some(first)) = (ended.bracket, entries.first()) {
+                    place = first.name.place;
+                }
+                Value::Map(entries)
+            }
+        };
+        if self.name_is_next() {
+            self.refuse(
+                place,
+                "a list or a map stands here as a name".to_owned(),
+                "a name is a plain text; quote a text that begins with `[` or `{`",
+            );
+            self.name("", place);
+            return;
+        }
+        self.add(place, value);
+    }
+
+    /// Whether the next value is the name of one.
+    fn name_is_next(&self) -> bool {
+        matches!(
+            self.open.last(),
+            Some(Open {
+                inside: Inside::Map(_, None),
+                ..
+            })
+        )
+    }
+
+    fn name(&mut self, name: &str, place: Place) {
+        if let Some(Open {
+            inside: Inside::Map(_, next),
+            ..
+        }) = self.open.last_mut()
+        {
+            *next = Some(At::new(name.into(), place));
+        }
+    }
+
+    /// Puts a finished value where it belongs.
+    fn add(&mut self, place: Place, value: Value) {
+        let node = Node { place, value };
+        match self.open.last_mut().map(|open| &mut open.inside) {
+            None => self.root = Some(node),
+            Some(Inside::List(values)) => values.push(node),
+            Some(Inside::Map(entries, name)) => match name.take() {
+                Some(name) => entries.push(Entry { name, value: node }),
+                // An alias where a name should stand: it is refused already.
+                None => *name = Some(At::new(Box::from(""), place)),
+            },
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a snapshot says of limits and of the overflow: the measures by which states are worth keeping, and the cells of the
+//! sketch that still owe something.
+//!
+//! Must not know: tables, boxes, what a measure measures.
+
+use std::io::{self, Read, Write};
+use std::num::NonZeroU16;
+
+use tollgate_core::Timestamp;
+
+use super::words::{Reader, Writer};
+use super::{SnapshotError, wide};
+use crate::contract::LimitId;
+use crate::memory::overflow::Overflow;
+use crate::memory::worth::{MAX_TIERS, Measure, Worths};
+
+/// No cell has this number.
+const END: u64 = u64::MAX;
+
+/// Number and measures of each limit; zero, which no limit is, ends them.
+pub(super) fn write_limits(out: &mut Writer<impl Write>, worths: &Worths) -> io::Result<()> {
+    for (id, measures) in worths.all() {
+        out.put_all([u64::from(id), wide(measures.len())])?;
+        for measure in measures {
+            out.put_all([measure.full, measure.denied_above, measure.tail])?;
+        }
+    }
+    out.put(0)
+}
+
+/// Limits come in ascending order, so there are no more than there are numbers.
+pub(super) fn read_limits(
+    input: &mut Reader<impl Read>,
+    worths: &Worths,
+) -> Result<(), SnapshotError> {
+    let mut last = None;
+    loop {
+        let number = input.take()?;
+        if number == 0 {
+            return Ok(());
+        }
+        let id = limit(number)?;
+        let count = input.take_count(|count| (1..=MAX_TIERS).contains(&count))?;
+        if last.is_some_and(|last| id <= last) {
+            return Err(SnapshotError::Damaged);
+        }
+        last = Some(id);
+        let mut measures = Vec::new();
+        for _ in 0..count {
+            let [full, denied_above, tail] = input.take_all()?;
+            measures.push(Measure {
+                full,
+                denied_above,
+                tail,
+            });
+        }
+        worths.restore(id, measures);
+    }
+}
+
+/// Number and value of each cell that still owes something.
+pub(super) fn write_overflow(
+    out: &mut Writer<impl Write>,
+    overflow: &Overflow,
+    now: Timestamp,
+) -> io::Result<()> {
+    for (index, tat) in overflow.owing(now) {
+        out.put_all([wide(index), tat])?;
+    }
+    out.put(END)
+}
+
+pub(super) fn read_overflow(
+    input: &mut Reader<impl Read>,
+    overflow: &Overflow,
+) -> Result<(), SnapshotError> {
+    let mut least = 0;
+    loop {
+        let number = input.take()?;
+        if number == END {
+            return Ok(());
+        }
+        let tat = input.take()?;
+        let index = usize::try_from(number).unwrap_or(usize::MAX);
+        if index < least || !overflow.raise(index, tat) {
+            return Err(SnapshotError::Damaged);
+        }
+        least = index.saturating_add(1);
+    }
+}
+
+/// The limit of this number.
+pub(super) fn limit(number: u64) -> Result<LimitId, SnapshotError> {
+    let number = u16::try_from(number).ok().and_then(NonZeroU16::new);
+    number.map(LimitId).ok_or(SnapshotError::Damaged)
+}

@@ -1,0 +1,330 @@
+//! After a restart everything goes on as if there had been none: random traces that are saved and restored in the middle,
+//! and what becomes of reservations, leases, logs and the overflow.
+
+use std::sync::Arc;
+
+use tollgate_core::concurrency::LeaseId;
+use tollgate_core::limit::Quota;
+use tollgate_core::reservation::ReservationId;
+use tollgate_core::{Concurrency, Nanos, Outcome, Receipt, SlidingLog};
+use tollgate_store::{
+    Answer, Check, Clock as _, Key, ManualClock, Memory, Note, Op, Ruled, Store as _,
+};
+
+use crate::quotas::{ALGORITHMS, variants};
+use crate::snapshot::Folder;
+use crate::support::{Random, START, Store, bucket, ruled, store};
+
+/// A store and its clock, saved and made again where a test wants it.
+struct Running {
+    store: Store,
+    clock: Arc<ManualClock>,
+}
+
+impl Running {
+    fn new(keys: usize) -> Self {
+        let (store, clock) = store(keys);
+        Self { store, clock }
+    }
+
+    /// The same after a restart.
+    fn restarted(&self, name: &str, keys: usize) -> Self {
+        let folder = Folder::new(name);
+        self.store.save(&folder.file()).unwrap();
+        let clock = Arc::new(ManualClock::at(self.clock.now()));
+        let store = Memory::restore(&folder.file(), keys, Arc::clone(&clock)).unwrap();
+        Self { store, clock }
+    }
+
+    fn ask(&self, ruled: &Ruled, op: Op) -> Answer {
+        let key = Key::of(b"alice").unwrap();
+        self.store.ask([Check { key, ruled, op }]).unwrap().1[0]
+    }
+}
+
+/// What is asked in one step.
+struct Step {
+    pause: Nanos,
+    key: String,
+    checks: Vec<(usize, Op)>,
+}
+
+/// Random questions about a few limits of every algorithm.
+struct Trace {
+    random: Random,
+    rules: Vec<Ruled>,
+    keys: u64,
+    receipts: Vec<Receipt>,
+}
+
+impl Trace {
+    fn new(seed: u64, keys: u64) -> Self {
+        let mut random = Random(seed);
+        let numbers = 1..=u16::try_from(2 * ALGORITHMS.len()).unwrap();
+        let rules = numbers
+            .map(|n| {
+                let algorithm = usize::from(n) % ALGORITHMS.len();
+                ruled(n, variants(algorithm, &mut random)[0])
+            })
+            .collect();
+        Self {
+            random,
+            rules,
+            keys,
+            receipts: vec![Receipt::default()],
+        }
+    }
+
+    fn step(&mut self, longest: u64, only_adds: bool) -> Step {
+        let first = self.random.below(self.rules.len() as u64);
+        let checks = (0..=self.random.below(4)).map(|n| {
+            let index = usize::try_from(first + 3 * n).unwrap() % self.rules.len();
+            (index, self.op(index, only_adds))
+        });
+        let checks = checks.collect();
+        Step {
+            pause: Nanos::from_nanos(self.random.below(longest)),
+            key: self.random.below(self.keys).to_string(),
+            checks,
+        }
+    }
+
+    fn op(&mut self, index: usize, only_adds: bool) -> Op {
+        let random = &mut self.random;
+        let lease = LeaseId(u128::from(random.below(12)));
+        let id = ReservationId(u128::from(random.below(6)));
+        let cost = random.below(6);
+        let acquire = Op::Acquire {
+            id: lease,
+            weight: 1 + cost / 3,
+        };
+        if let Quota::Concurrency(_) = self.rules[index].limit.quota() {
+            return match random.below(5) {
+                0 if !only_adds => Op::Release(lease),
+                1 if !only_adds => Op::Renew(lease),
+                _ => acquire,
+            };
+        }
+        let hold = Nanos::from_secs(1 + random.below(30));
+        let receipt =
+            self.receipts[usize::try_from(random.below(self.receipts.len() as u64)).unwrap()];
+        match random.below(16) {
+            0 if !only_adds => Op::Credit(cost),
+            1 if !only_adds => Op::Settle {
+                receipt,
+                actual: cost,
+            },
+            2 | 3 if !only_adds => Op::SettleReserved { id, actual: cost },
+            4 if !only_adds => Op::CancelReserved(id),
+            5 => Op::Peek(cost),
+            6 => Op::SpendUpTo(cost + 1),
+            7 => Op::ChargeAlways(cost + 1),
+            8..=10 => Op::Reserve {
+                id,
+                cost: cost + 1,
+                hold,
+            },
+            _ => Op::Spend(cost + 1),
+        }
+    }
+
+    fn ask(&mut self, running: &Running, step: &Step) -> String {
+        running.clock.advance(step.pause);
+        let key = Key::of(step.key.as_bytes()).unwrap();
+        let checks: Vec<Check<'_>> = step
+            .checks
+            .iter()
+            .map(|(index, op)| Check {
+                key,
+                ruled: &self.rules[*index],
+                op: *op,
+            })
+            .collect();
+        let mut answers = vec![Answer::EMPTY; checks.len()];
+        let verdict = running.store.decide(&checks, &mut answers);
+        let charged = answers.iter().map(|answer| answer.receipt);
+        self.receipts
+            .extend(charged.filter(|receipt| receipt.cost > 0));
+        let forget = self.receipts.len().saturating_sub(32);
+        self.receipts.drain(..forget);
+        format!("{verdict:?} {answers:?}")
+    }
+}
+
+fn how_often(running: &Running) -> [u64; 2] {
+    let usage = running.store.usage();
+    [usage.forgiven, usage.overflowed]
+}
+
+/// The same questions to a store that was restarted and to one that was not. Answers how often each had to give
+/// something up and to let the overflow decide since, or what they disagreed about.
+fn compare(
+    seed: u64,
+    room: usize,
+    keys: u64,
+    only_adds: bool,
+    spoil: impl FnOnce(&Trace, &Running),
+) -> Result<[u64; 2], String> {
+    let (mut trace, running) = (Trace::new(seed, keys), Running::new(room));
+    let longest = if only_adds { 1 } else { 1_000_000_000 };
+    for _ in 0..1_500 {
+        let step = trace.step(longest, only_adds);
+        trace.ask(&running, &step);
+    }
+    let restarted = running.restarted(&format!("twins-{room}-{seed}"), room);
+    spoil(&trace, &restarted);
+    let before = how_often(&running);
+    for n in 0..1_500 {
+        let step = trace.step(1_000_000_000, false);
+        let [one, other] = [&running, &restarted].map(|twin| trace.ask(twin, &step));
+        if one != other {
+            return Err(format!("seed {seed}, step {n}:\n{one}\n{other}"));
+        }
+    }
+    let since = how_often(&running);
+    let since = [since[0] - before[0], since[1] - before[1]];
+    if since != how_often(&restarted) {
+        return Err(format!("{since:?} {:?}", how_often(&restarted)));
+    }
+    Ok(since)
+}
+
+#[test]
+fn a_restart_in_the_middle_of_a_trace_changes_no_answer() {
+    for seed in 0..12 {
+        let since = compare(seed, 5_000, 20, false, |_, _| ()).unwrap();
+        assert_eq!(since, [0, 0], "there is room for everybody");
+    }
+}
+
+/// Nothing has expired when the store is saved: a slot whose state has is free either way, but who is at home in it may
+/// find another after a restart, and of two equal victims the other goes.
+#[test]
+fn a_restart_of_a_full_store_changes_neither_answers_nor_victims() {
+    let mut total = [0, 0];
+    for seed in 0..10 {
+        let since = compare(seed, 12, 60, true, |_, _| ()).unwrap();
+        total = [total[0] + since[0], total[1] + since[1]];
+    }
+    assert!(total.iter().all(|often| *often > 1_000), "{total:?}");
+}
+
+#[test]
+fn control_a_restart_that_loses_the_logs_is_noticed() {
+    let lose = |trace: &Trace, restarted: &Running| {
+        let log = |ruled: &&Ruled| matches!(ruled.limit.quota(), Quota::SlidingLog(_));
+        let ruled = trace.rules.iter().find(log).unwrap();
+        let lost = (0..20).filter(|key: &u64| {
+            let key = key.to_string();
+            let key = Key::of(key.as_bytes()).unwrap();
+            restarted.store.erase(&key, ruled)
+        });
+        assert!(lost.count() > 0);
+    };
+    let noticed = (0..12).filter(|seed| compare(*seed, 5_000, 20, false, lose).is_err());
+    assert!(noticed.count() > 6);
+}
+
+#[test]
+fn a_reservation_is_settled_or_cancelled_once_after_a_restart_too() {
+    let running = Running::new(100);
+    let limits = [
+        ruled(1, bucket(100, Nanos::HOUR)),
+        ruled(2, SlidingLog::of(100, Nanos::HOUR).build().unwrap()),
+    ];
+    let [to_settle, to_cancel, settled] = [1, 2, 3].map(ReservationId);
+    for ruled in &limits {
+        for id in [to_settle, to_cancel, settled] {
+            let hold = Nanos::MINUTE;
+            running.ask(ruled, Op::Reserve { id, cost: 10, hold });
+        }
+        running.ask(
+            ruled,
+            Op::SettleReserved {
+                id: settled,
+                actual: 1,
+            },
+        );
+    }
+    let again = running.restarted("reservations", 100);
+    for ruled in &limits {
+        let known = again.ask(
+            ruled,
+            Op::Reserve {
+                id: to_settle,
+                cost: 99,
+                hold: Nanos::MINUTE,
+            },
+        );
+        assert_eq!(
+            (known.note, known.receipt.cost),
+            (Note::AlreadyReserved, 10)
+        );
+        assert_eq!(known.status.remaining, 79);
+        let op = Op::SettleReserved {
+            id: to_settle,
+            actual: 4,
+        };
+        assert_eq!(again.ask(ruled, op).status.remaining, 85);
+        assert_eq!(again.ask(ruled, op).note, Note::AlreadyClosed);
+        let cancelled = again.ask(ruled, Op::CancelReserved(to_cancel));
+        assert_eq!(cancelled.status.remaining, 95);
+        let late = again.ask(ruled, Op::CancelReserved(settled));
+        assert_eq!(
+            (late.note, late.status.remaining),
+            (Note::AlreadyClosed, 95)
+        );
+    }
+}
+
+#[test]
+fn live_leases_are_renewed_and_released_after_a_restart_and_expired_ones_are_gone() {
+    let running = Running::new(100);
+    let gate = ruled(1, Concurrency::new(3, Nanos::MINUTE).unwrap());
+    let [lost, renewed, released] = [1, 2, 3].map(LeaseId);
+    let acquire = |id| Op::Acquire { id, weight: 1 };
+    running.ask(&gate, acquire(lost));
+    running.clock.advance(Nanos::from_secs(40));
+    running.ask(&gate, acquire(renewed));
+    running.ask(&gate, acquire(released));
+    let again = running.restarted("leases", 100);
+    let fourth = again.ask(&gate, acquire(LeaseId(4)));
+    let retry_after = Nanos::from_secs(20);
+    assert_eq!(fourth.outcome, Outcome::Deny { retry_after });
+    again.clock.advance(retry_after);
+    assert_eq!(again.ask(&gate, Op::Renew(lost)).note, Note::LeaseNotHeld);
+    assert_eq!(again.ask(&gate, Op::Renew(renewed)).note, Note::Plain);
+    assert_eq!(again.ask(&gate, Op::Release(released)).status.remaining, 2);
+    again.clock.advance(Nanos::from_secs(59));
+    assert_eq!(again.ask(&gate, Op::Renew(renewed)).note, Note::Plain);
+    again.clock.advance(Nanos::MINUTE);
+    let empty = again.restarted("leases-again", 100);
+    assert!(
+        empty
+            .store
+            .inspect(&Key::of(b"alice").unwrap(), &gate)
+            .is_none()
+    );
+}
+
+#[test]
+fn whom_the_overflow_denies_it_denies_after_a_restart() {
+    let (running, limit) = (Running::new(4), ruled(1, bucket(2, Nanos::HOUR)));
+    let denied = |running: &Running| -> Vec<bool> {
+        let names = (0..200).map(|n: u32| n.to_string());
+        let denies = names.map(|name| {
+            let check = Check {
+                key: Key::of(name.as_bytes()).unwrap(),
+                ruled: &limit,
+                op: Op::Spend(2),
+            };
+            !running.store.ask([check]).unwrap().0.is_admitted()
+        });
+        denies.collect()
+    };
+    assert!(denied(&running).iter().any(|denied| !denied));
+    assert!(running.store.usage().overflowed > 100);
+    let again = running.restarted("overflow", 4);
+    assert!(denied(&again).iter().all(|denied| *denied));
+    assert_eq!(again.clock.now(), START);
+}

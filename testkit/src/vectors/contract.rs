@@ -1,0 +1,129 @@
+//! A store's contract as the vectors ask it: one translation for every store, so that a store's own tests say only how it
+//! is called.
+//!
+//! Must not know: how any store decides, files, expectations.
+
+use tollgate_core::Timestamp;
+use tollgate_core::compose::Verdict;
+use tollgate_core::limit::{self, Limit, Refused};
+use tollgate_core::reservation::{ReservationId, Terms};
+use tollgate_store::{Answer, Note, Op};
+
+use super::parse::Ledger;
+use super::subject::{Ask, Decision, Reserved, Subject};
+
+/// One check of a batch: a key, its limit, and what is asked.
+pub type Asked<'a> = (&'a str, &'a Limit, Op);
+
+/// A store that lets tests hand the time in.
+pub trait Batches {
+    /// Decides a batch at `now`, all or nothing. `terms` are those of the reservation that is asked about, if one is.
+    ///
+    /// # Errors
+    /// The store says that the batch makes no sense; nothing has changed.
+    fn batch(
+        &mut self,
+        now: Timestamp,
+        terms: Option<&Terms>,
+        asked: &[Asked<'_>],
+    ) -> Result<(Verdict, Vec<Answer>), Refused>;
+
+    /// Replaces the quota of a key, as [`Subject::replace`].
+    fn change(&mut self, now: Timestamp, key: &str, old: &Limit, new: &Limit);
+}
+
+/// The operation in the contract's words; `None` if the contract has no such operation.
+#[must_use]
+pub fn in_contract(op: limit::Op) -> Option<Op> {
+    Some(match op {
+        limit::Op::Spend(cost) => Op::Spend(cost),
+        limit::Op::SpendUpTo(most) => Op::SpendUpTo(most),
+        limit::Op::ChargeAlways(cost) => Op::ChargeAlways(cost),
+        limit::Op::Settle { receipt, actual } => Op::Settle { receipt, actual },
+        limit::Op::Credit(amount) => Op::Credit(amount),
+        limit::Op::Acquire { id, weight } => Op::Acquire { id, weight },
+        limit::Op::Renew(id) => Op::Renew(id),
+        limit::Op::Release(id) => Op::Release(id),
+        _ => return None,
+    })
+}
+
+impl<S: Batches> Subject for S {
+    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, Refused> {
+        let mut asked = Vec::with_capacity(asks.len());
+        for ask in asks {
+            let op = in_contract(ask.op).ok_or(Refused::Unsupported)?;
+            asked.push((ask.key, ask.limit, op));
+        }
+        let (verdict, answers) = self.batch(now, None, &asked)?;
+        if answers.iter().any(|a| a.note == Note::LeaseNotHeld) {
+            return Err(Refused::NotHeld);
+        }
+        Ok(Decision {
+            outcome: verdict.outcome(),
+            binding: verdict.binding(),
+            answers: answers.iter().map(plain).collect(),
+        })
+    }
+
+    fn replace(&mut self, now: Timestamp, key: &str, old: &Limit, new: &Limit) {
+        self.change(now, key, old, new);
+    }
+
+    fn reserve(
+        &mut self,
+        now: Timestamp,
+        terms: &Terms,
+        id: ReservationId,
+        ask: Ask<'_>,
+    ) -> Reserved {
+        // Only what is spent can be reserved.
+        let limit::Op::Spend(cost) = ask.op else {
+            return Err(Refused::Unsupported.into());
+        };
+        let hold = terms.hold;
+        reservation(self, now, terms, ask, Op::Reserve { id, cost, hold })
+    }
+
+    fn close(
+        &mut self,
+        now: Timestamp,
+        terms: &Terms,
+        id: ReservationId,
+        ask: Ask<'_>,
+        actual: Option<u64>,
+    ) -> Reserved {
+        let op = match actual {
+            Some(actual) => Op::SettleReserved { id, actual },
+            None => Op::CancelReserved(id),
+        };
+        reservation(self, now, terms, ask, op)
+    }
+}
+
+/// One reservation's call.
+fn reservation(
+    store: &mut impl Batches,
+    now: Timestamp,
+    terms: &Terms,
+    ask: Ask<'_>,
+    op: Op,
+) -> Reserved {
+    let (_, answers) = store.batch(now, Some(terms), &[(ask.key, ask.limit, op)])?;
+    let answer = answers.first().ok_or(Refused::Unsupported)?;
+    match answer.note {
+        Note::ReservationsFull => Err(Ledger::Full),
+        Note::AlreadyClosed => Err(Ledger::AlreadyClosed),
+        Note::ReservationExpired => Err(Ledger::Expired),
+        Note::ReservationUnknown => Err(Ledger::Unknown),
+        _ => Ok(plain(answer)),
+    }
+}
+
+fn plain(answer: &Answer) -> limit::Answer {
+    limit::Answer {
+        outcome: answer.outcome,
+        status: answer.status,
+        receipt: answer.receipt,
+    }
+}
