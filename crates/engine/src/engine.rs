@@ -8,9 +8,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
+use tollgate_core::limit::Quota;
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::rules::Rules;
-use tollgate_store::StoreError;
+use tollgate_store::{Ruled, StoreError};
 
 use crate::counters::{Counted, Counters};
 use crate::decide::{Decision, Scratch};
@@ -96,14 +97,18 @@ impl<S: StateStore> Engine<S> {
             numbers,
             gone,
         } = registry.prepare(rules, number, &self.store)?;
-        // Quotas of one number decide on the same states, which are carried over once.
+        // Quotas of one number decide on the same states, and a window's counts are carried over to another length once.
         let mut carried = HashSet::new();
         for (old, new) in generation.quotas(Some(&before)) {
-            match old {
-                Some(old) if old == new => {}
-                Some(old) if carried.insert(new.id) => self.store.replace(old, new),
-                _ => self.store.learn(new),
+            if let Some(old) = old.filter(|old| *old != new)
+                && (carried.insert(new.id) || !changes_length(old, new))
+            {
+                self.store.replace(old, new);
             }
+        }
+        // A quota that took the place of one may be what another tier had.
+        for (_, new) in generation.quotas(None) {
+            self.store.learn(new);
         }
         self.current.store(Arc::new(generation));
         for id in gone {
@@ -218,6 +223,14 @@ impl Registry {
             number,
             store.now(),
         )
+    }
+}
+
+/// Whether counts in windows of one length become counts in windows of another.
+fn changes_length(old: &Ruled, new: &Ruled) -> bool {
+    match (old.limit.quota(), new.limit.quota()) {
+        (Quota::SlidingCounter(old), Quota::SlidingCounter(new)) => old.window() != new.window(),
+        _ => false,
     }
 }
 
