@@ -110,7 +110,7 @@ pub(crate) fn count_denial<S: Store>(plan: &Plan, generation: &Generation, store
 
 fn state_of<'a>(states: &'a mut [LimitState], planned: &Planned) -> Option<&'a mut LimitState> {
     let is_of = |state: &&mut LimitState| {
-        (usize::from(state.rule), usize::from(state.meter)) == (planned.rule, planned.meter)
+        (state.rule_index(), usize::from(state.meter)) == (planned.rule, planned.meter)
     };
     states.iter_mut().find(is_of)
 }

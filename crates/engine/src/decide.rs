@@ -104,7 +104,7 @@ impl<S: StateStore> Decision<'_, S> {
             refuse_too_many(findings);
         }
         for index in rules_in(asking, Mode::Enforce) {
-            match plan.add(asking, index) {
+            match plan.add(asking, index, Standing::Enforced) {
                 Added::Asked => {}
                 Added::NoKey => {
                     self.count(asking, index, Event::Denied);
@@ -151,7 +151,7 @@ impl<S: StateStore> Decision<'_, S> {
     ) {
         plan.clear();
         let is_counted = self.manner == Manner::Charge;
-        match plan.add(asking, index) {
+        match plan.add(asking, index, Standing::Shadow) {
             Added::Asked if plan.planned().is_empty() => return,
             Added::Asked => {}
             Added::NoKey | Added::TooMany => {
@@ -318,10 +318,9 @@ fn record(
         (_, Note::Overflow) => Reason::Capacity,
         _ => ruled.map_or(Reason::Rate, |ruled| reason_of(&ruled.limit)),
     };
-    let small = |index: usize| u16::try_from(index).unwrap_or(u16::MAX);
     findings.push(LimitState {
-        rule: small(planned.rule),
-        meter: small(planned.meter),
+        rule: u32::try_from(planned.rule).unwrap_or(u32::MAX),
+        meter: u16::try_from(planned.meter).unwrap_or(u16::MAX),
         role: planned.role,
         reason,
         standing,

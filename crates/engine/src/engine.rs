@@ -3,14 +3,15 @@
 //! Must not know: how decisions are made, files, who calls.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
+use tollgate_core::limit::Quota;
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::rules::Rules;
-use tollgate_store::StoreError;
+use tollgate_store::{Ruled, StoreError};
 
 use crate::counters::{Counted, Counters};
 use crate::decide::{Decision, Scratch};
@@ -51,6 +52,9 @@ pub struct Engine<S> {
     /// Held while rules are replaced, one after another.
     registry: Mutex<Registry>,
 }
+
+/// So many counters of limits that are gone are kept, in case they return.
+const MOST_KEPT_COUNTERS: usize = 10_000;
 
 /// What outlives a generation.
 #[derive(Debug, Default)]
@@ -93,12 +97,18 @@ impl<S: StateStore> Engine<S> {
             numbers,
             gone,
         } = registry.prepare(rules, number, &self.store)?;
+        // Quotas of one number decide on the same states, and a window's counts are carried over to another length once.
+        let mut carried = HashSet::new();
         for (old, new) in generation.quotas(Some(&before)) {
-            match old {
-                Some(old) if old != new => self.store.replace(old, new),
-                Some(_) => {}
-                None => self.store.learn(new),
+            if let Some(old) = old.filter(|old| *old != new)
+                && (carried.insert(new.id) || !changes_length(old, new))
+            {
+                self.store.replace(old, new);
             }
+        }
+        // A quota that took the place of one may be what another tier had.
+        for (_, new) in generation.quotas(None) {
+            self.store.learn(new);
         }
         self.current.store(Arc::new(generation));
         for id in gone {
@@ -201,6 +211,11 @@ impl Registry {
         number: u64,
         store: &S,
     ) -> Result<Prepared, OutOfNumbers> {
+        let most = rules.rules().len().saturating_add(MOST_KEPT_COUNTERS);
+        if self.counters.len() > most {
+            let names: HashSet<&str> = rules.rules().iter().map(|rule| &*rule.name).collect();
+            self.counters.retain(|name, _| names.contains(&**name));
+        }
         Generation::prepare(
             rules,
             &self.numbers,
@@ -208,6 +223,14 @@ impl Registry {
             number,
             store.now(),
         )
+    }
+}
+
+/// Whether counts in windows of one length become counts in windows of another.
+fn changes_length(old: &Ruled, new: &Ruled) -> bool {
+    match (old.limit.quota(), new.limit.quota()) {
+        (Quota::SlidingCounter(old), Quota::SlidingCounter(new)) => old.window() != new.window(),
+        _ => false,
     }
 }
 

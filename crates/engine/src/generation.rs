@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tollgate_core::Timestamp;
 use tollgate_core::limit::Limit;
 use tollgate_policy::model::{Count, Penalty};
-use tollgate_policy::rules::{Meter, MeterRef, Role, Rule, Rules};
+use tollgate_policy::rules::{Meter, MeterRef, Recipe, Role, Rule, Rules};
 use tollgate_store::{LimitId, Ruled};
 
 use crate::counters::Counters;
@@ -30,8 +30,6 @@ pub struct Generation {
 pub(crate) struct Entry {
     pub(crate) meters: Box<[Metered]>,
     pub(crate) counters: Arc<Counters>,
-    /// Whether all of its meters but `seen` have the same key.
-    pub(crate) has_one_key: bool,
     /// Whether values are counted and not requests.
     pub(crate) counts_values: bool,
     /// Whether some of its charges wait for the response.
@@ -43,6 +41,8 @@ pub(crate) struct Entry {
 pub(crate) struct Metered {
     /// The number of its states.
     pub(crate) id: LimitId,
+    /// Which recipe its key is made by: equal recipes have equal numbers.
+    pub(crate) key: u32,
     /// Its quotas with that number, in the order of the meter's.
     pub(crate) listed: Box<[Ruled]>,
     /// The same quotas where they may be waited for.
@@ -145,10 +145,17 @@ impl Generation {
             *uses.entry(*id).or_default() += 1;
         }
         let mut ids = ids.into_iter();
-        let entry = |rule: &Rule| {
-            let metered = rule.meters.iter().zip(&mut ids).map(|(meter, id)| {
+        let mut recipes = Recipes::default();
+        let entry = |(index, rule): (usize, &Rule)| {
+            let meters = rule.meters.iter().enumerate().zip(&mut ids);
+            let metered = meters.map(|((position, meter), id)| {
+                let place = MeterRef {
+                    rule: index,
+                    meter: position,
+                };
+                let key = recipes.number(rules.recipe(place));
                 let is_shared = uses.get(&id).is_some_and(|uses| *uses > 1);
-                Metered::new(rule, meter, id, is_shared)
+                Metered::new(rule, meter, (id, key), is_shared)
             });
             let counters = counters
                 .entry(rule.name.clone())
@@ -156,12 +163,11 @@ impl Generation {
             Entry {
                 meters: metered.collect(),
                 counters: Arc::clone(counters),
-                has_one_key: rule.meters.iter().all(|meter| meter.level.is_none()),
                 counts_values: rule.meters.iter().any(|meter| meter.role == Role::Seen),
                 awaits_response: awaits_response(rule),
             }
         };
-        let limits = rules.rules().iter().map(entry).collect();
+        let limits = rules.rules().iter().enumerate().map(entry).collect();
         Ok(Prepared {
             generation: Self {
                 number,
@@ -175,7 +181,7 @@ impl Generation {
 }
 
 impl Metered {
-    fn new(rule: &Rule, meter: &Meter, id: LimitId, is_shared: bool) -> Self {
+    fn new(rule: &Rule, meter: &Meter, (id, key): (LimitId, u32), is_shared: bool) -> Self {
         let ruled = |limit: Limit| Ruled { id, limit };
         let may_wait =
             matches!(meter.role, Role::Main | Role::Local) && rule.count == Count::Requests;
@@ -193,6 +199,7 @@ impl Metered {
         let is_concurrency = meter.quotas.first().map(Kind::of) == Some(Kind::Concurrency);
         Self {
             id,
+            key,
             listed: meter.quotas.iter().map(own).map(ruled).collect(),
             patient: meter.quotas.iter().map(stretch).collect(),
             patience,
@@ -200,6 +207,32 @@ impl Metered {
             is_shared,
             keep: keep(rule, is_concurrency),
         }
+    }
+}
+
+/// Numbers for recipes, so that a request's keys are each made once.
+#[derive(Default)]
+struct Recipes {
+    known: HashMap<String, u32>,
+}
+
+impl Recipes {
+    fn number(&mut self, recipe: Option<&Recipe>) -> u32 {
+        let mut words = String::new();
+        let parts = recipe.map_or(&[][..], |recipe| &recipe.parts);
+        for part in parts {
+            let how = (
+                part.lower,
+                part.hash,
+                part.v4_bits,
+                part.v6_bits,
+                part.missing,
+            );
+            words.push_str(&format!("{:?} {how:?};", part.attribute.value));
+        }
+        words.push_str(&format!("{:?}", recipe.map(|recipe| &recipe.distinct)));
+        let next = u32::try_from(self.known.len()).unwrap_or(u32::MAX);
+        *self.known.entry(words).or_insert(next)
     }
 }
 

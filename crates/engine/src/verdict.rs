@@ -59,7 +59,7 @@ pub struct Degraded {
 /// Where one limit stands after the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitState {
-    pub(crate) rule: u16,
+    pub(crate) rule: u32,
     pub(crate) meter: u16,
     pub(crate) role: Role,
     pub(crate) reason: Reason,
@@ -98,7 +98,7 @@ impl LimitState {
     /// Which rule it belongs to, by its index in the policy.
     #[must_use]
     pub fn rule_index(&self) -> usize {
-        self.rule.into()
+        usize::try_from(self.rule).unwrap_or(usize::MAX)
     }
 
     /// Whether less than this is left: `remaining / limit` compared without dividing.

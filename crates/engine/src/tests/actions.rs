@@ -144,6 +144,24 @@ fn limits_that_share_a_bucket_charge_a_request_once_at_the_higher_cost() {
 }
 
 #[test]
+fn a_limit_in_shadow_charges_nothing_to_a_bucket_that_an_enforced_one_shares() {
+    let with = |name: &str, mode| {
+        let mut one = minute(10);
+        one.name = Box::<str>::from(name).into();
+        one.bucket = Some(Box::<str>::from("messages").into());
+        one.mode = mode;
+        one
+    };
+    let (engine, _clock) = engine(vec![
+        with("send", Mode::Enforce),
+        with("edit", Mode::Shadow),
+    ]);
+    let alice = Caller::named("alice");
+    assert!(engine.decide(&alice).is_admitted());
+    assert_eq!(engine.peek(&alice).limits()[0].status.remaining, 9);
+}
+
+#[test]
 fn the_caller_may_know_the_cost_better() {
     let (engine, _clock) = engine(vec![minute(10)]);
     let alice = Caller::named("alice");

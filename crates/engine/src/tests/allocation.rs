@@ -1,49 +1,14 @@
 //! A warm decision allocates nothing: counted by the allocator of this binary, thread by thread.
-#![allow(
-    unsafe_code,
-    reason = "an allocator that counts has to hand the calls on, and those are unsafe by nature"
-)]
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 
 use tollgate_core::Nanos;
 use tollgate_policy::attributes::Attribute;
 use tollgate_policy::model::{Algorithm, LimitRule, Mode, Penalty, Tiers};
+use tollgate_testkit::allocation::{Counting, calls};
 
 use crate::testing::{Caller, engine, key, limit, matching, per_second, quota};
 
-thread_local! {
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call is handed on unchanged to the system's allocator, which fulfils the contract; the counter is a plain
-// cell of the thread, whose first use allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: as the caller promised.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: as the caller promised.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-/// How often the work calls the allocator.
-fn calls(work: impl FnOnce()) -> u64 {
-    let before = CALLS.get();
-    work();
-    CALLS.get() - before
-}
 
 /// How often 200 decisions call the allocator once one was made, and how many of them were admitted.
 fn counted(limits: Vec<LimitRule>) -> (u64, u64) {

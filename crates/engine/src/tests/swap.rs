@@ -8,7 +8,7 @@ use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::model::{Algorithm, LimitRule};
 
 use crate::testing::{Caller, engine, limit, per_second, quota, rules};
-use crate::{Reason, Verdict};
+use crate::{Engine, Reason, Ticket, Verdict};
 
 /// Version `n` of a policy: `n` limits, each of `1000 × n` an hour and with the version in its message.
 fn version(n: u64) -> Vec<LimitRule> {
@@ -170,6 +170,31 @@ fn a_sliding_window_of_another_length_takes_its_count_along() {
 }
 
 #[test]
+fn windows_that_tiers_share_are_carried_over_once() {
+    let window = |units, secs| quota(Algorithm::SlidingWindow, &[(units, Nanos::from_secs(secs))]);
+    let with = |secs| {
+        let mut api = limit("api", window(10, secs));
+        api.tiers = Some(tollgate_policy::model::Tiers {
+            by: tollgate_policy::attributes::Attribute::Host.into(),
+            tiers: vec![
+                (Box::<str>::from("a").into(), window(20, secs)),
+                (Box::<str>::from("b").into(), window(30, secs)),
+            ],
+        });
+        vec![api]
+    };
+    let (engine, clock) = engine(with(60));
+    let alice = Caller::named("alice");
+    for _ in 0..7 {
+        assert!(engine.decide(&alice).is_admitted());
+    }
+    clock.advance(Nanos::from_secs(90));
+    let before = engine.peek(&alice).limits()[0].status.remaining;
+    engine.replace(rules(with(120))).unwrap();
+    assert_eq!(engine.peek(&alice).limits()[0].status.remaining, before);
+}
+
+#[test]
 fn a_limit_that_is_taken_out_and_put_back_forgives_nothing_while_its_state_lives() {
     let (engine, clock) = engine(vec![limit(
         "api",
@@ -199,4 +224,13 @@ fn a_limit_that_is_taken_out_and_put_back_forgives_nothing_while_its_state_lives
     clock.advance(Nanos::HOUR);
     put_back();
     assert!(engine.decide(&alice).is_admitted());
+}
+
+/// Servers hold engines, verdicts and tickets while they wait for others.
+#[test]
+fn everything_can_be_handed_to_another_thread() {
+    const fn can_be_handed_over<T: Send + Sync>() {}
+    can_be_handed_over::<Engine<tollgate_store::Memory>>();
+    can_be_handed_over::<Verdict>();
+    can_be_handed_over::<Ticket>();
 }

@@ -19,6 +19,12 @@ enum Value<'a> {
 }
 
 impl Rules {
+    /// How the key of a meter is made: meters with equal recipes have the same key in every request.
+    #[must_use]
+    pub fn recipe(&self, meter: MeterRef) -> Option<&Recipe> {
+        self.recipes.get(meter.rule)?.get(meter.meter)
+    }
+
     /// Writes the key of a meter into the buffer; what was there before is forgotten.
     ///
     /// Where several attributes are missing and mean different things, refusing comes before not applying: leaving out one
@@ -31,11 +37,7 @@ impl Rules {
         buffer: &mut KeyBuffer,
     ) -> Keyed {
         buffer.clear();
-        let recipe = self
-            .recipes
-            .get(meter.rule)
-            .and_then(|of| of.get(meter.meter));
-        let Some(recipe) = recipe else {
+        let Some(recipe) = self.recipe(meter) else {
             return Keyed::Here;
         };
         let mut keyed = Keyed::Here;

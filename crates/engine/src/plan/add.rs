@@ -1,0 +1,225 @@
+//! What one rule adds to a plan: its meters, each with its key, its quota and what is asked of it.
+//!
+//! Must not know: how the store is asked.
+
+use tollgate_policy::attributes::Attributes;
+use tollgate_policy::model::Count;
+use tollgate_policy::rules::{Chosen, Found, KeyBuffer, Keyed, Meter, MeterRef, Role, Rule};
+use tollgate_store::contract::MAX_CHECKS;
+use tollgate_store::{Op, Ruled};
+
+use super::{Plan, Planned, QuotaAt, metered_of};
+use crate::generation::{Entry, Generation, Metered};
+use crate::lots::Lots;
+use crate::verdict::Standing;
+
+/// A request and what it is asked by.
+pub(crate) struct Asking<'a> {
+    pub(crate) generation: &'a Generation,
+    pub(crate) request: &'a dyn Attributes,
+    pub(crate) found: &'a Found,
+    pub(crate) route: Option<&'a [u8]>,
+    /// What the caller says it costs, whatever the rules say.
+    pub(crate) cost: Option<u64>,
+    pub(crate) manner: Manner,
+    pub(crate) lots: &'a Lots,
+}
+
+/// Whether a request is charged or only looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    Charge,
+    Look,
+}
+
+/// What became of a rule's part in a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Added {
+    /// Its meters are asked, as far as they apply.
+    Asked,
+    /// Its key cannot be made, and it refuses without one.
+    NoKey,
+    /// There is no room for all of its meters.
+    TooMany,
+}
+
+impl Plan {
+    /// Plans what one rule asks. On anything but `Asked` the plan is as it was.
+    pub(crate) fn add(&mut self, asking: &Asking<'_>, index: usize, standing: Standing) -> Added {
+        let Some((rule, entry)) = asking.generation.rule(index) else {
+            return Added::Asked;
+        };
+        let before = self.planned.len();
+        let cost = asking
+            .cost
+            .unwrap_or_else(|| rule.price.of_request(asking.request, asking.route));
+        let mut of = OfRule {
+            asking,
+            index,
+            standing,
+            rule,
+            entry,
+            cost,
+            variant: None,
+        };
+        for (position, (meter, metered)) in rule.meters.iter().zip(&entry.meters).enumerate() {
+            if meter.role == Role::Candidate {
+                continue;
+            }
+            let added = self.add_meter(&mut of, position, meter, metered);
+            if added != Added::Asked {
+                self.planned.truncate(before);
+                return added;
+            }
+        }
+        Added::Asked
+    }
+
+    fn add_meter(
+        &mut self,
+        of: &mut OfRule<'_>,
+        position: usize,
+        meter: &Meter,
+        metered: &Metered,
+    ) -> Added {
+        let Asking {
+            generation,
+            request,
+            found,
+            ..
+        } = of.asking;
+        let place = MeterRef {
+            rule: of.index,
+            meter: position,
+        };
+        let make = |buffer: &mut KeyBuffer| generation.rules().key(place, *request, found, buffer);
+        let key = match self.keys.of(metered.key, make) {
+            (Keyed::Here, key) => key,
+            (Keyed::Skip, _) => return Added::Asked,
+            (Keyed::Deny, _) => return Added::NoKey,
+        };
+        let asking = of.asking;
+        let variant = match of.variant {
+            Some(variant) => variant,
+            None => {
+                let bytes = self.keys.bytes(key);
+                let variant = of.rule.choice.variant(asking.request, asking.route, bytes);
+                *of.variant.insert(variant)
+            }
+        };
+        let cost = match meter.role {
+            Role::Block | Role::Seen => 1,
+            _ if of.entry.counts_values => 1,
+            _ => of.cost,
+        };
+        let chosen = meter.chosen(variant, asking.request, asking.route);
+        let Some(quota) = self.quota(metered, chosen, cost) else {
+            return Added::Asked;
+        };
+        let op = of.op(meter, metered, cost);
+        let planned = Planned {
+            rule: of.index,
+            meter: position,
+            role: meter.role,
+            op,
+            cost,
+            quota,
+            key,
+        };
+        if metered.is_shared && self.is_joined(asking.generation, metered, &planned) {
+            return Added::Asked;
+        }
+        if self.planned.len() >= MAX_CHECKS {
+            return Added::TooMany;
+        }
+        self.planned.push(planned);
+        Added::Asked
+    }
+
+    /// `None`: this key is not limited here.
+    fn quota(&mut self, metered: &Metered, chosen: Chosen, cost: u64) -> Option<QuotaAt> {
+        match chosen {
+            Chosen::Unlimited => None,
+            Chosen::Listed(index) => {
+                let patient = metered.patient.get(index).and_then(Option::as_ref);
+                let may_wait = patient.is_some_and(|(_, patient)| cost <= patient.most);
+                Some(if may_wait {
+                    QuotaAt::Patient(index)
+                } else {
+                    QuotaAt::Listed(index)
+                })
+            }
+            Chosen::Computed(limit) => {
+                let id = metered.id;
+                let patience = metered.patience.as_ref();
+                let patient = patience
+                    .and_then(|patience| patience.stretch(&limit))
+                    .filter(|patient| cost <= patient.most);
+                let limit = match (&patient, patience) {
+                    (Some(patient), _) => patient.limit,
+                    (None, Some(patience)) => patience.own(&limit),
+                    (None, None) => limit,
+                };
+                self.computed.push((Ruled { id, limit }, patient));
+                Some(QuotaAt::Computed(self.computed.len() - 1))
+            }
+        }
+    }
+
+    /// Whether the same state is asked about already, by a rule that shares it. It is charged once, at the higher cost,
+    /// and the first of the rules speaks for both.
+    fn is_joined(&mut self, generation: &Generation, metered: &Metered, new: &Planned) -> bool {
+        let bytes = self.keys.bytes(new.key);
+        let is_same = |other: &Planned| {
+            let id = metered_of(generation, other).map(|metered| metered.id);
+            id == Some(metered.id) && self.keys.bytes(other.key) == bytes
+        };
+        let Some(position) = self.planned.iter().position(is_same) else {
+            return false;
+        };
+        if let Some(other) = self.planned.get_mut(position)
+            && other.cost < new.cost
+        {
+            (other.op, other.cost, other.quota) = (new.op, new.cost, new.quota);
+        }
+        true
+    }
+}
+
+/// A rule while it is planned.
+struct OfRule<'a> {
+    asking: &'a Asking<'a>,
+    index: usize,
+    standing: Standing,
+    rule: &'a Rule,
+    entry: &'a Entry,
+    cost: u64,
+    variant: Option<usize>,
+}
+
+impl OfRule<'_> {
+    /// What a meter is asked.
+    fn op(&self, meter: &Meter, metered: &Metered, cost: u64) -> Op {
+        // What a limit in shadow would charge to a state that it shares, an enforced one would have to pay for.
+        let is_guest = metered.is_shared && self.standing == Standing::Shadow;
+        let looks = self.asking.manner == Manner::Look || is_guest;
+        match meter.role {
+            // Nobody can look at how long places are taken; holding none says how many there are.
+            _ if metered.is_concurrency => Op::Acquire {
+                id: self.asking.lots.draw(),
+                weight: if looks { 0 } else { cost },
+            },
+            Role::Block => Op::Peek(1),
+            Role::Main if self.rule.charge_always => {
+                if looks {
+                    Op::Peek(0)
+                } else {
+                    Op::ChargeAlways(cost)
+                }
+            }
+            _ if looks => Op::Peek(cost),
+            Role::Main | Role::Local if self.rule.count != Count::Requests => Op::Peek(cost),
+            _ => Op::Spend(cost),
+        }
+    }
+}
