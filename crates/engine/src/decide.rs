@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use arc_swap::Guard;
 use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::model::{Mode, OnStoreFailure};
@@ -52,14 +51,13 @@ pub(crate) struct Decision<'a, S> {
 }
 
 impl<S: StateStore> Decision<'_, S> {
-    pub(crate) fn make(&self, current: Guard<Arc<Generation>>, scratch: &mut Scratch) -> Verdict {
-        let mut verdict = Verdict::new(current);
+    /// Makes the decision; what is found out goes straight into the verdict, which is too large to be copied for fun.
+    pub(crate) fn make(&self, verdict: &mut Verdict, scratch: &mut Scratch) {
         let Verdict {
             generation,
             findings,
-        } = &mut verdict;
+        } = verdict;
         self.fill(generation, scratch, findings);
-        verdict
     }
 
     fn fill(&self, generation: &Arc<Generation>, scratch: &mut Scratch, findings: &mut Findings) {

@@ -195,7 +195,9 @@ impl<S: StateStore> Engine<S> {
             cost,
             manner,
         };
-        with_scratch(|scratch| decision.make(self.current.load(), scratch))
+        let mut verdict = Verdict::new(self.current.load());
+        with_scratch(|scratch| decision.make(&mut verdict, scratch));
+        verdict
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
@@ -236,14 +238,13 @@ fn changes_length(old: &Ruled, new: &Ruled) -> bool {
 
 /// This thread's room for decisions. A decision that begins inside another (a request whose attributes ask the engine)
 /// gets its own.
-fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+fn with_scratch(work: impl FnOnce(&mut Scratch)) {
     thread_local! {
         static OWN: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
     }
     let mut scratch = OWN.take().unwrap_or_else(|| Box::new(Scratch::new()));
-    let done = work(&mut scratch);
+    work(&mut scratch);
     OWN.set(Some(scratch));
-    done
 }
 
 impl<S> fmt::Debug for Engine<S> {
