@@ -72,7 +72,7 @@ impl Answer<'_> {
             .iter()
             .filter(|standing| standing.refuses());
         let violated = violated.map(|standing| standing.policy.name());
-        let wait = self.retry_wait().map(|wait| wait.as_millis_ceil());
+        let wait = self.retry_wait().map(tollgate_core::Nanos::as_millis_ceil);
         let members = Members {
             r#type: cause.type_uri(),
             title: cause.title(),
@@ -147,7 +147,7 @@ impl Problem {
     pub fn quota_exceeded(policy: &Policy, outcome: Outcome, cost: u64, limit: u64) -> Self {
         let cause = Cause::QuotaExceeded;
         let wait = Answer::new(outcome, &[]).retry_wait();
-        let wait = wait.map(|wait| wait.as_millis_ceil());
+        let wait = wait.map(tollgate_core::Nanos::as_millis_ceil);
         let detail = Detail {
             name: policy.name(),
             never: wait.is_none(),

@@ -10,6 +10,8 @@ use proptest::prelude::*;
 
 use super::{AddressKey, Client, Clients, Found, Network, Source};
 
+use Found::{Fallback, Peer, Told};
+
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
@@ -40,106 +42,106 @@ fn check(clients: &Clients, cases: &[Case]) {
     }
 }
 
-use Found::{Fallback, Peer, Told};
+/// What names no client in `X-Forwarded-For`.
+const NO_HOPS: &[&str] = &[
+    "",
+    " ",
+    ",",
+    "192.0.2.7,",
+    "192.0.2.7, ,10.0.0.2",
+    "unknown",
+    "_hidden",
+    "localhost",
+    "192.0.2",
+    "192.0.2.7.1",
+    "192.0.2.256",
+    "010.0.0.1",
+    "192.0.2.7:",
+    "192.0.2.7:65536",
+    "192.0.2.7:-1",
+    "192.0.2.7:80:80",
+    "[192.0.2.7]",
+    "[2001:db8::7",
+    "2001:db8::7]",
+    "[2001:db8::7]443",
+    "[2001:db8::7]:x",
+    "[]",
+    "fe80::1%",
+    "fe80::1%a b",
+    "\"192.0.2.7\"",
+    "for=192.0.2.7",
+    "192.0.2.7 192.0.2.8",
+    "192.0.2.7;",
+    "\u{e9}",
+    "1.1.1.1\0",
+    "0x7f.1",
+    "::ffff:999.0.0.1",
+];
+
+/// `X-Forwarded-For` behind trusted networks.
+const LISTS: &[Case] = &[
+    // Nobody of ours: whatever is written counts for nothing.
+    ("192.0.2.1", &["6.6.6.6"], "192.0.2.1", Peer),
+    ("192.0.2.1", &["10.0.0.1, 6.6.6.6"], "192.0.2.1", Peer),
+    ("192.0.2.1", &[], "192.0.2.1", Peer),
+    // One proxy, two proxies; what is left of the client is the client's invention.
+    ("10.0.0.1", &["192.0.2.7"], "192.0.2.7", Told),
+    ("10.0.0.1", &["6.6.6.6, 192.0.2.7"], "192.0.2.7", Told),
+    (
+        "10.0.0.1",
+        &["6.6.6.6, 192.0.2.7, 10.0.0.2"],
+        "192.0.2.7",
+        Told,
+    ),
+    (
+        "10.0.0.1",
+        &["127.0.0.1, 10.0.0.9, 192.0.2.7"],
+        "192.0.2.7",
+        Told,
+    ),
+    (
+        "10.0.0.1",
+        &["garbage, 192.0.2.7,\t10.0.0.2 "],
+        "192.0.2.7",
+        Told,
+    ),
+    ("2001:db8:aaaa::5", &["192.0.2.7"], "192.0.2.7", Told),
+    // Several lines are one list.
+    ("10.0.0.1", &["6.6.6.6", "192.0.2.7"], "192.0.2.7", Told),
+    (
+        "10.0.0.1",
+        &["192.0.2.7", "10.0.0.3", "10.0.0.2"],
+        "192.0.2.7",
+        Told,
+    ),
+    ("10.0.0.1", &["", "192.0.2.7"], "192.0.2.7", Told),
+    // Ports, brackets, zones, IPv4 in IPv6 clothes.
+    ("10.0.0.1", &["192.0.2.7:51234"], "192.0.2.7", Told),
+    ("10.0.0.1", &["[2001:db8::7]:443"], "2001:db8::7", Told),
+    ("10.0.0.1", &["[2001:db8::7]"], "2001:db8::7", Told),
+    ("10.0.0.1", &["2001:db8::7"], "2001:db8::7", Told),
+    ("10.0.0.1", &["fe80::1%eth0"], "fe80::1", Told),
+    ("10.0.0.1", &["[fe80::1%25-a.b]:80"], "fe80::1", Told),
+    ("10.0.0.1", &["::ffff:192.0.2.7"], "192.0.2.7", Told),
+    (
+        "10.0.0.1",
+        &["192.0.2.7, ::ffff:10.0.0.2"],
+        "192.0.2.7",
+        Told,
+    ),
+    ("::ffff:10.0.0.1", &["192.0.2.7"], "192.0.2.7", Told),
+    ("::ffff:192.0.2.1", &["6.6.6.6"], "192.0.2.1", Peer),
+    // A proxy that asks for itself, and a request from inside.
+    ("10.0.0.1", &[], "10.0.0.1", Peer),
+    ("10.0.0.1", &["10.0.0.9, 10.0.0.2"], "10.0.0.9", Told),
+];
 
 #[test]
 fn s_33_x_forwarded_for_behind_trusted_networks() {
     let clients = Clients::behind(Source::XForwardedFor, ours());
     assert_eq!(clients.field(), Some("x-forwarded-for"));
-    check(
-        &clients,
-        &[
-            // Nobody of ours: whatever is written counts for nothing.
-            ("192.0.2.1", &["6.6.6.6"], "192.0.2.1", Peer),
-            ("192.0.2.1", &["10.0.0.1, 6.6.6.6"], "192.0.2.1", Peer),
-            ("192.0.2.1", &[], "192.0.2.1", Peer),
-            // One proxy, two proxies; what is left of the client is the client's invention.
-            ("10.0.0.1", &["192.0.2.7"], "192.0.2.7", Told),
-            ("10.0.0.1", &["6.6.6.6, 192.0.2.7"], "192.0.2.7", Told),
-            (
-                "10.0.0.1",
-                &["6.6.6.6, 192.0.2.7, 10.0.0.2"],
-                "192.0.2.7",
-                Told,
-            ),
-            (
-                "10.0.0.1",
-                &["127.0.0.1, 10.0.0.9, 192.0.2.7"],
-                "192.0.2.7",
-                Told,
-            ),
-            (
-                "10.0.0.1",
-                &["garbage, 192.0.2.7,\t10.0.0.2 "],
-                "192.0.2.7",
-                Told,
-            ),
-            ("2001:db8:aaaa::5", &["192.0.2.7"], "192.0.2.7", Told),
-            // Several lines are one list.
-            ("10.0.0.1", &["6.6.6.6", "192.0.2.7"], "192.0.2.7", Told),
-            (
-                "10.0.0.1",
-                &["192.0.2.7", "10.0.0.3", "10.0.0.2"],
-                "192.0.2.7",
-                Told,
-            ),
-            ("10.0.0.1", &["", "192.0.2.7"], "192.0.2.7", Told),
-            // Ports, brackets, zones, IPv4 in IPv6 clothes.
-            ("10.0.0.1", &["192.0.2.7:51234"], "192.0.2.7", Told),
-            ("10.0.0.1", &["[2001:db8::7]:443"], "2001:db8::7", Told),
-            ("10.0.0.1", &["[2001:db8::7]"], "2001:db8::7", Told),
-            ("10.0.0.1", &["2001:db8::7"], "2001:db8::7", Told),
-            ("10.0.0.1", &["fe80::1%eth0"], "fe80::1", Told),
-            ("10.0.0.1", &["[fe80::1%25-a.b]:80"], "fe80::1", Told),
-            ("10.0.0.1", &["::ffff:192.0.2.7"], "192.0.2.7", Told),
-            (
-                "10.0.0.1",
-                &["192.0.2.7, ::ffff:10.0.0.2"],
-                "192.0.2.7",
-                Told,
-            ),
-            ("::ffff:10.0.0.1", &["192.0.2.7"], "192.0.2.7", Told),
-            ("::ffff:192.0.2.1", &["6.6.6.6"], "192.0.2.1", Peer),
-            // A proxy that asks for itself, and a request from inside.
-            ("10.0.0.1", &[], "10.0.0.1", Peer),
-            ("10.0.0.1", &["10.0.0.9, 10.0.0.2"], "10.0.0.9", Told),
-        ],
-    );
-    let garbage = [
-        "",
-        " ",
-        ",",
-        "192.0.2.7,",
-        "192.0.2.7, ,10.0.0.2",
-        "unknown",
-        "_hidden",
-        "localhost",
-        "192.0.2",
-        "192.0.2.7.1",
-        "192.0.2.256",
-        "010.0.0.1",
-        "192.0.2.7:",
-        "192.0.2.7:65536",
-        "192.0.2.7:-1",
-        "192.0.2.7:80:80",
-        "[192.0.2.7]",
-        "[2001:db8::7",
-        "2001:db8::7]",
-        "[2001:db8::7]443",
-        "[2001:db8::7]:x",
-        "[]",
-        "fe80::1%",
-        "fe80::1%a b",
-        "\"192.0.2.7\"",
-        "for=192.0.2.7",
-        "192.0.2.7 192.0.2.8",
-        "192.0.2.7;",
-        "\u{e9}",
-        "1.1.1.1\0",
-        "0x7f.1",
-        "::ffff:999.0.0.1",
-    ];
-    for text in garbage {
+    check(&clients, LISTS);
+    for text in NO_HOPS {
         let answer = find(&clients, "10.0.0.1", &[text]);
         assert_eq!(answer, ("10.0.0.1".to_owned(), Fallback), "{text:?}");
         let behind = format!("6.6.6.6, {text}, 10.0.0.2");
@@ -207,104 +209,106 @@ fn s_33_hops_are_counted_from_the_right() {
     );
 }
 
+/// What names no client in `Forwarded`.
+const NO_FORS: &[&str] = &[
+    "",
+    "192.0.2.43",
+    "for",
+    "for=",
+    "for=unknown",
+    "for=_hidden",
+    "for=\"_hidden\"",
+    "proto=http",
+    "for=192.0.2.43;for=6.6.6.6",
+    "for=192.0.2.43;proto",
+    "for =192.0.2.43",
+    "for=\"192.0.2.43",
+    "for=192.0.2.43\"",
+    "for=\"192.0.2.43\"x",
+    "for=\"192.0.2.\\43\"",
+    "for=192.0.2.43 x",
+    "for=[2001:db8::7",
+    "for=\"\"",
+    "for=192.0.2.43,",
+    "=192.0.2.43",
+    "xfor=192.0.2.43",
+    "for=\"\\\"192.0.2.43\\\"\"",
+];
+
+/// `Forwarded` behind trusted networks.
+const FORWARDED: &[Case] = &[
+    (
+        "10.0.0.1",
+        &["for=192.0.2.43;by=203.0.113.60;proto=https;host=example.com"],
+        "192.0.2.43",
+        Told,
+    ),
+    (
+        "10.0.0.1",
+        &["For=\"[2001:db8:cafe::17]:4711\""],
+        "2001:db8:cafe::17",
+        Told,
+    ),
+    (
+        "10.0.0.1",
+        &["proto=http; FOR=192.0.2.43 ;by=_x"],
+        "192.0.2.43",
+        Told,
+    ),
+    (
+        "10.0.0.1",
+        &["for=6.6.6.6, for=192.0.2.43;host=\"a,b;c\\\"d\", for=10.0.0.2"],
+        "192.0.2.43",
+        Told,
+    ),
+    (
+        "10.0.0.1",
+        &["for=6.6.6.6", "for=192.0.2.43", "for=10.0.0.2"],
+        "192.0.2.43",
+        Told,
+    ),
+    (
+        "10.0.0.1",
+        &["for=\"192.0.2.43:_port\""],
+        "192.0.2.43",
+        Told,
+    ),
+    ("10.0.0.1", &["for=\"[fe80::1%eth0]\""], "fe80::1", Told),
+    (
+        "10.0.0.1",
+        &["for=\"[::ffff:192.0.2.43]\""],
+        "192.0.2.43",
+        Told,
+    ),
+    // A quote that an attacker opens must not swallow what the proxy adds behind it.
+    (
+        "10.0.0.1",
+        &["for=\"6.6.6.6, for=192.0.2.43"],
+        "192.0.2.43",
+        Told,
+    ),
+    (
+        "10.0.0.1",
+        &["for=\"\\, for=192.0.2.43"],
+        "192.0.2.43",
+        Told,
+    ),
+    (
+        "10.0.0.1",
+        &["\"\"\", for=\"[2001:db8::7]:1\", for=10.0.0.2"],
+        "2001:db8::7",
+        Told,
+    ),
+    ("192.0.2.1", &["for=6.6.6.6"], "192.0.2.1", Peer),
+    ("10.0.0.1", &[], "10.0.0.1", Peer),
+];
+
 #[test]
 fn s_33_forwarded_is_read_from_the_right() {
     let clients = Clients::behind(Source::Forwarded, ours());
     assert_eq!(clients.field(), Some("forwarded"));
-    check(
-        &clients,
-        &[
-            (
-                "10.0.0.1",
-                &["for=192.0.2.43;by=203.0.113.60;proto=https;host=example.com"],
-                "192.0.2.43",
-                Told,
-            ),
-            (
-                "10.0.0.1",
-                &["For=\"[2001:db8:cafe::17]:4711\""],
-                "2001:db8:cafe::17",
-                Told,
-            ),
-            (
-                "10.0.0.1",
-                &["proto=http; FOR=192.0.2.43 ;by=_x"],
-                "192.0.2.43",
-                Told,
-            ),
-            (
-                "10.0.0.1",
-                &["for=6.6.6.6, for=192.0.2.43;host=\"a,b;c\\\"d\", for=10.0.0.2"],
-                "192.0.2.43",
-                Told,
-            ),
-            (
-                "10.0.0.1",
-                &["for=6.6.6.6", "for=192.0.2.43", "for=10.0.0.2"],
-                "192.0.2.43",
-                Told,
-            ),
-            (
-                "10.0.0.1",
-                &["for=\"192.0.2.43:_port\""],
-                "192.0.2.43",
-                Told,
-            ),
-            ("10.0.0.1", &["for=\"[fe80::1%eth0]\""], "fe80::1", Told),
-            (
-                "10.0.0.1",
-                &["for=\"[::ffff:192.0.2.43]\""],
-                "192.0.2.43",
-                Told,
-            ),
-            // A quote that an attacker opens must not swallow what the proxy adds behind it.
-            (
-                "10.0.0.1",
-                &["for=\"6.6.6.6, for=192.0.2.43"],
-                "192.0.2.43",
-                Told,
-            ),
-            (
-                "10.0.0.1",
-                &["for=\"\\, for=192.0.2.43"],
-                "192.0.2.43",
-                Told,
-            ),
-            (
-                "10.0.0.1",
-                &["\"\"\", for=\"[2001:db8::7]:1\", for=10.0.0.2"],
-                "2001:db8::7",
-                Told,
-            ),
-            ("192.0.2.1", &["for=6.6.6.6"], "192.0.2.1", Peer),
-            ("10.0.0.1", &[], "10.0.0.1", Peer),
-        ],
-    );
-    let garbage = [
-        "",
-        "192.0.2.43",
-        "for",
-        "for=",
-        "for=unknown",
-        "for=_hidden",
-        "for=\"_hidden\"",
-        "proto=http",
-        "for=192.0.2.43;for=6.6.6.6",
-        "for=192.0.2.43;proto",
-        "for =192.0.2.43",
-        "for=\"192.0.2.43",
-        "for=192.0.2.43\"",
-        "for=\"192.0.2.43\"x",
-        "for=\"192.0.2.\\43\"",
-        "for=192.0.2.43 x",
-        "for=[2001:db8::7",
-        "for=\"\"",
-        "for=192.0.2.43,",
-        "=192.0.2.43",
-        "xfor=192.0.2.43",
-        "for=\"\\\"192.0.2.43\\\"\"",
-    ];
-    for text in garbage {
+    check(&clients, FORWARDED);
+    for text in NO_FORS {
         let answer = find(&clients, "10.0.0.1", &[text]);
         assert_eq!(answer, ("10.0.0.1".to_owned(), Fallback), "{text:?}");
     }
@@ -438,7 +442,7 @@ fn minted(
             }
             from = *proxy;
         }
-        let lines: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
+        let lines: Vec<&[u8]> = lines.iter().map(String::as_bytes).collect();
         let found = clients.client(from, lines);
         keys.insert(clients.key(found.address).as_str().to_owned());
     }

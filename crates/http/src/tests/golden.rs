@@ -7,192 +7,196 @@ use tollgate_core::{Nanos, Outcome, Unit};
 use super::support::{NOW, Sample, denied, lines, status};
 use crate::{Answer, Dialect, Merge, Policy, Standing, Words};
 
+/// An admission in every dialect.
+const ADMITTED: [(&str, &[&str]); 11] = [
+    (
+        "draft-11",
+        &[
+            r#"ratelimit-policy: "per-minute";q=100;w=60, "per day";q=1000;w=86400"#,
+            r#"ratelimit: "per-minute";r=5;t=58, "per day";r=700;t=3600"#,
+        ],
+    ),
+    (
+        "next",
+        &[
+            r#"ratelimit-policy: per-minute;q=100;w=60, "per day";q=1000;w=86400"#,
+            r#"ratelimit: per-minute;a=5;w=58;c=1, "per day";a=700;w=3600;c=1"#,
+            "ratelimit-partition: per-minute;user_id;method",
+        ],
+    ),
+    (
+        "draft-07",
+        &[
+            "ratelimit: limit=100, remaining=5, reset=58",
+            "ratelimit-policy: 100;w=60, 1000;w=86400",
+        ],
+    ),
+    (
+        "draft-06",
+        &[
+            "ratelimit-limit: 100",
+            "ratelimit-remaining: 5",
+            "ratelimit-reset: 58",
+            "ratelimit-policy: 100;w=60, 1000;w=86400",
+        ],
+    ),
+    (
+        "draft-03",
+        &[
+            "ratelimit-limit: 100, 100;w=60, 1000;w=86400",
+            "ratelimit-remaining: 5",
+            "ratelimit-reset: 58",
+        ],
+    ),
+    (
+        "envoy",
+        &[
+            r#"x-ratelimit-limit: 100, 100;w=60;name="per-minute", 1000;w=86400;name="per day""#,
+            "x-ratelimit-remaining: 5",
+            "x-ratelimit-reset: 58",
+        ],
+    ),
+    (
+        "x-ratelimit",
+        &[
+            "x-ratelimit-limit: 100",
+            "x-ratelimit-remaining: 5",
+            "x-ratelimit-reset: 58",
+        ],
+    ),
+    (
+        "x-ratelimit-epoch",
+        &[
+            "x-ratelimit-limit: 100",
+            "x-ratelimit-remaining: 5",
+            "x-ratelimit-reset: 1700000058",
+        ],
+    ),
+    (
+        "x-ratelimit-epoch-ms",
+        &[
+            "x-ratelimit-limit: 100",
+            "x-ratelimit-remaining: 5",
+            "x-ratelimit-reset: 1700000057251",
+        ],
+    ),
+    (
+        "discord",
+        &[
+            "x-ratelimit-limit: 100",
+            "x-ratelimit-remaining: 5",
+            "x-ratelimit-reset: 1700000057.251",
+            "x-ratelimit-reset-after: 57.001",
+            "x-ratelimit-bucket: 7e0f1b9ddcbb7633",
+        ],
+    ),
+    (
+        "github",
+        &[
+            "x-ratelimit-limit: 100",
+            "x-ratelimit-remaining: 5",
+            "x-ratelimit-used: 95",
+            "x-ratelimit-reset: 1700000058",
+            "x-ratelimit-resource: per-minute",
+        ],
+    ),
+];
+
 #[test]
 fn an_admission_in_every_dialect() {
     let sample = Sample::new();
     let standings = sample.admitted();
     let answer = Answer::new(Outcome::Allow, &standings).at(NOW);
-    let cases: [(&str, &[&str]); 11] = [
-        (
-            "draft-11",
-            &[
-                r#"ratelimit-policy: "per-minute";q=100;w=60, "per day";q=1000;w=86400"#,
-                r#"ratelimit: "per-minute";r=5;t=58, "per day";r=700;t=3600"#,
-            ],
-        ),
-        (
-            "next",
-            &[
-                r#"ratelimit-policy: per-minute;q=100;w=60, "per day";q=1000;w=86400"#,
-                r#"ratelimit: per-minute;a=5;w=58;c=1, "per day";a=700;w=3600;c=1"#,
-                "ratelimit-partition: per-minute;user_id;method",
-            ],
-        ),
-        (
-            "draft-07",
-            &[
-                "ratelimit: limit=100, remaining=5, reset=58",
-                "ratelimit-policy: 100;w=60, 1000;w=86400",
-            ],
-        ),
-        (
-            "draft-06",
-            &[
-                "ratelimit-limit: 100",
-                "ratelimit-remaining: 5",
-                "ratelimit-reset: 58",
-                "ratelimit-policy: 100;w=60, 1000;w=86400",
-            ],
-        ),
-        (
-            "draft-03",
-            &[
-                "ratelimit-limit: 100, 100;w=60, 1000;w=86400",
-                "ratelimit-remaining: 5",
-                "ratelimit-reset: 58",
-            ],
-        ),
-        (
-            "envoy",
-            &[
-                r#"x-ratelimit-limit: 100, 100;w=60;name="per-minute", 1000;w=86400;name="per day""#,
-                "x-ratelimit-remaining: 5",
-                "x-ratelimit-reset: 58",
-            ],
-        ),
-        (
-            "x-ratelimit",
-            &[
-                "x-ratelimit-limit: 100",
-                "x-ratelimit-remaining: 5",
-                "x-ratelimit-reset: 58",
-            ],
-        ),
-        (
-            "x-ratelimit-epoch",
-            &[
-                "x-ratelimit-limit: 100",
-                "x-ratelimit-remaining: 5",
-                "x-ratelimit-reset: 1700000058",
-            ],
-        ),
-        (
-            "x-ratelimit-epoch-ms",
-            &[
-                "x-ratelimit-limit: 100",
-                "x-ratelimit-remaining: 5",
-                "x-ratelimit-reset: 1700000057251",
-            ],
-        ),
-        (
-            "discord",
-            &[
-                "x-ratelimit-limit: 100",
-                "x-ratelimit-remaining: 5",
-                "x-ratelimit-reset: 1700000057.251",
-                "x-ratelimit-reset-after: 57.001",
-                "x-ratelimit-bucket: 7e0f1b9ddcbb7633",
-            ],
-        ),
-        (
-            "github",
-            &[
-                "x-ratelimit-limit: 100",
-                "x-ratelimit-remaining: 5",
-                "x-ratelimit-used: 95",
-                "x-ratelimit-reset: 1700000058",
-                "x-ratelimit-resource: per-minute",
-            ],
-        ),
-    ];
     assert!(
-        cases
+        ADMITTED
             .iter()
             .map(|(name, _)| *name)
             .eq(Dialect::ALL.map(Dialect::name))
     );
-    for (dialect, expected) in cases {
+    for (dialect, expected) in ADMITTED {
         assert_eq!(lines(&answer, dialect), expected, "{dialect}");
     }
 }
+
+/// What dialects say of a refusal, before the two fields that all of them need.
+const REFUSED: [(&str, &[&str]); 9] = [
+    (
+        "draft-11",
+        &[
+            r#"ratelimit-policy: "per-minute";q=100;w=60, "per day";q=1000;w=86400"#,
+            r#"ratelimit: "per-minute";r=40;t=36, "per day";r=0;t=86400"#,
+        ],
+    ),
+    (
+        "next",
+        &[
+            r#"ratelimit-policy: per-minute;q=100;w=60, "per day";q=1000;w=86400"#,
+            r#"ratelimit: per-minute;a=40;w=36;c=1, "per day";a=0;w=86400;c=1"#,
+            "ratelimit-partition: per-minute;user_id;method",
+        ],
+    ),
+    (
+        "draft-07",
+        &[
+            "ratelimit: limit=1000, remaining=0, reset=86400",
+            "ratelimit-policy: 100;w=60, 1000;w=86400",
+        ],
+    ),
+    (
+        "draft-03",
+        &[
+            "ratelimit-limit: 1000, 100;w=60, 1000;w=86400",
+            "ratelimit-remaining: 0",
+            "ratelimit-reset: 86400",
+        ],
+    ),
+    (
+        "x-ratelimit",
+        &[
+            "x-ratelimit-limit: 1000",
+            "x-ratelimit-remaining: 0",
+            "x-ratelimit-reset: 86400",
+        ],
+    ),
+    (
+        "x-ratelimit-epoch",
+        &[
+            "x-ratelimit-limit: 1000",
+            "x-ratelimit-remaining: 0",
+            "x-ratelimit-reset: 1700086400",
+        ],
+    ),
+    (
+        "discord",
+        &[
+            "x-ratelimit-limit: 1000",
+            "x-ratelimit-remaining: 0",
+            "x-ratelimit-reset: 1700086399.350",
+            "x-ratelimit-reset-after: 86399.100",
+            "x-ratelimit-bucket: e7ce72f75d85a6a6",
+            "x-ratelimit-global: true",
+            "x-ratelimit-scope: global",
+        ],
+    ),
+    (
+        "github",
+        &[
+            "x-ratelimit-limit: 1000",
+            "x-ratelimit-remaining: 0",
+            "x-ratelimit-used: 1000",
+            "x-ratelimit-reset: 1700086400",
+            "x-ratelimit-resource: per day",
+        ],
+    ),
+    ("off", &[]),
+];
 
 #[test]
 fn a_denial_in_every_dialect_tells_the_limit_that_refuses() {
     let sample = Sample::new();
     let standings = sample.refused();
     let answer = Answer::new(denied(86_399_100), &standings).at(NOW);
-    let cases: [(&str, &[&str]); 9] = [
-        (
-            "draft-11",
-            &[
-                r#"ratelimit-policy: "per-minute";q=100;w=60, "per day";q=1000;w=86400"#,
-                r#"ratelimit: "per-minute";r=40;t=36, "per day";r=0;t=86400"#,
-            ],
-        ),
-        (
-            "next",
-            &[
-                r#"ratelimit-policy: per-minute;q=100;w=60, "per day";q=1000;w=86400"#,
-                r#"ratelimit: per-minute;a=40;w=36;c=1, "per day";a=0;w=86400;c=1"#,
-                "ratelimit-partition: per-minute;user_id;method",
-            ],
-        ),
-        (
-            "draft-07",
-            &[
-                "ratelimit: limit=1000, remaining=0, reset=86400",
-                "ratelimit-policy: 100;w=60, 1000;w=86400",
-            ],
-        ),
-        (
-            "draft-03",
-            &[
-                "ratelimit-limit: 1000, 100;w=60, 1000;w=86400",
-                "ratelimit-remaining: 0",
-                "ratelimit-reset: 86400",
-            ],
-        ),
-        (
-            "x-ratelimit",
-            &[
-                "x-ratelimit-limit: 1000",
-                "x-ratelimit-remaining: 0",
-                "x-ratelimit-reset: 86400",
-            ],
-        ),
-        (
-            "x-ratelimit-epoch",
-            &[
-                "x-ratelimit-limit: 1000",
-                "x-ratelimit-remaining: 0",
-                "x-ratelimit-reset: 1700086400",
-            ],
-        ),
-        (
-            "discord",
-            &[
-                "x-ratelimit-limit: 1000",
-                "x-ratelimit-remaining: 0",
-                "x-ratelimit-reset: 1700086399.350",
-                "x-ratelimit-reset-after: 86399.100",
-                "x-ratelimit-bucket: e7ce72f75d85a6a6",
-                "x-ratelimit-global: true",
-                "x-ratelimit-scope: global",
-            ],
-        ),
-        (
-            "github",
-            &[
-                "x-ratelimit-limit: 1000",
-                "x-ratelimit-remaining: 0",
-                "x-ratelimit-used: 1000",
-                "x-ratelimit-reset: 1700086400",
-                "x-ratelimit-resource: per day",
-            ],
-        ),
-        ("off", &[]),
-    ];
-    for (dialect, fields) in cases {
+    for (dialect, fields) in REFUSED {
         let mut expected = fields.to_vec();
         expected.extend(["retry-after: 86400", "cache-control: no-store"]);
         assert_eq!(lines(&answer, dialect), expected, "{dialect}");

@@ -21,7 +21,7 @@ pub(super) fn draft_11(answer: &Answer<'_>, words: &mut Words) {
     });
     words.field("ratelimit", Merge::Append, |text| {
         list(answer, text, |text, standing| {
-            push_limit_item(text, answer, standing)
+            push_limit_item(text, answer, standing);
         });
     });
 }

@@ -30,7 +30,7 @@ pub(super) fn draft_06(answer: &Answer<'_>, words: &mut Words) {
         return;
     };
     words.field("ratelimit-limit", Merge::KeepTheirs, |text| {
-        push_integer(text, binding.quota)
+        push_integer(text, binding.quota);
     });
     state(
         answer,
@@ -84,11 +84,11 @@ fn state(
 ) {
     let left = binding.remaining();
     words.field(remaining, Merge::KeepTheirs, |text| {
-        push_integer(text, left)
+        push_integer(text, left);
     });
     if let Some(wait) = answer.wait(binding) {
         words.field(reset, Merge::KeepTheirs, |text| {
-            push_integer(text, seconds(wait))
+            push_integer(text, seconds(wait));
         });
     }
 }
@@ -96,7 +96,7 @@ fn state(
 fn policies(answer: &Answer<'_>, words: &mut Words) {
     words.field("ratelimit-policy", Merge::Append, |text| {
         list(answer, text, |text, standing| {
-            push_policy(text, standing, |_, _| {})
+            push_policy(text, standing, |_, _| {});
         });
     });
 }
@@ -111,7 +111,7 @@ fn limit_and_policies(
     text.extend_from_slice(b", ");
     let start = text.len();
     list(answer, text, |text, standing| {
-        push_policy(text, standing, &extra)
+        push_policy(text, standing, &extra);
     });
     if text.len() == start {
         text.truncate(start - 2);

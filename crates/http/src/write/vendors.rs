@@ -13,7 +13,7 @@ const RESET: &str = "x-ratelimit-reset";
 
 /// The reset as seconds to wait.
 pub(super) fn delta(answer: &Answer<'_>, words: &mut Words) {
-    with_reset(answer, words, |wait| seconds(wait));
+    with_reset(answer, words, seconds);
 }
 
 /// The reset as seconds since 1970, rounded up.
@@ -47,7 +47,7 @@ pub(super) fn discord(answer: &Answer<'_>, words: &mut Words) {
         let scope = policy.scope_of();
         if scope == Scope::Global {
             put(words, "x-ratelimit-global", |text| {
-                text.extend_from_slice(b"true")
+                text.extend_from_slice(b"true");
             });
         }
         put(words, "x-ratelimit-scope", |text| {
@@ -62,11 +62,11 @@ pub(super) fn github(answer: &Answer<'_>, words: &mut Words) {
         return;
     };
     put(words, "x-ratelimit-used", |text| {
-        push_integer(text, binding.used())
+        push_integer(text, binding.used());
     });
     if let Some(wait) = answer.wait(binding) {
         put(words, RESET, |text| {
-            push_integer(text, answer.end_of(wait).as_secs_ceil())
+            push_integer(text, answer.end_of(wait).as_secs_ceil());
         });
     }
     put(words, "x-ratelimit-resource", |text| {
@@ -90,10 +90,10 @@ fn with_reset(
 fn limit_and_remaining<'a>(answer: &Answer<'a>, words: &mut Words) -> Option<&'a Standing<'a>> {
     let binding = answer.binding()?;
     put(words, "x-ratelimit-limit", |text| {
-        push_integer(text, binding.quota)
+        push_integer(text, binding.quota);
     });
     put(words, "x-ratelimit-remaining", |text| {
-        push_integer(text, binding.remaining())
+        push_integer(text, binding.remaining());
     });
     Some(binding)
 }
