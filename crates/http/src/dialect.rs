@@ -186,9 +186,13 @@ impl Dialects {
 
     /// Them, in the order in which they are written.
     pub fn iter(self) -> impl Iterator<Item = Dialect> {
-        Dialect::ALL
-            .into_iter()
-            .filter(move |dialect| self.contains(*dialect))
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            // Bits are in the order of the list. Taking the lowest each time costs nothing for those that are not there.
+            let lowest = usize::try_from(rest.trailing_zeros()).unwrap_or(usize::MAX);
+            rest &= rest.saturating_sub(1);
+            Dialect::ALL.get(lowest).copied()
+        })
     }
 }
 

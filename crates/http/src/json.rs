@@ -16,26 +16,29 @@ struct Escaping<'a>(&'a mut Vec<u8>);
 
 impl Write for Escaping<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            match byte {
-                b'"' | b'\\' => self.0.extend([b'\\', byte]),
+        let mut rest = text.as_bytes();
+        let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
+        while let Some(index) = rest.iter().position(is_special) {
+            let (plain, special) = rest.split_at_checked(index).unwrap_or_default();
+            let Some((byte, behind)) = special.split_first() else {
+                break;
+            };
+            self.0.extend_from_slice(plain);
+            rest = behind;
+            match *byte {
+                b'"' | b'\\' => self.0.extend([b'\\', *byte]),
                 b'\n' => self.0.extend(*b"\\n"),
                 b'\r' => self.0.extend(*b"\\r"),
                 b'\t' => self.0.extend(*b"\\t"),
-                0..=0x1f => {
-                    self.0.extend(*b"\\u00");
-                    let hex = |digit: u8| {
-                        if digit < 10 {
-                            b'0' + digit
-                        } else {
-                            b'a' + digit - 10
-                        }
-                    };
-                    self.0.extend([hex(byte >> 4), hex(byte & 15)]);
+                control => {
+                    let hex = |digit: u8| b"0123456789abcdef".get(usize::from(digit)).copied();
+                    let (high, low) = (hex(control >> 4), hex(control & 15));
+                    self.0.extend_from_slice(b"\\u00");
+                    self.0.extend(high.into_iter().chain(low));
                 }
-                _ => self.0.push(byte),
             }
         }
+        self.0.extend_from_slice(rest);
         Ok(())
     }
 }

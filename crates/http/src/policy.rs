@@ -30,11 +30,14 @@ pub struct Policy {
     name: Box<str>,
     /// The name as a structured-field String, quotes included.
     quoted: Box<str>,
+    /// The beginning of the item of `RateLimit`, up to the number that is left.
+    lead: Box<str>,
     /// The name as the next draft writes it: without quotes if it can do without.
     short: Box<str>,
     quota: u64,
     window: Nanos,
     unit: &'static str,
+    is_concurrent: bool,
     /// The item of `RateLimit-Policy`: the draft wants it stable over responses, so it is written once.
     item: Box<str>,
     /// The same, as the next draft writes it.
@@ -116,6 +119,8 @@ impl Policy {
             item: item(&quoted),
             short_item: item(short),
             short: short.into(),
+            lead: format!("{quoted};r=").into(),
+            is_concurrent: unit == CONCURRENT,
             quoted: quoted.into(),
             quota,
             window,
@@ -213,6 +218,10 @@ impl Policy {
         &self.quoted
     }
 
+    pub(crate) fn lead(&self) -> &str {
+        &self.lead
+    }
+
     pub(crate) fn short(&self) -> &str {
         &self.short
     }
@@ -225,8 +234,8 @@ impl Policy {
         self.unit
     }
 
-    pub(crate) fn is_concurrent(&self) -> bool {
-        self.unit == CONCURRENT
+    pub(crate) const fn is_concurrent(&self) -> bool {
+        self.is_concurrent
     }
 
     pub(crate) fn dimensions(&self) -> &str {

@@ -84,7 +84,7 @@ impl Answer<'_> {
             (Some(message), _) => members.write(out, message, violated),
             (None, Some(standing)) => {
                 let detail = Detail {
-                    name: standing.policy.name(),
+                    name: standing.policy.quoted(),
                     never: self.outcome() == Outcome::Never,
                     wait,
                     cost: standing.cost,
@@ -149,7 +149,7 @@ impl Problem {
         let wait = Answer::new(outcome, &[]).retry_wait();
         let wait = wait.map(tollgate_core::Nanos::as_millis_ceil);
         let detail = Detail {
-            name: policy.name(),
+            name: policy.quoted(),
             never: wait.is_none(),
             wait,
             cost: Some(cost),
@@ -205,9 +205,10 @@ impl Members {
         detail: impl fmt::Display,
         violated: impl Iterator<Item = &'n str>,
     ) {
-        out.extend_from_slice(b"{\"type\":");
-        push_string(out, self.r#type);
-        out.extend_from_slice(b",\"title\":");
+        out.extend_from_slice(b"{\"type\":\"");
+        // All of these are ours, and have nothing in them to escape.
+        out.extend_from_slice(self.r#type.as_bytes());
+        out.extend_from_slice(b"\",\"title\":");
         push_string(out, self.title);
         out.extend_from_slice(b",\"status\":");
         push_integer(out, self.status.into());
@@ -234,6 +235,7 @@ impl Members {
 
 /// The usual sentence about a refusal.
 struct Detail<'a> {
+    /// In quotes.
     name: &'a str,
     never: bool,
     wait: Option<u64>,
@@ -248,16 +250,16 @@ impl fmt::Display for Detail<'_> {
             return match self.cost {
                 Some(cost) if cost > limit => write!(
                     f,
-                    "a cost of {cost} is above {limit}, the most that the limit {name:?} ever admits at once; \
+                    "a cost of {cost} is above {limit}, the most that the limit {name} ever admits at once; \
                      waiting does not help"
                 ),
                 _ => write!(
                     f,
-                    "the limit {name:?} never admits this; waiting does not help"
+                    "the limit {name} never admits this; waiting does not help"
                 ),
             };
         }
-        write!(f, "the limit {name:?} has no room")?;
+        write!(f, "the limit {name} has no room")?;
         if let Some(cost) = self.cost {
             write!(f, " for a cost of {cost}")?;
         }

@@ -64,15 +64,43 @@ impl AddressKey {
             text: [0; 48],
             len: 0,
         };
-        let network = masked(address, bits);
         // The longest text has 43 characters, so there is always room.
-        let written = if bits < all {
-            write!(key, "{network}/{bits}")
-        } else {
-            write!(key, "{network}")
-        };
-        written.unwrap_or_default();
+        key.spell(masked(address, bits), (bits < all).then_some(bits))
+            .unwrap_or_default();
         key
+    }
+
+    fn spell(&mut self, network: IpAddr, bits: Option<u8>) -> fmt::Result {
+        match network {
+            // By hand, because most keys are these and the standard library takes its time over widths nobody asked for.
+            IpAddr::V4(v4) => {
+                let [first, others @ ..] = v4.octets();
+                self.push_number(first)?;
+                for octet in others {
+                    self.write_char('.')?;
+                    self.push_number(octet)?;
+                }
+            }
+            IpAddr::V6(v6) => write!(self, "{v6}")?,
+        }
+        match bits {
+            Some(bits) => {
+                self.write_char('/')?;
+                self.push_number(bits)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn push_number(&mut self, number: u8) -> fmt::Result {
+        let digit = |value: u8| char::from(b'0' + value % 10);
+        if number > 99 {
+            self.write_char(digit(number / 100))?;
+        }
+        if number > 9 {
+            self.write_char(digit(number / 10))?;
+        }
+        self.write_char(digit(number))
     }
 
     /// The key as text.
@@ -84,6 +112,17 @@ impl AddressKey {
 }
 
 impl Write for AddressKey {
+    fn write_char(&mut self, c: char) -> fmt::Result {
+        match (self.text.get_mut(self.len), u8::try_from(c)) {
+            (Some(place), Ok(byte)) if byte.is_ascii() => {
+                *place = byte;
+                self.len = self.len.saturating_add(1);
+                Ok(())
+            }
+            _ => Err(fmt::Error),
+        }
+    }
+
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let end = self.len.saturating_add(text.len());
         let room = self.text.get_mut(self.len..end).ok_or(fmt::Error)?;

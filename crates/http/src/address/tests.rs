@@ -482,3 +482,17 @@ fn control_believing_one_proxy_too_many_mints_keys() {
     let keys = minted(&trusting, ip("192.0.2.66"), &[ip("10.0.0.1")], &requests);
     assert_eq!(keys.len(), 49);
 }
+
+#[test]
+fn keys_are_spelt_as_the_standard_library_spells_addresses() {
+    for number in 0..=u8::MAX {
+        let address = IpAddr::from([number, 255 - number, 0, number]);
+        let key = AddressKey::of(address, 32, 64);
+        assert_eq!(key.as_str(), address.to_string());
+    }
+    for bits in 0..128 {
+        let key = AddressKey::of(ip("ffff::1"), 32, bits);
+        assert!(key.as_str().ends_with(&format!("/{bits}")), "{key:?}");
+        assert!(key.as_str().parse::<Network>().is_ok(), "{key:?}");
+    }
+}

@@ -58,8 +58,7 @@ pub(super) fn next(answer: &Answer<'_>, words: &mut Words) {
 
 /// One item of draft-11's `RateLimit`.
 pub(crate) fn push_limit_item(text: &mut Vec<u8>, answer: &Answer<'_>, standing: &Standing<'_>) {
-    text.extend_from_slice(standing.policy.quoted().as_bytes());
-    text.extend_from_slice(b";r=");
+    text.extend_from_slice(standing.policy.lead().as_bytes());
     push_integer(text, standing.remaining());
     push_wait(text, answer, standing, b";t=");
     push_partition(text, standing);
