@@ -12,12 +12,27 @@ pub(crate) fn push_string(out: &mut Vec<u8>, text: impl Display) {
     out.push(b'"');
 }
 
+/// The bytes that a JSON string cannot hold as they are.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "it is computed while compiling, where an index out of bounds is an error"
+)]
+const SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let mut byte = 0;
+    while byte < special.len() {
+        special[byte] = byte < 0x20 || byte == b'"' as usize || byte == b'\\' as usize;
+        byte += 1;
+    }
+    special
+};
+
 struct Escaping<'a>(&'a mut Vec<u8>);
 
 impl Write for Escaping<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text.as_bytes();
-        let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
+        let is_special = |byte: &u8| SPECIAL.get(usize::from(*byte)) == Some(&true);
         while let Some(index) = rest.iter().position(is_special) {
             let (plain, special) = rest.split_at_checked(index).unwrap_or_default();
             let Some((byte, behind)) = special.split_first() else {
