@@ -42,7 +42,8 @@ pub(super) fn last_of_forwarded(line: &[u8]) -> (Option<&[u8]>, Option<IpAddr>) 
             _ => {}
         }
     }
-    if in_quotes || tail.len() < line.len() {
+    // Too long to be a hop. A quote that is left open is refused where the hop is read.
+    if tail.len() < line.len() {
         return (None, None);
     }
     (None, address_for(line))
