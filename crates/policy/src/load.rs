@@ -2,7 +2,7 @@
 //!
 //! Must not know: what fields mean.
 
-use std::io::Read as _;
+use std::io::Read;
 use std::path::Path;
 
 use crate::model::Policy;
@@ -37,47 +37,63 @@ pub fn load(text: &str, file_name: &str, format: Format) -> Result<Policy, Probl
 /// The file cannot be read, is no text, or is wrong.
 pub fn load_path(path: &Path) -> Result<Policy, Problems> {
     let name = path.display().to_string();
-    let refuse = |message: String, help: &str| {
-        Problems::new(&name, "", vec![Problem::new(Place::START, message, help)])
-    };
     let Some(format) = Format::of_path(path) else {
-        return Err(refuse(
-            "the name of the file does not say how it is written".to_owned(),
+        return Err(refused(
+            &name,
+            "the name of the file does not say how it is written",
             "name it with the ending `.yaml`, `.toml` or `.json`",
         ));
     };
+    let file = std::fs::File::open(path).map_err(|error| unreadable(&name, &error))?;
+    load(&read_text(file, &name)?, &name, format)
+}
+
+/// Reads the text of a file, of which messages speak by this name, within the bound on its length.
+///
+/// # Errors
+/// It cannot be read, is too long, or is no text.
+pub fn read_text(file: impl Read, name: &str) -> Result<String, Problems> {
     let mut bytes = Vec::new();
     // One byte more than is read, so that a file of just the right size is told from a larger one.
     let most = u64::try_from(MAX_BYTES)
         .unwrap_or(u64::MAX)
         .saturating_add(1);
-    std::fs::File::open(path)
-        .and_then(|file| file.take(most).read_to_end(&mut bytes))
-        .map_err(|error| {
-            refuse(
-                format!("the file cannot be read: {error}"),
-                "check its path and permissions",
-            )
-        })?;
+    file.take(most)
+        .read_to_end(&mut bytes)
+        .map_err(|error| unreadable(name, &error))?;
     if bytes.len() > MAX_BYTES {
-        return Err(refuse(
+        return Err(refused(
+            name,
             format!("the file has more than {MAX_BYTES} bytes"),
             "split the policy, or move long lists of values out of it",
         ));
     }
-    let text = String::from_utf8(bytes).map_err(|error| {
+    String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let before = error.as_bytes().get(..at).unwrap_or_default();
         let line = before.split(|byte| *byte == b'\n').count();
-        refuse(
+        refused(
+            name,
             format!(
                 "the file is not UTF-8 text: byte {} on line {line} begins no character",
                 at + 1
             ),
             "save it as UTF-8",
         )
-    })?;
-    load(&text, &name, format)
+    })
+}
+
+fn unreadable(name: &str, error: &std::io::Error) -> Problems {
+    refused(
+        name,
+        format!("the file cannot be read: {error}"),
+        "check its path and permissions",
+    )
+}
+
+/// What is wrong with a file as a whole.
+fn refused(name: &str, message: impl Into<String>, help: &str) -> Problems {
+    Problems::new(name, "", vec![Problem::new(Place::START, message, help)])
 }
 
 /// In YAML `absent` is a word and `"absent"` a text. JSON and TOML have only texts, so there the words are meant
