@@ -1,18 +1,20 @@
-//! `tollgate check`: everything that is wrong with policy files, or how much they say.
+//! `tollgate check`: everything that is wrong with policy files and files of their tests, or how much they say.
 //!
 //! Files of envoyproxy/ratelimit are checked as one set, as its service would load them. Must not know: how anything is
 //! checked.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use tollgate_policy::envoy::{self, FilesRefused};
+use tollgate_policy::model::Policy;
 use tollgate_policy::source::Problems;
 use tollgate_policy::words_for::number;
 
 use crate::input::{self, How, Kind, Source};
 use crate::json;
 use crate::output::{Color, Failure, complain, print};
+use crate::testing;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -40,7 +42,8 @@ struct Checked {
 /// How much files say.
 #[derive(Debug)]
 struct Contents {
-    limits: usize,
+    limits: Option<usize>,
+    tests: Option<usize>,
     summary: String,
 }
 
@@ -51,7 +54,7 @@ pub(crate) fn check(options: &Options, color: Color) -> Result<bool, Failure> {
     for path in &options.files {
         match input::read(path, options.how) {
             Ok(source) if source.kind == Kind::Envoy => envoy.push(source),
-            Ok(source) => all.push(native(&source)),
+            Ok(source) => all.push(native(path, &source)),
             Err(problems) => all.push(Checked {
                 files: vec![problems.file.to_string()],
                 kind: Kind::Policy,
@@ -83,35 +86,39 @@ pub(crate) fn check(options: &Options, color: Color) -> Result<bool, Failure> {
     Ok(is_right)
 }
 
-fn native(source: &Source) -> Checked {
-    let result = if source.kind == Kind::Tests {
-        Err(input::refused(
-            &source.name,
-            "this is a file of tests, not a policy",
-            format!("run it: `tollgate test {}`", source.name),
-        ))
-    } else {
-        tollgate_policy::load(&source.text, &source.name, source.format)
+fn native(path: &Path, source: &Source) -> Checked {
+    let result = match source.kind {
+        Kind::Tests => testing::check(path, source).map(|tests| Contents {
+            limits: None,
+            tests: Some(tests),
+            summary: format!("ok, {}", counted(tests, "test")),
+        }),
+        _ => tollgate_policy::load(&source.text, &source.name, source.format)
+            .map_err(|problems| vec![problems])
+            .map(|policy| Contents {
+                limits: Some(policy.limits.len()),
+                tests: None,
+                summary: summary(&policy),
+            }),
     };
     Checked {
         files: vec![source.name.clone()],
         kind: source.kind,
-        result: result.map_err(|problems| vec![problems]).map(|policy| {
-            let mut summary = format!("ok, {}", counted(policy.limits.len(), "limit"));
-            for (count, what) in [
-                (policy.deny.len(), "denied"),
-                (policy.exempt.len(), "exempt"),
-            ] {
-                if count > 0 {
-                    summary += &format!(", {} {what}", number(count as u64));
-                }
-            }
-            Contents {
-                limits: policy.limits.len(),
-                summary,
-            }
-        }),
+        result,
     }
+}
+
+fn summary(policy: &Policy) -> String {
+    let mut summary = format!("ok, {}", counted(policy.limits.len(), "limit"));
+    for (count, list) in [
+        (policy.deny.len(), "`deny`"),
+        (policy.exempt.len(), "`exempt`"),
+    ] {
+        if count > 0 {
+            summary += &format!(", {} in {list}", counted(count, "entry"));
+        }
+    }
+    summary
 }
 
 fn set(sources: &[Source], merge_domains: bool) -> Checked {
@@ -130,7 +137,8 @@ fn set(sources: &[Source], merge_domains: bool) -> Checked {
         result: result
             .map_err(|FilesRefused(problems)| problems)
             .map(|policy| Contents {
-                limits: policy.rules().len(),
+                limits: Some(policy.rules().len()),
+                tests: None,
                 summary: format!(
                     "ok, {} in {} (in the format of envoyproxy/ratelimit)",
                     counted(policy.rules().len(), "limit"),
@@ -141,8 +149,12 @@ fn set(sources: &[Source], merge_domains: bool) -> Checked {
 }
 
 fn counted(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", number(count as u64))
+    let what = match (count, what.strip_suffix('y')) {
+        (1, _) => what.to_owned(),
+        (_, Some(stem)) => format!("{stem}ies"),
+        (_, None) => format!("{what}s"),
+    };
+    format!("{} {what}", number(count as u64))
 }
 
 /// The answer for programs.
@@ -160,6 +172,7 @@ struct CheckedAnswer<'a> {
     kind: &'static str,
     ok: bool,
     limits: Option<usize>,
+    tests: Option<usize>,
 }
 
 fn answer(ok: bool, all: &[Checked]) -> Answer<'_> {
@@ -174,7 +187,16 @@ fn answer(ok: bool, all: &[Checked]) -> Answer<'_> {
                 files: &checked.files,
                 kind: checked.kind.word(),
                 ok: checked.result.is_ok(),
-                limits: checked.result.as_ref().ok().map(|contents| contents.limits),
+                limits: checked
+                    .result
+                    .as_ref()
+                    .ok()
+                    .and_then(|contents| contents.limits),
+                tests: checked
+                    .result
+                    .as_ref()
+                    .ok()
+                    .and_then(|contents| contents.tests),
             })
             .collect(),
         wrong: json::wrong(wrong.flatten()),

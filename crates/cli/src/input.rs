@@ -163,7 +163,8 @@ fn has_name(tree: &Node, name: &str) -> bool {
 
 /// Something is wrong with a file as a whole.
 pub(crate) fn refused(name: &str, message: impl Into<String>, help: impl Into<String>) -> Problems {
-    Problems::new(name, "", vec![Problem::new(Place::START, message, help)])
+    let nowhere = Place::default();
+    Problems::new(name, "", vec![Problem::new(nowhere, message, help)])
 }
 
 /// A file that another file names, looked for beside it.

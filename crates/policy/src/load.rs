@@ -93,7 +93,11 @@ fn unreadable(name: &str, error: &std::io::Error) -> Problems {
 
 /// What is wrong with a file as a whole.
 fn refused(name: &str, message: impl Into<String>, help: &str) -> Problems {
-    Problems::new(name, "", vec![Problem::new(Place::START, message, help)])
+    Problems::new(
+        name,
+        "",
+        vec![Problem::new(Place::default(), message, help)],
+    )
 }
 
 /// In YAML `absent` is a word and `"absent"` a text. JSON and TOML have only texts, so there the words are meant

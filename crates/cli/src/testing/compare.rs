@@ -72,74 +72,14 @@ pub(super) fn compare(
     matched: impl FnOnce() -> Vec<String>,
 ) -> Vec<Failure> {
     let mut failures = Failures(Vec::new());
-    let first = first_denied(sum);
-    failures.check(
-        &expect.allowed,
-        "allowed",
-        |n| number(*n),
-        Some(&sum.allowed),
-        &first,
-    );
-    // Where both are said, one failure says it all.
-    if expect.allowed.is_none() {
-        failures.check(
-            &expect.denied,
-            "denied",
-            |n| number(*n),
-            Some(&sum.denied),
-            &first,
-        );
-    }
-    failures.check(
-        &expect.waits,
-        "waits",
-        |waits| spans(waits),
-        Some(&sum.waits),
-        &None,
-    );
-    let one = sum.asked_about();
-    let text = |text: &Box<str>| text.to_string();
-    let own = |text: Option<&String>| text.map(|text| text.as_str().into());
-    let limit = own(one.and_then(|seen| seen.limit.as_ref()));
-    failures.check(&expect.limit, "limit", text, limit.as_ref(), &first);
-    let level = own(one.and_then(|seen| seen.level.as_ref()));
-    failures.check(&expect.level, "level", text, level.as_ref(), &first);
-    let message = own(one.and_then(|seen| seen.message.as_ref()));
-    failures.check(&expect.message, "message", text, message.as_ref(), &None);
-    let reason = one.and_then(|seen| seen.reason);
-    failures.check(
-        &expect.reason,
-        "reason",
-        |word| (*word).to_owned(),
-        reason.as_ref(),
-        &first,
-    );
-    let status = one.and_then(|seen| seen.status).map(u64::from);
-    failures.check(
-        &expect.status,
-        "status",
-        |n: &u64| n.to_string(),
-        status.as_ref(),
-        &first,
-    );
-    let retry = one.and_then(|seen| seen.retry);
-    failures.check(
-        &expect.retry_after,
-        "retry_after",
-        retry_words,
-        retry.as_ref(),
-        &first,
-    );
+    failures.check_counts(expect, sum);
+    failures.check_one(expect, sum);
     for (name, left) in &expect.remaining {
-        let last = sum.last.as_ref();
-        let found = last.and_then(|seen| {
-            seen.remaining
-                .iter()
-                .find(|(other, _)| **other == *name.value)
-        });
+        let all = sum.last.as_ref().map(|seen| &seen.remaining);
+        let found = all.and_then(|all| all.iter().find(|(other, _)| **other == *name.value));
         let what = format!("remaining of {}", name.value);
         let found = found.map(|(_, left)| left);
-        failures.check(&Some(left.clone()), &what, |n| number(*n), found, &None);
+        failures.check(Some(left), &what, |n| number(*n), found, None);
     }
     if let Some(expected) = &expect.matched {
         let sorted = |mut names: Vec<String>| {
@@ -147,17 +87,11 @@ pub(super) fn compare(
             names
         };
         let names = expected.value.iter().map(|name| name.value.to_string());
-        let expected = Some(At::new(sorted(names.collect()), expected.place));
+        let expected = At::new(sorted(names.collect()), expected.place);
         let found = sorted(matched());
-        failures.check(
-            &expected,
-            "matched",
-            |names| listed(names),
-            Some(&found),
-            &None,
-        );
+        let words = |names: &Vec<String>| listed(names);
+        failures.check(Some(&expected), "matched", words, Some(&found), None);
     }
-    failures.check_shadow(expect, sum);
     failures.0
 }
 
@@ -166,11 +100,11 @@ struct Failures(Vec<Failure>);
 impl Failures {
     fn check<T: PartialEq>(
         &mut self,
-        expected: &Option<At<T>>,
+        expected: Option<&At<T>>,
         what: &str,
         words: impl Fn(&T) -> String,
         found: Option<&T>,
-        note: &Option<String>,
+        note: Option<&str>,
     ) {
         let Some(expected) = expected else {
             return;
@@ -181,9 +115,65 @@ impl Failures {
                 what: what.to_owned(),
                 expected: words(&expected.value),
                 found: found.map_or("none".to_owned(), words),
-                note: note.clone(),
+                note: note.map(str::to_owned),
             });
         }
+    }
+
+    /// What is said of all requests of the step.
+    fn check_counts(&mut self, expect: &Expect, sum: &Sum) {
+        let first = first_denied(sum);
+        let (words, note) = (|n: &u64| number(*n), first.as_deref());
+        let (allowed, denied) = (expect.allowed.as_ref(), expect.denied.as_ref());
+        self.check(allowed, "allowed", words, Some(&sum.allowed), note);
+        // Where both are said, one failure says it all.
+        if allowed.is_none() {
+            self.check(denied, "denied", words, Some(&sum.denied), note);
+        }
+        let words = |waits: &Vec<Nanos>| spans(waits);
+        self.check(
+            expect.waits.as_ref(),
+            "waits",
+            words,
+            Some(&sum.waits),
+            None,
+        );
+        self.check_shadow(expect, sum);
+    }
+
+    /// What is said of one request.
+    fn check_one(&mut self, expect: &Expect, sum: &Sum) {
+        let nothing = Seen::default();
+        let one = sum.asked_about().unwrap_or(&nothing);
+        let first = first_denied(sum);
+        let note = first.as_deref();
+        for (expected, what, found) in [
+            (&expect.limit, "limit", &one.limit),
+            (&expect.level, "level", &one.level),
+            (&expect.message, "message", &one.message),
+        ] {
+            let found: Option<Box<str>> = found.as_deref().map(Into::into);
+            self.check(
+                expected.as_ref(),
+                what,
+                ToString::to_string,
+                found.as_ref(),
+                note,
+            );
+        }
+        let (expected, found) = (expect.reason.as_ref(), one.reason.as_ref());
+        self.check(expected, "reason", ToString::to_string, found, note);
+        let status = one.status.map(u64::from);
+        let expected = expect.status.as_ref();
+        self.check(
+            expected,
+            "status",
+            ToString::to_string,
+            status.as_ref(),
+            note,
+        );
+        let (expected, found) = (expect.retry_after.as_ref(), one.retry.as_ref());
+        self.check(expected, "retry_after", retry_words, found, note);
     }
 
     fn check_shadow(&mut self, expect: &Expect, sum: &Sum) {
@@ -193,13 +183,13 @@ impl Failures {
         let words = |n: &u64| number(*n);
         match &expected.value {
             Shadow::Any(count) => {
-                let expected = Some(At::new(*count, expected.place));
+                let expected = At::new(*count, expected.place);
                 self.check(
-                    &expected,
+                    Some(&expected),
                     "shadow_denied",
                     words,
                     Some(&sum.shadow_denied),
-                    &None,
+                    None,
                 );
             }
             Shadow::By(counts) => {
@@ -210,7 +200,7 @@ impl Failures {
                         .iter()
                         .find(|(other, _)| **other == *name.value);
                     let found = found.map_or(0, |(_, count)| *count);
-                    self.check(&Some(count.clone()), &what, words, Some(&found), &None);
+                    self.check(Some(count), &what, words, Some(&found), None);
                 }
             }
         }

@@ -24,6 +24,7 @@ use tollgate_policy::source::{Problems, parse};
 use crate::input::{self, How, Kind, Source};
 use crate::json;
 use crate::output::{Color, Failure, print};
+use model::TestFile;
 use policies::{Tested, Untested};
 use report::FileRan;
 use run::Ran;
@@ -82,7 +83,22 @@ fn run_file(path: &Path, only: &str) -> FileRan {
     }
 }
 
+/// Checks a file of tests and the policy that it names, without running them. Answers how many tests there are.
+pub(crate) fn check(path: &Path, source: &Source) -> Result<usize, Vec<Problems>> {
+    prepare(path, source).map(|(file, _)| file.tests.len())
+}
+
 fn run_source(path: &Path, source: &Source, only: &str) -> Result<Vec<Ran>, Vec<Problems>> {
+    let (file, policy) = prepare(path, source)?;
+    let chosen = file
+        .tests
+        .iter()
+        .filter(|test| test.name.value.contains(only));
+    Ok(chosen.map(|test| run::run(test, &policy)).collect())
+}
+
+/// A file of tests and its policy, both in order.
+fn prepare(path: &Path, source: &Source) -> Result<(TestFile, Tested), Vec<Problems>> {
     let wrong = |list| vec![Problems::new(&source.name, &source.text, list)];
     let tree = parse(&source.text, source.format).map_err(wrong)?;
     if source.kind != Kind::Tests {
@@ -101,9 +117,5 @@ fn run_source(path: &Path, source: &Source, only: &str) -> Result<Vec<Ran>, Vec<
     if !unknown.is_empty() {
         return Err(wrong(unknown));
     }
-    let chosen = file
-        .tests
-        .iter()
-        .filter(|test| test.name.value.contains(only));
-    Ok(chosen.map(|test| run::run(test, &policy)).collect())
+    Ok((file, policy))
 }

@@ -179,13 +179,6 @@ impl Asked {
         let said = self.said.iter().find(|(field, _)| is_domain(field));
         said.map(|(_, text)| &*text.value)
     }
-
-    /// Whether requests of different numbers differ.
-    pub(super) fn varies(&self) -> bool {
-        let values = self.descriptors.iter().flatten().map(|(_, value)| value);
-        let mut texts = self.said.iter().map(|(_, text)| &text.value).chain(values);
-        texts.any(|text| text.contains(NUMBER))
-    }
 }
 
 /// Says one thing of a request.
