@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use arc_swap::Guard;
 use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::model::{Mode, OnStoreFailure};
@@ -52,28 +51,27 @@ pub(crate) struct Decision<'a, S> {
 }
 
 impl<S: StateStore> Decision<'_, S> {
-    pub(crate) fn make(&self, current: Guard<Arc<Generation>>, scratch: &mut Scratch) -> Verdict {
-        let mut verdict = Verdict::new(current);
+    /// Makes the decision; what is found out goes straight into the verdict, which is too large to be copied for fun.
+    pub(crate) fn make(&self, verdict: &mut Verdict, scratch: &mut Scratch) {
         let Verdict {
             generation,
             findings,
-        } = &mut verdict;
+        } = verdict;
         self.fill(generation, scratch, findings);
-        verdict
     }
 
     fn fill(&self, generation: &Arc<Generation>, scratch: &mut Scratch, findings: &mut Findings) {
         let Scratch { found, plan } = scratch;
         generation.rules().find(self.request, found);
-        match found.listed() {
-            Listed::Exempt => return,
-            Listed::Denied(index) => {
-                return findings.refuse(Refuser::List(index), Reason::Listed, Outcome::Never);
-            }
-            Listed::Limits => {}
+        if let Listed::Denied(index) = found.listed() {
+            return findings.refuse(Refuser::List(index), Reason::Listed, Outcome::Never);
         }
+        // Before being exempt: who cannot be read may have been spelled so as to look exempt.
         if found.unreadable() {
             return findings.refuse(Refuser::Engine, Reason::Unreadable, Outcome::Never);
+        }
+        if found.listed() == Listed::Exempt {
+            return;
         }
         let asking = Asking {
             generation,

@@ -8,9 +8,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
+use tollgate_core::limit::Quota;
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::rules::Rules;
-use tollgate_store::StoreError;
+use tollgate_store::{Ruled, StoreError};
 
 use crate::counters::{Counted, Counters};
 use crate::decide::{Decision, Scratch};
@@ -96,14 +97,18 @@ impl<S: StateStore> Engine<S> {
             numbers,
             gone,
         } = registry.prepare(rules, number, &self.store)?;
-        // Quotas of one number decide on the same states, which are carried over once.
+        // Quotas of one number decide on the same states, and a window's counts are carried over to another length once.
         let mut carried = HashSet::new();
         for (old, new) in generation.quotas(Some(&before)) {
-            match old {
-                Some(old) if old == new => {}
-                Some(old) if carried.insert(new.id) => self.store.replace(old, new),
-                _ => self.store.learn(new),
+            if let Some(old) = old.filter(|old| *old != new)
+                && (carried.insert(new.id) || !changes_length(old, new))
+            {
+                self.store.replace(old, new);
             }
+        }
+        // A quota that took the place of one may be what another tier had.
+        for (_, new) in generation.quotas(None) {
+            self.store.learn(new);
         }
         self.current.store(Arc::new(generation));
         for id in gone {
@@ -190,7 +195,9 @@ impl<S: StateStore> Engine<S> {
             cost,
             manner,
         };
-        with_scratch(|scratch| decision.make(self.current.load(), scratch))
+        let mut verdict = Verdict::new(self.current.load());
+        with_scratch(|scratch| decision.make(&mut verdict, scratch));
+        verdict
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
@@ -221,16 +228,23 @@ impl Registry {
     }
 }
 
+/// Whether counts in windows of one length become counts in windows of another.
+fn changes_length(old: &Ruled, new: &Ruled) -> bool {
+    match (old.limit.quota(), new.limit.quota()) {
+        (Quota::SlidingCounter(old), Quota::SlidingCounter(new)) => old.window() != new.window(),
+        _ => false,
+    }
+}
+
 /// This thread's room for decisions. A decision that begins inside another (a request whose attributes ask the engine)
 /// gets its own.
-fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+fn with_scratch(work: impl FnOnce(&mut Scratch)) {
     thread_local! {
         static OWN: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
     }
     let mut scratch = OWN.take().unwrap_or_else(|| Box::new(Scratch::new()));
-    let done = work(&mut scratch);
+    work(&mut scratch);
     OWN.set(Some(scratch));
-    done
 }
 
 impl<S> fmt::Debug for Engine<S> {

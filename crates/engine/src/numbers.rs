@@ -99,6 +99,8 @@ struct Given {
     lifetime: Nanos,
     /// For a limit that is gone: when the last of its states will have been, too.
     leaves: Option<Timestamp>,
+    /// Whether it was gone already before the rules that are being numbered.
+    was_gone: bool,
 }
 
 /// What came of a request for numbers.
@@ -120,13 +122,13 @@ impl Numbers {
         now: Timestamp,
     ) -> Result<Assigned, OutOfNumbers> {
         let mut numbers = self.clone();
-        let gone = numbers.retire(now);
+        let mut gone = numbers.retire(now);
         // Who is there stays; then who asks for a number gets it if it is free; then all others in one order that does
         // not depend on the order of the file.
         let mut order: Vec<&Wanted<'_>> = wanted.iter().collect();
         order.sort_by_key(|one| (one.asked.is_none(), one.identity, one.kind));
         for one in order {
-            numbers.give(one)?;
+            gone.extend(numbers.give(one)?);
         }
         let ids = wanted.iter().filter_map(|one| numbers.find(one)).collect();
         Ok(Assigned { ids, gone, numbers })
@@ -141,7 +143,10 @@ impl Numbers {
                     gone.push(given.id);
                     false
                 }
-                Some(_) => true,
+                Some(_) => {
+                    given.was_gone = true;
+                    true
+                }
                 None => {
                     given.leaves = Some(now.after(given.lifetime));
                     true
@@ -152,13 +157,28 @@ impl Numbers {
         gone
     }
 
-    fn give(&mut self, wanted: &Wanted<'_>) -> Result<(), OutOfNumbers> {
+    /// Answers the number that is given up for it, if there is one.
+    fn give(&mut self, wanted: &Wanted<'_>) -> Result<Option<LimitId>, OutOfNumbers> {
         let kinds = self.given.get_mut(wanted.identity);
         let known = kinds.and_then(|kinds| kinds.iter_mut().find(|one| one.kind == wanted.kind));
+        let mut given_up = None;
         if let Some(known) = known {
-            known.leaves = None;
-            known.lifetime = known.lifetime.max(wanted.lifetime);
-            return Ok(());
+            // Counts in windows of one length cannot be read in another, and a store carries them over only from the rules
+            // before.
+            let is_unreadable = known.was_gone
+                && known.kind == Kind::SlidingCounter
+                && known.lifetime != wanted.lifetime;
+            if !is_unreadable {
+                known.leaves = None;
+                known.was_gone = false;
+                known.lifetime = match known.kind {
+                    Kind::SlidingCounter => wanted.lifetime,
+                    _ => known.lifetime.max(wanted.lifetime),
+                };
+                return Ok(None);
+            }
+            given_up = Some(known.id);
+            self.withdraw(wanted);
         }
         let asked = wanted.asked.and_then(NonZeroU16::new);
         let first = asked.unwrap_or_else(|| number_of(wanted.identity));
@@ -172,8 +192,15 @@ impl Numbers {
                 id,
                 lifetime: wanted.lifetime,
                 leaves: None,
+                was_gone: false,
             });
-        Ok(())
+        Ok(given_up)
+    }
+
+    fn withdraw(&mut self, wanted: &Wanted<'_>) {
+        if let Some(kinds) = self.given.get_mut(wanted.identity) {
+            kinds.retain(|one| one.kind != wanted.kind);
+        }
     }
 
     /// The first number from this one on that nobody has or ever had.
@@ -311,6 +338,27 @@ mod tests {
         let gone = none.numbers.assign(&[wanted("login")], late).unwrap();
         assert_eq!(gone.gone, one.ids);
         assert_ne!(numbers(&gone), numbers(&one));
+    }
+
+    #[test]
+    fn a_window_that_returns_with_another_length_has_a_new_number() {
+        let window = |secs| Wanted {
+            kind: Kind::SlidingCounter,
+            lifetime: Nanos::from_secs(secs),
+            ..wanted("login")
+        };
+        let one = Numbers::default().assign(&[window(120)], NOW).unwrap();
+        let changed = one.numbers.assign(&[window(240)], NOW).unwrap();
+        assert_eq!(
+            changed.ids, one.ids,
+            "a store carries over what is changed in place"
+        );
+        let none = one.numbers.assign(&[], NOW).unwrap();
+        let back = none.numbers.assign(&[window(240)], NOW).unwrap();
+        assert_ne!(back.ids, one.ids);
+        assert_eq!(back.gone, one.ids);
+        let same = none.numbers.assign(&[window(120)], NOW).unwrap();
+        assert_eq!(same.ids, one.ids);
     }
 
     #[test]
