@@ -156,83 +156,86 @@ tests:
     assert_eq!(code, Some(0), "{stdout}");
 }
 
+/// Tests that are wrong, and what is said about them.
+const WRONG: &[(&str, &str)] = &[
+    (
+        "  - { name: t, stpes: [] }",
+        "a.test.yaml:3:16: a test: there is no field `stpes`",
+    ),
+    (
+        "  - { steps: [{ expect: allowed }] }",
+        "a.test.yaml:3:5: a test has no `name`",
+    ),
+    ("  - { name: t }", "a test has no `steps`"),
+    (
+        "  - { name: t, steps: [{ send: 1 }] }",
+        "`t` expects nothing",
+    ),
+    (
+        "  - { name: t, steps: [{ expect: alowed }] }",
+        "did you mean `allowed`?",
+    ),
+    (
+        "  - { name: t, steps: [{ expect: { alowed: 1 } }] }",
+        "did you mean `allowed`?",
+    ),
+    (
+        "  - { name: t, steps: [{ expect: { limit: lgoin } }] }",
+        "did you mean `login`?",
+    ),
+    (
+        "  - { name: t, steps: [{ send: 2, expect: { allowed: 3 } }] }",
+        "3 cannot come of 2 that are sent",
+    ),
+    (
+        "  - { name: t, steps: [{ at: 5s, expect: allowed }, { at: 1s }] }",
+        "this step comes before the one above it",
+    ),
+    (
+        "  - { name: t, steps: [{ at: soon, expect: allowed }] }",
+        "`at`: `soon` is not a duration",
+    ),
+    (
+        "  - { name: t, steps: [{ send: 9M, expect: allowed }] }",
+        "write a number up to 1000000",
+    ),
+    (
+        "  - { name: t, steps: [{ request: { ip: here }, expect: allowed }] }",
+        "`ip`: `here` is not an address",
+    ),
+    (
+        "  - { name: t, steps: [{ request: { path: here }, expect: allowed }] }",
+        "the path \"here\" does not begin with a slash",
+    ),
+    (
+        "  - { name: t, steps: [{ request: { headers: { a b: c } }, expect: allowed }] }",
+        "`a b` cannot be the name of a header",
+    ),
+    (
+        "  - { name: t, steps: [{ finish: a, expect: { limit: login } }] }",
+        "nothing is held as `a` here",
+    ),
+    (
+        "  - { name: t, start: never, steps: [{ expect: allowed }] }",
+        "`never` is not a point in time",
+    ),
+    (
+        "  - { name: t, steps: [{ expect: allowed }] }\n  - { name: t, steps: [{ expect: allowed }] }",
+        "there are two tests named `t`",
+    ),
+    (
+        "  - { name: t, name: u, steps: [{ expect: allowed }] }",
+        "`name` is given twice",
+    ),
+    (
+        "  - { name: t, steps: [{ send: 300, request: { ip: \"192.0.2.{n}\" }, expect: allowed }] }",
+        "request 256: `192.0.2.256` is not an address",
+    ),
+];
+
 #[test]
 fn wrong_files_are_told_with_their_lines() {
-    for (tests, expected) in [
-        (
-            "  - { name: t, stpes: [] }",
-            "a.test.yaml:3:16: a test: there is no field `stpes`",
-        ),
-        (
-            "  - { steps: [{ expect: allowed }] }",
-            "a.test.yaml:3:5: a test has no `name`",
-        ),
-        ("  - { name: t }", "a test has no `steps`"),
-        (
-            "  - { name: t, steps: [{ send: 1 }] }",
-            "`t` expects nothing",
-        ),
-        (
-            "  - { name: t, steps: [{ expect: alowed }] }",
-            "did you mean `allowed`?",
-        ),
-        (
-            "  - { name: t, steps: [{ expect: { alowed: 1 } }] }",
-            "did you mean `allowed`?",
-        ),
-        (
-            "  - { name: t, steps: [{ expect: { limit: lgoin } }] }",
-            "did you mean `login`?",
-        ),
-        (
-            "  - { name: t, steps: [{ send: 2, expect: { allowed: 3 } }] }",
-            "3 cannot come of 2 that are sent",
-        ),
-        (
-            "  - { name: t, steps: [{ at: 5s, expect: allowed }, { at: 1s }] }",
-            "this step comes before the one above it",
-        ),
-        (
-            "  - { name: t, steps: [{ at: soon, expect: allowed }] }",
-            "`at`: `soon` is not a duration",
-        ),
-        (
-            "  - { name: t, steps: [{ send: 9M, expect: allowed }] }",
-            "write a number up to 1000000",
-        ),
-        (
-            "  - { name: t, steps: [{ request: { ip: here }, expect: allowed }] }",
-            "`ip`: `here` is not an address",
-        ),
-        (
-            "  - { name: t, steps: [{ request: { path: here }, expect: allowed }] }",
-            "the path \"here\" does not begin with a slash",
-        ),
-        (
-            "  - { name: t, steps: [{ request: { headers: { a b: c } }, expect: allowed }] }",
-            "`a b` cannot be the name of a header",
-        ),
-        (
-            "  - { name: t, steps: [{ finish: a, expect: { limit: login } }] }",
-            "nothing is held as `a` here",
-        ),
-        (
-            "  - { name: t, start: never, steps: [{ expect: allowed }] }",
-            "`never` is not a point in time",
-        ),
-        (
-            "  - { name: t, steps: [{ expect: allowed }] }\n  - { name: t, steps: [{ expect: allowed }] }",
-            "there are two tests named `t`",
-        ),
-        (
-            "  - { name: t, name: u, steps: [{ expect: allowed }] }",
-            "`name` is given twice",
-        ),
-        (
-            "  - { name: t, steps: [{ send: 300, request: { ip: \"192.0.2.{n}\" }, expect: allowed }] }",
-            "request 256: `192.0.2.256` is not an address",
-        ),
-    ] {
+    for (tests, expected) in WRONG {
         let (code, stdout) = run(&format!("{tests}\n"));
         assert_eq!(code, Some(1), "{tests}");
         assert!(stdout.contains(expected), "{tests}: {stdout}");

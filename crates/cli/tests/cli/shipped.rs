@@ -25,8 +25,8 @@ fn every_shipped_policy_has_tests_and_they_pass() {
     assert_eq!(policies.count(), SHIPPED.len(), "each policy is tested");
 }
 
-/// Runs the tests of a shipped policy on a copy in which something is changed.
-fn changed(name: &str, from: &str, to: &str) -> (Option<i32>, String) {
+/// Runs the tests of a shipped policy that have something in their names, on a copy in which something is changed.
+fn changed(name: &str, from: &str, to: &str, only: &str) -> (Option<i32>, String) {
     let read = |ending: &str| {
         let file = repository().join(format!("policies/{name}{ending}"));
         std::fs::read_to_string(file).unwrap()
@@ -39,7 +39,7 @@ fn changed(name: &str, from: &str, to: &str) -> (Option<i32>, String) {
         policy.replacen(from, to, 1).as_bytes(),
     );
     folder.write(&format!("{name}.test.yaml"), read(".test.yaml").as_bytes());
-    let (code, stdout, _) = folder.run(&["test", &format!("{name}.test.yaml")]);
+    let (code, stdout, _) = folder.run(&["test", "--only", only, &format!("{name}.test.yaml")]);
     (code, stdout)
 }
 
@@ -92,16 +92,9 @@ fn control_a_layer_that_is_changed_is_noticed() {
             "everybody together may ask",
         ),
     ] {
-        let (code, stdout) = changed("layered", from, to);
-        assert_eq!(code, Some(1), "{from} → {to}");
-        let failed: Vec<_> = stdout
-            .lines()
-            .filter(|line| line.contains("FAIL"))
-            .collect();
-        assert!(
-            failed.iter().any(|line| line.contains(failing)),
-            "{from} → {to}: {failed:?}"
-        );
+        let (code, stdout) = changed("layered", from, to, failing);
+        assert_eq!(code, Some(1), "{from} → {to}: {stdout}");
+        assert!(stdout.contains("  FAIL  "), "{stdout}");
     }
 }
 
@@ -126,7 +119,7 @@ fn control_a_limit_by_absence_that_forgets_a_credential_is_noticed() {
         ),
         ("rate: 10/min", "rate: 11/min"),
     ] {
-        let (code, stdout) = changed("absence", from, to);
+        let (code, stdout) = changed("absence", from, to, "");
         assert_eq!(code, Some(1), "{from} → {to}: {stdout}");
         assert!(stdout.contains("FAIL"), "{stdout}");
     }
