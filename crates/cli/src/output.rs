@@ -3,6 +3,7 @@
 //! Must not know: what is said.
 
 use std::error::Error;
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
 /// Why a command did not come to an answer.
@@ -32,14 +33,20 @@ pub(crate) enum Color {
 impl Color {
     /// Whether to colour what goes to this stream.
     pub(crate) fn on(self, stream: &impl IsTerminal) -> bool {
+        let variable = |name| std::env::var_os(name).unwrap_or_default();
+        self.choose(
+            stream.is_terminal(),
+            &variable("NO_COLOR"),
+            &variable("TERM"),
+        )
+    }
+
+    /// The same by what is known of the stream and the environment. A variable that is empty says nothing.
+    fn choose(self, is_terminal: bool, no_color: &OsStr, term: &OsStr) -> bool {
         match self {
             Self::Always => true,
             Self::Never => false,
-            Self::Auto => {
-                let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-                let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-                !refused && !dumb && stream.is_terminal()
-            }
+            Self::Auto => is_terminal && no_color.is_empty() && term != "dumb",
         }
     }
 }
@@ -59,4 +66,22 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 /// Writes to stderr. If nobody listens there is nobody left to tell.
 pub(crate) fn complain(text: &str) {
     io::stderr().write_all(text.as_bytes()).ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_unless_somebody_says_otherwise() {
+        let choose = |color: Color, is_terminal, no_color: &str, term: &str| {
+            color.choose(is_terminal, no_color.as_ref(), term.as_ref())
+        };
+        assert!(choose(Color::Auto, true, "", "xterm"));
+        assert!(!choose(Color::Auto, false, "", "xterm"));
+        assert!(!choose(Color::Auto, true, "1", "xterm"));
+        assert!(!choose(Color::Auto, true, "", "dumb"));
+        assert!(choose(Color::Always, false, "1", "dumb"));
+        assert!(!choose(Color::Never, true, "", "xterm"));
+    }
 }

@@ -24,11 +24,11 @@ pub(crate) struct Options {
     file: PathBuf,
     #[command(flatten)]
     how: How,
-    #[command(flatten)]
-    asked: Asked,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    asked: Asked,
 }
 
 /// The request to be explained.

@@ -113,9 +113,10 @@ fn prepare(path: &Path, source: &Source) -> Result<(TestFile, Tested), Vec<Probl
         Untested::Policy(problems) => problems,
         Untested::Named(problem) => wrong(vec![problem]),
     })?;
-    let unknown = run::unknown_names(&file.tests, &policy.names());
-    if !unknown.is_empty() {
-        return Err(wrong(unknown));
+    let mut misfits = run::unknown_names(&file.tests, &policy.names());
+    misfits.extend(policy.misfits(&file.tests));
+    if !misfits.is_empty() {
+        return Err(wrong(misfits));
     }
     Ok((file, policy))
 }

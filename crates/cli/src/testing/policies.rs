@@ -10,6 +10,7 @@ use tollgate_policy::model::Policy;
 use tollgate_policy::source::{At, Problem, Problems};
 
 use super::envoy::Envoy;
+use super::model::Test;
 use super::native::Native;
 use super::subject::Subject;
 use crate::input::{self, How, Kind, Source};
@@ -71,6 +72,39 @@ impl Tested {
             Self::Native(policy) => Box::new(Native::new(policy, start)?),
             Self::Envoy(policy) => Box::new(Envoy::new(policy, start)?),
         })
+    }
+
+    /// What tests say that means nothing to this kind of policy, and would only look as if it was tested.
+    pub(super) fn misfits(&self, tests: &[Test]) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for step in tests.iter().flat_map(|test| &test.steps) {
+            let (said, kind) = match self {
+                Self::Native(_) => (
+                    [
+                        ("hits", step.asked.hits.is_some()),
+                        ("", false),
+                        ("", false),
+                    ],
+                    "a policy that is not of envoyproxy/ratelimit",
+                ),
+                Self::Envoy(_) => (
+                    vec![
+                        ("hold", step.hold.is_some()),
+                        ("finish", step.finish.is_some()),
+                        ("cost", step.cost.is_some()),
+                    ],
+                    "files of envoyproxy/ratelimit",
+                ),
+            };
+            for (field, _) in said.into_iter().filter(|(_, is_said)| *is_said) {
+                problems.push(Problem::new(
+                    step.place,
+                    format!("`{field}` means nothing to {kind}"),
+                    format!("leave `{field}` out"),
+                ));
+            }
+        }
+        problems
     }
 
     /// The names of its limits, and of their levels as `limit/level`.

@@ -232,3 +232,62 @@ pub(super) fn instant(text: &str) -> Result<Nanos, Wrong> {
     }
     Ok(span)
 }
+
+#[cfg(test)]
+mod tests {
+    use tollgate_policy::source::{Format, parse};
+
+    use super::*;
+
+    #[test]
+    fn instants_may_be_zero_and_finer_than_policies_need() {
+        for (text, nanos) in [
+            ("0", 0),
+            ("0s", 0),
+            (" 00ms ", 0),
+            ("300ns", 300),
+            ("6s", 6_000_000_000),
+            ("1h1s", 3_601_000_000_000),
+        ] {
+            assert_eq!(instant(text), Ok(Nanos::from_nanos(nanos)), "{text}");
+        }
+        for text in [
+            "",
+            "0x",
+            "6",
+            "-1s",
+            "300y",
+            "99999999w",
+            "0s1",
+            "ns",
+            "1.5ns",
+        ] {
+            assert!(instant(text).is_err(), "{text}");
+        }
+    }
+
+    /// Every beginning of a file, and every file with a character changed, is read or refused, and refused with a place.
+    #[test]
+    fn no_damaged_file_panics() {
+        let text = include_str!("../../../../policies/stripe.test.yaml");
+        let mut damaged: Vec<String> = Vec::new();
+        for (index, old) in text.char_indices().step_by(3) {
+            damaged.push(text[..index].to_owned());
+            let new = if old == '{' { '[' } else { '{' };
+            let rest = &text[index + old.len_utf8()..];
+            damaged.push(format!("{}{new}{rest}", &text[..index]));
+        }
+        let mut read = 0;
+        for text in &damaged {
+            let Ok(tree) = parse(text, Format::Yaml) else {
+                continue;
+            };
+            read += 1;
+            if let Err(problems) = tests(&tree) {
+                assert!(!problems.is_empty());
+                assert!(problems.iter().all(|problem| problem.place.line > 0));
+            }
+        }
+        assert!(read > 100, "only {read} of {} were trees", damaged.len());
+    }
+}

@@ -244,6 +244,37 @@ fn wrong_files_are_told_with_their_lines() {
 }
 
 #[test]
+fn what_means_nothing_to_a_policy_is_refused() {
+    let edge = "domain: edge\ndescriptors:\n  - { key: a, rate_limit: { unit: second, requests_per_unit: 5 } }\n";
+    let tests = |step: &str| {
+        format!(
+            "policy: edge.yaml\ntests: [{{ name: t, request: {{ descriptors: {{ a: b }} }}, steps: [{{ {step}, expect: allowed }}] }}]\n"
+        )
+    };
+    let folder = Folder::with(&[("edge.yaml", edge), ("limits.yaml", POLICY)]);
+    let run = |text: &str| {
+        folder.write("a.test.yaml", text.as_bytes());
+        folder.run(&["test", "a.test.yaml"])
+    };
+    for step in ["hold: a", "cost: 2"] {
+        let (code, stdout, _) = run(&tests(step));
+        assert_eq!(code, Some(1));
+        let field = step.split(':').next().unwrap();
+        let expected = format!("`{field}` means nothing to files of envoyproxy/ratelimit");
+        assert!(stdout.contains(&expected), "{stdout}");
+    }
+    let hits = tests("request: { hits: 5 }");
+    assert_eq!(run(&hits).0, Some(0));
+    assert_eq!(run(&hits.replace("hits: 5", "hits: 6")).0, Some(1));
+    let (code, stdout, _) = run(&hits.replace("edge.yaml", "limits.yaml"));
+    assert_eq!(code, Some(1));
+    assert!(
+        stdout.contains("`hits` means nothing to a policy"),
+        "{stdout}"
+    );
+}
+
+#[test]
 fn policies_that_cannot_be_tested_are_told() {
     let tests = "tests: [{ name: t, steps: [{ expect: allowed }] }]\n";
     let named = |policy: &str| format!("policy: {policy}\n{tests}");
