@@ -3,7 +3,7 @@
 //! Must not know: how decisions are made, files, who calls.
 
 use std::cell::Cell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,11 +16,13 @@ use tollgate_store::{Ruled, StoreError};
 use crate::counters::{Counted, Counters};
 use crate::decide::{Decision, Scratch};
 use crate::generation::{Generation, Prepared};
+use crate::kept::Kept;
 use crate::lots::Lots;
 use crate::numbers::{Numbers, OutOfNumbers};
 use crate::plan::Manner;
 use crate::store::StateStore;
 use crate::ticket::{Response, Ticket};
+use crate::trial::Divergence;
 use crate::verdict::Verdict;
 
 /// Decides on requests by rules that can be replaced at any time.
@@ -53,14 +55,11 @@ pub struct Engine<S> {
     registry: Mutex<Registry>,
 }
 
-/// So many counters of limits that are gone are kept, in case they return.
-const MOST_KEPT_COUNTERS: usize = 10_000;
-
 /// What outlives a generation.
 #[derive(Debug, Default)]
 struct Registry {
     numbers: Numbers,
-    counters: HashMap<Box<str>, Arc<Counters>>,
+    kept: Kept,
 }
 
 impl<S: StateStore> Engine<S> {
@@ -176,6 +175,23 @@ impl<S: StateStore> Engine<S> {
         self.current.load().counters(rule).map(Counters::read)
     }
 
+    /// How the candidate of the limit of this name compares with what is enforced; `None` if it has none.
+    #[must_use]
+    pub fn divergence(&self, rule: &str) -> Option<Divergence> {
+        let generation = self.current.load();
+        generation.divergence(generation.index(rule)?)
+    }
+
+    /// The same of every limit that has a candidate, in the order of the policy.
+    #[must_use]
+    pub fn divergences(&self) -> Vec<Divergence> {
+        let generation = self.current.load();
+        let rules = 0..generation.rules().rules().len();
+        rules
+            .filter_map(|index| generation.divergence(index))
+            .collect()
+    }
+
     /// The generation in force.
     #[must_use]
     pub fn generation(&self) -> Arc<Generation> {
@@ -213,18 +229,8 @@ impl Registry {
         number: u64,
         store: &S,
     ) -> Result<Prepared, OutOfNumbers> {
-        let most = rules.rules().len().saturating_add(MOST_KEPT_COUNTERS);
-        if self.counters.len() > most {
-            let names: HashSet<&str> = rules.rules().iter().map(|rule| &*rule.name).collect();
-            self.counters.retain(|name, _| names.contains(&**name));
-        }
-        Generation::prepare(
-            rules,
-            &self.numbers,
-            &mut self.counters,
-            number,
-            store.now(),
-        )
+        self.kept.tidy(&rules);
+        Generation::prepare(rules, &self.numbers, &mut self.kept, number, store.now())
     }
 }
 

@@ -10,18 +10,22 @@ mod aftermath;
 mod counters;
 mod decide;
 pub mod deny_cache;
+mod desk;
 mod engine;
 mod findings;
 mod generation;
+mod kept;
 mod lots;
 mod numbers;
 mod plan;
+mod stance;
 mod store;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 mod ticket;
+pub mod trial;
 mod verdict;
 mod waiting;
 
@@ -31,4 +35,5 @@ pub use generation::Generation;
 pub use numbers::OutOfNumbers;
 pub use store::StateStore;
 pub use ticket::{Response, Ticket};
+pub use trial::{Agreement, Divergence};
 pub use verdict::{Degraded, LimitState, Reason, Standing, Verdict};
