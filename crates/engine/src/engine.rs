@@ -13,6 +13,7 @@ use tollgate_policy::attributes::Attributes;
 use tollgate_policy::rules::Rules;
 use tollgate_store::{Ruled, StoreError};
 
+use crate::control::{self, Control, Controls, Log};
 use crate::counters::{Counted, Counters};
 use crate::decide::{Decision, Scratch};
 use crate::generation::{Generation, Prepared};
@@ -57,9 +58,13 @@ pub struct Engine<S> {
 
 /// What outlives a generation.
 #[derive(Debug, Default)]
-struct Registry {
+pub(crate) struct Registry {
     numbers: Numbers,
     kept: Kept,
+    /// What operators have said.
+    pub(crate) controls: Controls,
+    /// What they have done.
+    pub(crate) log: Log,
 }
 
 impl<S: StateStore> Engine<S> {
@@ -109,7 +114,9 @@ impl<S: StateStore> Engine<S> {
         for (_, new) in generation.quotas(None) {
             self.store.learn(new);
         }
+        self.place_desk(&generation, &registry.controls);
         self.current.store(Arc::new(generation));
+        self.store.forget_denials(None);
         for id in gone {
             self.store.forget(id);
         }
@@ -192,6 +199,12 @@ impl<S: StateStore> Engine<S> {
             .collect()
     }
 
+    /// What operators can do.
+    #[must_use]
+    pub const fn control(&self) -> Control<'_, S> {
+        Control::of(self)
+    }
+
     /// The generation in force.
     #[must_use]
     pub fn generation(&self) -> Arc<Generation> {
@@ -216,7 +229,16 @@ impl<S: StateStore> Engine<S> {
         verdict
     }
 
-    fn registry(&self) -> MutexGuard<'_, Registry> {
+    /// Puts in force for one generation what operators have said.
+    pub(crate) fn place_desk(&self, generation: &Generation, controls: &Controls) {
+        let (desk, quotas) = control::desk(generation, controls);
+        for ruled in &quotas {
+            self.store.learn(ruled);
+        }
+        generation.desk().put(desk);
+    }
+
+    pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
         // What it holds is replaced as a whole, so a thread that died left nothing half done.
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -7,6 +7,7 @@
 //! Must not know: transports, files, headers of answers.
 
 mod aftermath;
+pub mod control;
 mod counters;
 mod decide;
 pub mod deny_cache;
@@ -29,6 +30,7 @@ pub mod trial;
 mod verdict;
 mod waiting;
 
+pub use control::Control;
 pub use counters::Counted;
 pub use engine::Engine;
 pub use generation::Generation;
