@@ -19,6 +19,7 @@ mod kept;
 mod lots;
 mod numbers;
 mod plan;
+pub mod reload;
 mod stance;
 mod store;
 #[cfg(test)]
