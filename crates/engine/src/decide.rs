@@ -78,15 +78,15 @@ impl<S: StateStore> Decision<'_, S> {
             }
         }
         generation.rules().find(self.request, found);
-        match found.listed() {
-            Listed::Exempt => return,
-            Listed::Denied(index) => {
-                return findings.refuse(Refuser::List(index), Reason::Listed, Outcome::Never);
-            }
-            Listed::Limits => {}
+        if let Listed::Denied(index) = found.listed() {
+            return findings.refuse(Refuser::List(index), Reason::Listed, Outcome::Never);
         }
+        // Before being exempt: who cannot be read may have been spelled so as to look exempt.
         if found.unreadable() {
             return findings.refuse(Refuser::Engine, Reason::Unreadable, Outcome::Never);
+        }
+        if found.listed() == Listed::Exempt {
+            return;
         }
         let asking = Asking {
             generation,

@@ -38,7 +38,7 @@ pub use draft::{
     Draft, DraftLimit, MOST_GLOB_BYTES, MOST_KEY_PARTS, MOST_SEGMENTS, Origin, Recipe, Unfit, Why,
 };
 pub use formula::{Formula, Shape, sharing};
-pub use found::{Found, Listed, MOST_METERS};
+pub use found::{Found, Listed, MOST_LIMITS, MOST_METERS};
 pub(crate) use keys::masked;
 pub use meter::{Chosen, Meter, Role};
 
