@@ -36,6 +36,14 @@ pub fn load(text: &str, file_name: &str, format: Format) -> Result<Policy, Probl
 /// # Errors
 /// The file cannot be read, is no text, or is wrong.
 pub fn load_path(path: &Path) -> Result<Policy, Problems> {
+    load_bytes(read_path(path)?, path)
+}
+
+/// Checks a policy whose file has been read already, in the format that the file's ending says.
+///
+/// # Errors
+/// It is no text, or is wrong.
+pub fn load_bytes(bytes: Vec<u8>, path: &Path) -> Result<Policy, Problems> {
     let name = path.display().to_string();
     let Some(format) = Format::of_path(path) else {
         return Err(refused(
@@ -44,15 +52,28 @@ pub fn load_path(path: &Path) -> Result<Policy, Problems> {
             "name it with the ending `.yaml`, `.toml` or `.json`",
         ));
     };
-    let file = std::fs::File::open(path).map_err(|error| unreadable(&name, &error))?;
-    load(&read_text(file, &name)?, &name, format)
+    load(&text_of(bytes, &name)?, &name, format)
 }
 
-/// Reads the text of a file, of which messages speak by this name, within the bound on its length.
+/// The bytes of a file that may be a policy.
 ///
 /// # Errors
-/// It cannot be read, is too long, or is no text.
+/// It cannot be read, or is larger than a policy may be.
+pub fn read_path(path: &Path) -> Result<Vec<u8>, Problems> {
+    let name = path.display().to_string();
+    let file = std::fs::File::open(path).map_err(|error| unreadable(&name, &error))?;
+    read_bytes(file, &name)
+}
+
+/// The text of a file that may be a policy, and that messages call by this name.
+///
+/// # Errors
+/// It cannot be read, is larger than a policy may be, or is no text.
 pub fn read_text(file: impl Read, name: &str) -> Result<String, Problems> {
+    text_of(read_bytes(file, name)?, name)
+}
+
+fn read_bytes(file: impl Read, name: &str) -> Result<Vec<u8>, Problems> {
     let mut bytes = Vec::new();
     // One byte more than is read, so that a file of just the right size is told from a larger one.
     let most = u64::try_from(MAX_BYTES)
@@ -68,6 +89,10 @@ pub fn read_text(file: impl Read, name: &str) -> Result<String, Problems> {
             "split the policy, or move long lists of values out of it",
         ));
     }
+    Ok(bytes)
+}
+
+fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, Problems> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let before = error.as_bytes().get(..at).unwrap_or_default();

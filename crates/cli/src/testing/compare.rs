@@ -95,6 +95,26 @@ pub(super) fn compare(
     failures.0
 }
 
+/// Compares how often candidates differ from their limits.
+pub(super) fn compare_candidates(
+    expect: &Expect,
+    diverged: impl Fn(&str) -> Option<(u64, u64)>,
+) -> Vec<Failure> {
+    let mut failures = Failures(Vec::new());
+    for (name, expected) in &expect.candidates {
+        let (would_deny, would_allow) = diverged(&name.value).unzip();
+        for (expected, what, found) in [
+            (&expected.would_deny, "would_deny", would_deny),
+            (&expected.would_allow, "would_allow", would_allow),
+        ] {
+            let what = format!("{what} of the candidate of {}", name.value);
+            let words = |n: &u64| number(*n);
+            failures.check(expected.as_ref(), &what, words, found.as_ref(), None);
+        }
+    }
+    failures.0
+}
+
 struct Failures(Vec<Failure>);
 
 impl Failures {

@@ -124,6 +124,10 @@ impl Subject for Envoy<'_> {
             .filter_map(|index| Some(plan.rule(index)?.name.to_string()))
             .collect()
     }
+
+    fn diverged(&self, _limit: &str) -> Option<(u64, u64)> {
+        None
+    }
 }
 
 fn entries(all: &[Entries]) -> Vec<Vec<Entry<'_>>> {

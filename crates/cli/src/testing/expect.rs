@@ -5,7 +5,7 @@
 use tollgate_policy::source::{At, Node, Value};
 
 use super::fields::{Reader, found};
-use super::model::{Expect, Retry, Shadow};
+use super::model::{Divergence, Expect, Retry, Shadow};
 use super::read::{instant, named};
 
 /// The words for why a request is refused or waits.
@@ -78,6 +78,9 @@ pub(super) fn expect(reader: &mut Reader, node: &Node, send: u64) -> Expect {
         };
         Some(At::new(shadow, node.place))
     });
+    if let Some(node) = fields.take("candidates") {
+        expect.candidates = candidates(reader, node);
+    }
     fields.finish(reader);
     check_sum(reader, &expect, send);
     expect
@@ -101,6 +104,35 @@ fn check_sum(reader: &mut Reader, expect: &Expect, send: u64) {
             "every request is either allowed or denied",
         );
     }
+}
+
+/// How often candidates differ, by the names of their limits.
+fn candidates(reader: &mut Reader, node: &Node) -> Vec<(At<Box<str>>, Divergence)> {
+    let Value::Map(entries) = &node.value else {
+        reader.say(
+            node.place,
+            format!("`candidates` must be a map, found {}", found(node)),
+            "write `candidates: { LIMIT: { would_deny: 3, would_allow: 0 } }`",
+        );
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    for entry in entries {
+        let Some(mut fields) = reader.fields(&entry.value, "a candidate") else {
+            continue;
+        };
+        let mut number = |reader: &mut Reader, name| {
+            let node = fields.take(name)?;
+            reader.number(node, name, u64::MAX)
+        };
+        let divergence = Divergence {
+            would_deny: number(reader, "would_deny"),
+            would_allow: number(reader, "would_allow"),
+        };
+        fields.finish(reader);
+        all.push((entry.name.clone(), divergence));
+    }
+    all
 }
 
 /// Numbers by name.

@@ -72,6 +72,16 @@ pub(super) struct Expect {
     pub(super) remaining: Vec<(At<Box<str>>, At<u64>)>,
     pub(super) matched: Option<At<Vec<At<Box<str>>>>>,
     pub(super) shadow_denied: Option<At<Shadow>>,
+    pub(super) candidates: Vec<(At<Box<str>>, Divergence)>,
+}
+
+/// How often a candidate decides differently from its limit, since the test began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Divergence {
+    /// What the limit admits and the candidate would deny.
+    pub(super) would_deny: Option<At<u64>>,
+    /// What the limit denies and the candidate would admit.
+    pub(super) would_allow: Option<At<u64>>,
 }
 
 /// Requests that limits in shadow would have refused.
@@ -99,6 +109,7 @@ impl Expect {
             remaining,
             matched,
             shadow_denied,
+            candidates,
         } = self;
         allowed.is_none()
             && denied.is_none()
@@ -112,5 +123,6 @@ impl Expect {
             && remaining.is_empty()
             && matched.is_none()
             && shadow_denied.is_none()
+            && candidates.is_empty()
     }
 }

@@ -103,6 +103,11 @@ impl Subject for Native {
         });
         applying.collect()
     }
+
+    fn diverged(&self, limit: &str) -> Option<(u64, u64)> {
+        let divergence = self.engine.divergence(limit)?;
+        Some((divergence.would_deny, divergence.would_allow))
+    }
 }
 
 impl Response for Reply {

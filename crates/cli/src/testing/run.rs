@@ -5,7 +5,7 @@
 use tollgate_policy::source::{At, Problem};
 use tollgate_policy::words::{nearest, quoted};
 
-use super::compare::{Failure, Sum, compare};
+use super::compare::{Failure, Sum, compare, compare_candidates};
 use super::model::{Expect, Shadow, Step, Test};
 use super::policies::Tested;
 use super::subject::{Sent, Subject};
@@ -69,9 +69,12 @@ fn take(step: &Step, subject: &mut dyn Subject) -> Vec<Failure> {
             Err(message) => return stopped(format!("request {number}: {message}")),
         }
     }
-    compare(&step.expect, &sum, || {
+    let mut failures = compare(&step.expect, &sum, || {
         subject.matched(&step.asked, step.send.max(1))
-    })
+    });
+    let candidates = compare_candidates(&step.expect, |limit| subject.diverged(limit));
+    failures.extend(candidates);
+    failures
 }
 
 /// A step that could not be taken.
@@ -105,10 +108,12 @@ pub(super) fn unknown_names(tests: &[Test], known: &[String]) -> Vec<Problem> {
             remaining,
             matched,
             shadow_denied,
+            candidates,
             ..
         } = &step.expect;
         limit.iter().for_each(&mut check);
         remaining.iter().for_each(|(name, _)| check(name));
+        candidates.iter().for_each(|(name, _)| check(name));
         let matched = matched.iter().flat_map(|matched| &matched.value);
         matched.for_each(&mut check);
         if let Some(Shadow::By(counts)) = shadow_denied.as_ref().map(|shadow| &shadow.value) {

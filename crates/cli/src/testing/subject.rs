@@ -32,6 +32,9 @@ pub(super) trait Subject {
 
     /// The limits that a request falls under, whatever it is denied by.
     fn matched(&mut self, asked: &Asked, number: u64) -> Vec<String>;
+
+    /// How often a limit's candidate would have denied what was admitted, and admitted what was denied. None without one.
+    fn diverged(&self, limit: &str) -> Option<(u64, u64)>;
 }
 
 /// One request.

@@ -79,6 +79,7 @@ fn every_expectation_can_fail() {
         "{ matched: [login, other] }",
         "{ shadow_denied: 1 }",
         "{ shadow_denied: { login: 1 } }",
+        "{ candidates: { login: { would_deny: 0 } } }",
     ] {
         let tests = format!("  - {{ name: t, steps: [{{ expect: {expect} }}] }}\n");
         let folder = folder(&tests);
