@@ -20,6 +20,23 @@ pub(super) const REASONS: [&str; 8] = [
     "unreadable",
 ];
 
+/// What stands in `expect`, and not beside it.
+pub(super) const NAMES: [&str; 13] = [
+    "allowed",
+    "denied",
+    "waits",
+    "limit",
+    "level",
+    "reason",
+    "status",
+    "message",
+    "retry_after",
+    "remaining",
+    "matched",
+    "shadow_denied",
+    "candidates",
+];
+
 /// Reads what is expected of so many requests.
 pub(super) fn expect(reader: &mut Reader, node: &Node, send: u64) -> Expect {
     let mut expect = Expect::default();

@@ -19,6 +19,8 @@ pub(super) struct Fields<'a> {
     place: Place,
     entries: &'a [Entry],
     asked: Vec<&'static str>,
+    /// Names that were reported already.
+    elsewhere: Vec<&'static str>,
 }
 
 impl Reader {
@@ -39,6 +41,7 @@ impl Reader {
                 place: node.place,
                 entries,
                 asked: Vec::new(),
+                elsewhere: Vec::new(),
             });
         }
         let message = format!("{of} must be a map, found {}", found(node));
@@ -150,11 +153,31 @@ impl<'a> Fields<'a> {
         value
     }
 
+    /// Reports names that belong elsewhere.
+    pub(super) fn belong_in(
+        &mut self,
+        reader: &mut Reader,
+        names: &[&'static str],
+        where_to: &str,
+    ) {
+        for entry in self.entries {
+            let Some(name) = names.iter().find(|name| **name == &*entry.name.value) else {
+                continue;
+            };
+            self.elsewhere.push(name);
+            reader.say(
+                entry.name.place,
+                format!("{}: there is no field `{name}`", self.of),
+                format!("write it in `{where_to}`"),
+            );
+        }
+    }
+
     /// Reports every name that was not asked for.
     pub(super) fn finish(self, reader: &mut Reader) {
         for entry in self.entries {
             let name = &*entry.name.value;
-            if self.asked.contains(&name) {
+            if self.asked.contains(&name) || self.elsewhere.contains(&name) {
                 continue;
             }
             let help = match nearest(name, self.asked.iter().copied()) {

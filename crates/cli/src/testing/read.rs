@@ -6,7 +6,7 @@ use tollgate_core::{Nanos, Timestamp};
 use tollgate_policy::source::{At, Node, Problem, Value, given_twice};
 use tollgate_policy::words::{self, Wrong, quoted};
 
-use super::expect::expect;
+use super::expect::{NAMES, expect};
 use super::fields::{Fields, Reader};
 use super::model::{Reply, Step, Test, TestFile};
 use super::requests::Asked;
@@ -44,8 +44,16 @@ fn file(reader: &mut Reader, tree: &Node) -> Option<TestFile> {
     let start = beginning(reader, &mut fields, start::USUAL);
     let tests = fields.require(reader, "tests", "[{ name: …, steps: […] }]");
     fields.finish(reader);
+    let tests = tests?;
+    if reader.list(tests).is_empty() {
+        reader.say(
+            tests.place,
+            "there are no tests",
+            "add one, or leave the file out",
+        );
+    }
     let mut all: Vec<Test> = Vec::new();
-    for node in reader.list(tests?) {
+    for node in reader.list(tests) {
         let Some(test) = test(reader, node, start) else {
             continue;
         };
@@ -132,6 +140,7 @@ fn step(reader: &mut Reader, node: &Node, before: &Before<'_>) -> Option<Step> {
     let expect = expected
         .map(|node| expect(reader, node, send))
         .unwrap_or_default();
+    fields.belong_in(reader, &NAMES, "expect");
     fields.finish(reader);
     Some(Step {
         place: node.place,

@@ -159,6 +159,15 @@ tests:
 
 /// Tests that are wrong, and what is said about them.
 const WRONG: &[(&str, &str)] = &[
+    ("  []", "there are no tests"),
+    (
+        "  - { name: t, steps: [{ expect: allowed, remaining: { login: 3 } }] }",
+        "help: write it in `expect`",
+    ),
+    (
+        "  - { name: t, steps: [{ expect: { candidates: 3 } }] }",
+        "`candidates` must be a map",
+    ),
     (
         "  - { name: t, stpes: [] }",
         "a.test.yaml:3:16: a test: there is no field `stpes`",
@@ -271,6 +280,30 @@ fn what_means_nothing_to_a_policy_is_refused() {
     assert_eq!(code, Some(1));
     assert!(
         stdout.contains("`hits` means nothing to a policy"),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn several_files_of_envoyproxy_ratelimit_are_tested_together() {
+    let domain = |name: &str| {
+        format!(
+            "domain: {name}\ndescriptors:\n  - {{ key: a, rate_limit: {{ unit: second, requests_per_unit: 1 }} }}\n"
+        )
+    };
+    let tests = |domain: &str| {
+        format!(
+            "policy: [one.yaml, two.yaml]\ntests: [{{ name: t, request: {{ {domain} descriptors: {{ a: b }} }}, steps: [{{ send: 2, expect: {{ allowed: 1, limit: two.a }} }}] }}]\n"
+        )
+    };
+    let folder = Folder::with(&[("one.yaml", &domain("one")), ("two.yaml", &domain("two"))]);
+    folder.write("a.test.yaml", tests("domain: two,").as_bytes());
+    assert_eq!(folder.run(&["test", "a.test.yaml"]).0, Some(0));
+    folder.write("a.test.yaml", tests("").as_bytes());
+    let (code, stdout, _) = folder.run(&["test", "a.test.yaml"]);
+    assert_eq!(code, Some(1));
+    assert!(
+        stdout.contains("there are several domains: say `domain` in the request"),
         "{stdout}"
     );
 }
