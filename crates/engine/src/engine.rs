@@ -19,7 +19,7 @@ use crate::decide::{Decision, Scratch};
 use crate::generation::{Generation, Prepared};
 use crate::kept::Kept;
 use crate::lots::Lots;
-use crate::numbers::{Numbers, OutOfNumbers};
+use crate::numbers::{Numbering, Numbers, OutOfNumbers};
 use crate::plan::Manner;
 use crate::store::StateStore;
 use crate::ticket::{Response, Ticket};
@@ -59,7 +59,7 @@ pub struct Engine<S> {
 /// What outlives a generation.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    numbers: Numbers,
+    numbering: Numbering,
     kept: Kept,
     /// What operators have said.
     pub(crate) controls: Controls,
@@ -73,12 +73,25 @@ impl<S: StateStore> Engine<S> {
     /// # Errors
     /// There are more states to be numbered than numbers.
     pub fn new(rules: Rules, store: S) -> Result<Self, OutOfNumbers> {
-        let mut registry = Registry::default();
-        let prepared = registry.prepare(rules, 1, &store)?;
+        Self::sharing(rules, store, &Numbering::default())
+    }
+
+    /// The same on a store that others have a part in, who share its numbering.
+    ///
+    /// # Errors
+    /// There are more states to be numbered than numbers.
+    pub fn sharing(rules: Rules, store: S, numbering: &Numbering) -> Result<Self, OutOfNumbers> {
+        let mut registry = Registry {
+            numbering: numbering.clone(),
+            ..Registry::default()
+        };
+        let mut given = numbering.lock();
+        let prepared = registry.prepare(rules, &given, 1, &store)?;
         for (_, new) in prepared.generation.quotas(None) {
             store.learn(new);
         }
-        registry.numbers = prepared.numbers;
+        *given = prepared.numbers;
+        drop(given);
         Ok(Self {
             store,
             current: ArcSwap::from_pointee(prepared.generation),
@@ -94,13 +107,15 @@ impl<S: StateStore> Engine<S> {
     /// There are no numbers left for new states. Then nothing changes.
     pub fn replace(&self, rules: Rules) -> Result<u64, OutOfNumbers> {
         let mut registry = self.registry();
+        let numbering = registry.numbering.clone();
+        let mut given = numbering.lock();
         let before = self.current.load_full();
         let number = before.number().saturating_add(1);
         let Prepared {
             generation,
             numbers,
             gone,
-        } = registry.prepare(rules, number, &self.store)?;
+        } = registry.prepare(rules, &given, number, &self.store)?;
         // Quotas of one number decide on the same states, and a window's counts are carried over to another length once.
         let mut carried = HashSet::new();
         for (old, new) in generation.quotas(Some(&before)) {
@@ -120,7 +135,7 @@ impl<S: StateStore> Engine<S> {
         for id in gone {
             self.store.forget(id);
         }
-        registry.numbers = numbers;
+        *given = numbers;
         Ok(number)
     }
 
@@ -248,11 +263,12 @@ impl Registry {
     fn prepare<S: StateStore>(
         &mut self,
         rules: Rules,
+        numbers: &Numbers,
         number: u64,
         store: &S,
     ) -> Result<Prepared, OutOfNumbers> {
         self.kept.tidy(&rules);
-        Generation::prepare(rules, &self.numbers, &mut self.kept, number, store.now())
+        Generation::prepare(rules, numbers, &mut self.kept, number, store.now())
     }
 }
 

@@ -8,7 +8,7 @@ use std::fmt::{self, Write as _};
 use serde::{Deserialize, Serialize};
 use tollgate_core::Timestamp;
 use tollgate_policy::model::{Mode, Percent};
-use tollgate_policy::rules::Recipe;
+use tollgate_policy::rules::{KEY_ROOM, Recipe};
 
 use super::refused::Refused;
 use crate::desk::Lever;
@@ -17,6 +17,14 @@ use crate::desk::Lever;
 pub const MOST_OVERRIDES: usize = 10_000;
 /// The most blocks at once.
 pub const MOST_BLOCKS: usize = 10_000;
+/// The longest quota that an override may say.
+pub(super) const MOST_QUOTA: usize = 256;
+const MOST_ADDRESS: usize = 64;
+const MOST_NAME: usize = 64;
+/// Sixteen parts whose attributes have long names.
+const MOST_MADE_OF: usize = 8_192;
+/// Sixteen parts of 64 characters, each escaped.
+const MOST_SHOWN: usize = 16_384;
 /// The most limits that switches are kept for.
 const MOST_SWITCHES: usize = 70_000;
 
@@ -182,6 +190,13 @@ impl NamedKey {
         (&self.limit, &self.made_of, &self.key) == (&other.limit, &other.made_of, &other.key)
     }
 
+    fn check(&self) -> Result<(), Refused> {
+        check_len("limit", &self.limit, MOST_NAME)?;
+        check_len("made_of", &self.made_of, MOST_MADE_OF)?;
+        check_len("key", &self.key, 2 * KEY_ROOM)?;
+        check_len("shown", &self.shown, MOST_SHOWN)
+    }
+
     /// The encoded key.
     pub(super) fn bytes(&self) -> Option<Box<[u8]>> {
         let digits = self.key.as_bytes().chunks(2);
@@ -241,8 +256,22 @@ impl Controls {
                 return Err(Refused::TooMany { what, most });
             }
         }
-        Ok(())
+        for one in &self.overrides {
+            one.key.check()?;
+            check_len("quota", &one.quota, MOST_QUOTA)?;
+        }
+        self.blocks.iter().try_for_each(|block| match block {
+            Block::Key { key, .. } => key.check(),
+            Block::Address { address, .. } => check_len("address", address, MOST_ADDRESS),
+        })
     }
+}
+
+pub(super) fn check_len(field: &'static str, text: &str, most: usize) -> Result<(), Refused> {
+    if text.len() > most {
+        return Err(Refused::TooLong { field, most });
+    }
+    Ok(())
 }
 
 /// What a recipe makes keys of, in words that change with everything that changes keys.

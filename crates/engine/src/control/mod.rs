@@ -74,6 +74,9 @@ impl<'a, S: StateStore> Control<'a, S> {
     /// Halts a limit or, without a name, everything; or enforces it for another share of keys. The switch as it was
     /// before makes it undone.
     ///
+    /// In a group that applies the narrowest, a limit that is switched off still stands for the wider ones: who falls under
+    /// it is not limited by those either.
+    ///
     /// With everything `off` nothing is refused at all, whatever lists and blocks say; in shadow those hold and only
     /// limits do not.
     ///
@@ -113,6 +116,7 @@ impl<'a, S: StateStore> Control<'a, S> {
         self.change(by, |generation, controls, now| {
             let index = known(generation, limit)?;
             let key = named(generation, index, limit, key)?;
+            controls::check_len("quota", quota, controls::MOST_QUOTA)?;
             // Whether it can be honoured is found out now and not when the desk is made of it.
             quota::chosen(generation, index, quota)?;
             let entry = KeyOverride {

@@ -52,12 +52,19 @@ pub enum Refused {
         /// How many.
         most: usize,
     },
+    /// A text is longer than any that makes sense.
+    TooLong {
+        /// Which one.
+        field: &'static str,
+        /// How many bytes it may have.
+        most: usize,
+    },
     /// There is nothing to take back.
     NotThere {
         /// What there is none of.
         what: &'static str,
     },
-    /// It does not say who or why, or at too great a length.
+    /// It does not say who or why, or not on one line, or at too great a length.
     Unsigned {
         /// Which of the two.
         field: &'static str,
@@ -107,9 +114,10 @@ impl fmt::Display for Refused {
                     "there are {most} {what} already, which is the most; lift some first"
                 )
             }
+            Self::TooLong { field, most } => write!(f, "{field}: at most {most} bytes"),
             Self::NotThere { what } => write!(f, "there is no such {what}"),
             Self::Unsigned { field, most } => {
-                write!(f, "{field}: say it, in at most {most} bytes")
+                write!(f, "{field}: say it, on one line of at most {most} bytes")
             }
         }
     }
@@ -120,7 +128,8 @@ impl std::error::Error for Refused {}
 /// Nothing is done without saying who does it and why.
 pub(super) fn check_signature(by: By<'_>) -> Result<(), Refused> {
     for (field, text, most) in [("who", by.who, MOST_WHO), ("why", by.why, MOST_WHY)] {
-        if text.trim().is_empty() || text.len() > most {
+        // A line of the log is one event, so nobody may begin another.
+        if text.trim().is_empty() || text.len() > most || text.chars().any(char::is_control) {
             return Err(Refused::Unsigned { field, most });
         }
     }

@@ -347,6 +347,16 @@ fn bad_requests_say_what_would_be_right_and_change_nothing() {
         assert!(matches!(refused, Err(Refused::Unsigned { .. })), "{by:?}");
     }
     assert!(control.unblock_address("10.0.0.1", BY).is_err());
+    let forged = By {
+        why: "x\nroot: everything switched off",
+        ..BY
+    };
+    assert!(control.switch(None, Switch::default(), forged).is_err());
+    let long = "1/s".to_owned() + &" ".repeat(300);
+    assert_eq!(
+        refusal("per-user", &["a"], &long),
+        "quota: at most 256 bytes"
+    );
     assert!(control.events().is_empty());
     assert_eq!(control.controls(), Controls::default());
 }

@@ -2,6 +2,7 @@
 //!
 //! Must not know: what comes of it.
 
+use tollgate_core::Outcome;
 use tollgate_policy::model::Count;
 use tollgate_policy::rules::{KeyBuffer, Keyed, MeterRef, Role};
 use tollgate_store::Op;
@@ -17,6 +18,18 @@ impl Plan {
         self.planned.clear();
         self.answers.clear();
         self.computed.clear();
+    }
+
+    /// Whether the store has answered to what is planned.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.answers.len() == self.planned.len()
+    }
+
+    /// Every check with what came of it, as far as it was asked.
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (&Planned, Option<Outcome>)> {
+        let answers = self.answers.iter().map(|answer| Some(answer.outcome));
+        let answers = answers.chain(std::iter::repeat(None));
+        self.planned.iter().zip(answers)
     }
 
     /// The key of a rule's first meter: of a hierarchy the widest level's.

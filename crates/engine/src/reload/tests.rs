@@ -457,7 +457,7 @@ fn where_nobody_tells_of_changes_the_poll_finds_them() {
     dir.write("policy.yaml", &policy(6));
     let mut looked = Vec::new();
     follow(&mut Deaf(2), Timing::default(), || {
-        looked.push(reloader.look())
+        looked.push(reloader.look());
     });
     assert_eq!(looked, [Looked::Swapped(2), Looked::Same]);
 }

@@ -14,7 +14,7 @@ use super::{Compared, Trial};
 use crate::decide::{Decision, looked_at};
 use crate::findings::Findings;
 use crate::generation::Generation;
-use crate::plan::{Asking, Plan};
+use crate::plan::{Asking, Plan, Planned};
 use crate::store::StateStore;
 use crate::ticket::Ticket;
 
@@ -26,6 +26,9 @@ pub(crate) struct Word {
     pub(crate) admits: bool,
     /// What the request costs under it.
     pub(crate) cost: u64,
+    /// Whether its candidate could have made a difference. If not it is only charged.
+    is_compared: bool,
+    counts_denials: bool,
 }
 
 /// The words of all rules that a candidate is to be compared with.
@@ -37,48 +40,63 @@ pub(crate) struct Words {
 
 impl Words {
     /// What the rules of a plan have said. If one rule refuses the request, its candidate alone could change that; if
-    /// several do, nobody's could.
+    /// several do, or nobody was asked, nobody's could. Candidates of limits that count denials are charged with every
+    /// denial all the same.
     pub(crate) fn of(generation: &Generation, plan: &Plan) -> Self {
         let mut said = Self {
             words: [None; MAX_CHECKS],
             len: 0,
         };
-        let mut refusing = None;
-        let mut refuse = 0_usize;
-        let mut answered = plan.answered().peekable();
-        while let Some((first, _)) = answered.peek() {
+        let (mut refuse, mut refusing) = (0_usize, None);
+        let mut outcomes = plan.outcomes().peekable();
+        while let Some((first, _)) = outcomes.peek() {
             let rule = first.rule;
-            let (mut denies, mut is_blocked, mut cost) = (false, false, None);
-            while let Some((planned, answer)) = answered.next_if(|(one, _)| one.rule == rule) {
-                let denies_here = !answer.outcome.is_admitted();
-                denies |= denies_here;
-                is_blocked |= denies_here && planned.role == Role::Block;
-                if planned.role == Role::Main {
-                    cost = cost.or(Some(planned.cost));
-                }
+            let mut sum = RuleSum::default();
+            while let Some((planned, outcome)) = outcomes.next_if(|(one, _)| one.rule == rule) {
+                sum.add(planned, outcome);
             }
-            if denies {
+            if sum.denies {
                 refuse = refuse.saturating_add(1);
                 refusing = Some(rule);
             }
-            let has_candidate = generation
-                .rule(rule)
-                .is_some_and(|(_, entry)| entry.trial.is_some());
-            if let (true, false, Some(cost)) = (has_candidate, is_blocked, cost) {
-                said.push(Word {
-                    rule,
-                    admits: !denies,
-                    cost,
-                });
-            }
+            said.add(generation, rule, &sum);
         }
         if refuse > 0 {
-            let decides = |word: &Word| refuse == 1 && refusing == Some(word.rule);
-            for word in &mut said.words {
-                *word = word.filter(decides);
-            }
+            said.keep(|word| {
+                word.is_compared &= refuse == 1 && refusing == Some(word.rule);
+                word.is_compared || word.counts_denials
+            });
+        } else if !plan.is_answered() {
+            said.keep(|word| {
+                word.is_compared = false;
+                word.counts_denials
+            });
         }
         said
+    }
+
+    fn add(&mut self, generation: &Generation, index: usize, sum: &RuleSum) {
+        let Some((rule, entry)) = generation.rule(index) else {
+            return;
+        };
+        if let (true, Some(cost)) = (entry.trial.is_some(), sum.cost)
+            && let Some(place) = self.words.get_mut(self.len)
+        {
+            *place = Some(Word {
+                rule: index,
+                admits: !sum.denies,
+                cost,
+                is_compared: !sum.is_blocked,
+                counts_denials: rule.count == Count::Denials,
+            });
+            self.len += 1;
+        }
+    }
+
+    fn keep(&mut self, mut which: impl FnMut(&mut Word) -> bool) {
+        for place in &mut self.words {
+            *place = place.and_then(|mut word| which(&mut word).then_some(word));
+        }
     }
 
     /// What the only rule of a plan has said, if it has a candidate.
@@ -92,11 +110,23 @@ impl Words {
     pub(crate) fn iter(&self) -> impl Iterator<Item = Word> {
         self.words.iter().take(self.len).flatten().copied()
     }
+}
 
-    fn push(&mut self, word: Word) {
-        if let Some(place) = self.words.get_mut(self.len) {
-            *place = Some(word);
-            self.len += 1;
+/// What the meters of one rule said together.
+#[derive(Default)]
+struct RuleSum {
+    denies: bool,
+    is_blocked: bool,
+    cost: Option<u64>,
+}
+
+impl RuleSum {
+    fn add(&mut self, planned: &Planned, outcome: Option<Outcome>) {
+        let denies = outcome.is_some_and(|outcome| !outcome.is_admitted());
+        self.denies |= denies;
+        self.is_blocked |= denies && planned.role == Role::Block;
+        if planned.role == Role::Main {
+            self.cost = self.cost.or(Some(planned.cost));
         }
     }
 }
@@ -139,6 +169,10 @@ impl<S: StateStore> Decision<'_, S> {
         if !plan.add_candidate(asking, word, goes_on) {
             return plan.restart();
         }
+        if !word.is_compared {
+            self.charge_later(asking, rule, plan, goes_on);
+            return plan.restart();
+        }
         if plan.ask(asking.generation, self.store).is_err() {
             trial.count_unknown();
             return plan.restart();
@@ -163,8 +197,8 @@ impl<S: StateStore> Decision<'_, S> {
 
     /// What a denial costs under a candidate: by its own penalty, or because it is denials that it counts.
     fn charge_later(&self, asking: &Asking<'_>, rule: &Rule, plan: &Plan, goes_on: bool) {
-        for (position, (planned, answer)) in plan.answered().enumerate() {
-            let is_denied = matches!(answer.outcome, Outcome::Deny { .. });
+        for (position, (planned, outcome)) in plan.outcomes().enumerate() {
+            let is_denied = matches!(outcome, Some(Outcome::Deny { .. }));
             let is_spent = matches!(planned.op, Op::Spend(_));
             let op = if rule.penalty == Penalty::Count && is_denied && is_spent {
                 Op::ChargeAlways(planned.cost)

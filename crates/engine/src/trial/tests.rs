@@ -252,6 +252,47 @@ fn responses_are_charged_to_a_candidate_as_to_its_limit() {
 }
 
 #[test]
+fn every_denial_is_charged_to_a_candidate_that_counts_denials_whoever_denied() {
+    let with = |candidate: u64| {
+        let minute = |units| quota(Algorithm::TokenBucket, &[(units, Nanos::MINUTE)]);
+        let denials = LimitRule {
+            count: Count::Denials,
+            candidate: Some(minute(candidate)),
+            ..limit("api", minute(3))
+        };
+        let mut insists = limit("insists", per_second(90));
+        insists.matching = crate::testing::matching("method", "POST");
+        insists.key[0].missing = tollgate_policy::model::Missing::Deny;
+        insists.key[0].attribute = Attribute::named("header.token").unwrap().into();
+        vec![denials, limit("fast", per_second(2)), insists]
+    };
+    // Two are admitted, 8 denied by the limit on requests, 2 for want of a key.
+    let asked = |candidate| {
+        let (engine, clock) = engine(with(candidate));
+        let alice = Caller::named("alice");
+        for _ in 0..10 {
+            let _verdict = engine.decide(&alice);
+        }
+        for _ in 0..2 {
+            assert!(
+                !engine
+                    .decide(&alice.clone().with("method", "POST"))
+                    .is_admitted()
+            );
+        }
+        clock.advance(Nanos::SECOND);
+        assert!(
+            !engine.decide(&alice).is_admitted(),
+            "three denials were too many"
+        );
+        let said = of(&engine);
+        (said.would_deny, said.would_allow)
+    };
+    assert_eq!(asked(10), (0, 0), "ten were used up as well");
+    assert_eq!(asked(11), (0, 1));
+}
+
+#[test]
 fn estimates_of_a_candidate_are_settled_with_those_of_its_limit() {
     let mut own = tried(per_second(40));
     own.quota = per_second(80);
