@@ -1,18 +1,16 @@
-//! Files of envoyproxy/ratelimit at work: their plans, carried out on the store in memory.
+//! Files of envoyproxy/ratelimit at work: their engine over the store in memory, on a clock that steps move.
 //!
 //! Must not know: files of tests, expectations.
 
-use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use tollgate_core::{Nanos, Status, Timestamp};
+use tollgate_core::{Nanos, Timestamp};
+use tollgate_engine::Numbering;
+use tollgate_engine::envoy::{EnvoyEngine, Undecided};
 use tollgate_policy::envoy::{
-    Charge, Code, CounterKey, Descriptor, Entry, EnvoyPolicy, Modes, Plan, Quota,
-    Reply as Answered, Request, State,
+    Code, Descriptor, Entry, EnvoyPolicy, Plan, Quota, Reply as Answered, Request,
 };
-use tollgate_store::{
-    Answer, Check, Clock as _, Key, LimitId, ManualClock, Memory, Note, Op, Ruled, Store as _,
-};
+use tollgate_store::{ManualClock, Memory};
 
 use super::model::{Reply, Retry};
 use super::requests::{Asked, Entries};
@@ -20,19 +18,26 @@ use super::subject::{KEYS, SECRET, Seen, Sent, Subject};
 
 /// A policy, its memory and its time.
 pub(super) struct Envoy<'a> {
+    /// To ask what applies without charging it.
     policy: &'a EnvoyPolicy,
-    store: Memory<Arc<ManualClock>>,
+    engine: EnvoyEngine<Memory<Arc<ManualClock>>>,
     clock: Arc<ManualClock>,
 }
 
 impl<'a> Envoy<'a> {
-    pub(super) fn new(policy: &'a EnvoyPolicy, start: Timestamp) -> Result<Self, String> {
+    /// Puts a policy to work; `own` is the same one, to be kept by the engine.
+    pub(super) fn new(
+        policy: &'a EnvoyPolicy,
+        own: EnvoyPolicy,
+        start: Timestamp,
+    ) -> Result<Self, String> {
         let clock = Arc::new(ManualClock::at(start));
         let store =
             Memory::with_clock(KEYS, Arc::clone(&clock)).map_err(|error| error.to_string())?;
+        let engine = EnvoyEngine::new(own, SECRET, store, &Numbering::default());
         Ok(Self {
             policy,
-            store,
+            engine: engine.map_err(|error| error.to_string())?,
             clock,
         })
     }
@@ -45,35 +50,6 @@ impl<'a> Envoy<'a> {
             (None, Some(only), None) => Ok(only.to_owned()),
             _ => Err("there are several domains: say `domain` in the request".to_owned()),
         }
-    }
-
-    /// Carries out one charge.
-    fn charge(&self, plan: &Plan<'_>, charge: &Charge) -> Result<Status, String> {
-        let mut bytes = CounterKey::new();
-        plan.key(charge, SECRET, &mut bytes);
-        let key = Key::of(bytes.as_bytes()).map_err(|error| error.to_string())?;
-        let ruled = Ruled {
-            id: number(charge.state).ok_or("there are more counters than numbers")?,
-            limit: charge.limit,
-        };
-        let op = operation(charge).ok_or("the store does not know this operation")?;
-        let check = Check {
-            key,
-            ruled: &ruled,
-            op,
-        };
-        let mut answers = [Answer::EMPTY];
-        let _one_counter_needs_no_verdict = self
-            .store
-            .decide(&[check], &mut answers)
-            .map_err(|error| error.to_string())?;
-        let [answer] = answers;
-        if answer.note == Note::Overflow {
-            return Err(format!(
-                "a test has room for {KEYS} keys, and this one has more"
-            ));
-        }
-        Ok(answer.status)
     }
 }
 
@@ -89,15 +65,13 @@ impl Subject for Envoy<'_> {
         let descriptors: Vec<_> = entries.iter().map(|one| Descriptor::new(one)).collect();
         let mut request = Request::new(&domain, &descriptors);
         request.hits_addend = sent.asked.hits.unwrap_or(0);
-        let plan = self.policy.plan(&request);
-        let plan = plan.map_err(|error| error.to_string())?;
-        let mut statuses = Vec::new();
-        for charge in plan.charges() {
-            statuses.push(self.charge(&plan, &charge)?);
-        }
-        let reply = plan.reply(&statuses, self.clock.now(), Modes::default());
-        let reply = reply.ok_or("the plan and its answers do not fit")?;
-        Ok(seen(&plan, &reply))
+        let decided = self
+            .engine
+            .decide(&request, |decided| seen(decided.plan, decided.reply));
+        decided.map_err(|error| match error {
+            Undecided::BadRequest(reason) => reason.to_string(),
+            other => format!("{other:?}"),
+        })
     }
 
     fn finish(&mut self, _name: &str, _reply: &Reply) -> Result<(), String> {
@@ -138,21 +112,6 @@ fn entries(all: &[Entries]) -> Vec<Vec<Entry<'_>>> {
                 .collect()
         })
         .collect()
-}
-
-fn number(state: State) -> Option<LimitId> {
-    let number = u16::try_from(state.0.checked_add(1)?).ok()?;
-    NonZeroU16::new(number).map(LimitId)
-}
-
-/// What a store is asked for a charge.
-fn operation(charge: &Charge) -> Option<Op> {
-    use tollgate_core::limit::Op as Charged;
-    match charge.op {
-        Charged::ChargeAlways(hits) => Some(Op::ChargeAlways(hits)),
-        Charged::Credit(hits) => Some(Op::Credit(hits)),
-        _ => None,
-    }
 }
 
 /// What an answer says that tests may look at.

@@ -19,7 +19,11 @@ use crate::input::{self, How, Kind, Source};
 #[derive(Debug)]
 pub(super) enum Tested {
     Native(Box<Policy>),
-    Envoy(EnvoyPolicy),
+    Envoy {
+        policy: EnvoyPolicy,
+        /// Its files, because every test has a policy of its own.
+        sources: Vec<Source>,
+    },
 }
 
 /// Why there is no policy to test.
@@ -57,11 +61,9 @@ impl Tested {
                 )))
             }
             (all, _) => {
-                let files: Vec<_> = all.iter().map(|one| (&*one.name, &*one.text)).collect();
-                let policy = envoy::load(&files);
-                policy
-                    .map(Self::Envoy)
-                    .map_err(|FilesRefused(problems)| Untested::Policy(problems))
+                let policy = together(all);
+                let policy = policy.map_err(|FilesRefused(list)| Untested::Policy(list))?;
+                Ok(Self::Envoy { policy, sources })
             }
         }
     }
@@ -70,7 +72,10 @@ impl Tested {
     pub(super) fn put_to_work(&self, start: Timestamp) -> Result<Box<dyn Subject + '_>, String> {
         Ok(match self {
             Self::Native(policy) => Box::new(Native::new(policy, start)?),
-            Self::Envoy(policy) => Box::new(Envoy::new(policy, start)?),
+            Self::Envoy { policy, sources } => {
+                let own = together(sources).map_err(|refused| refused.to_string())?;
+                Box::new(Envoy::new(policy, own, start)?)
+            }
         })
     }
 
@@ -83,7 +88,7 @@ impl Tested {
                     vec![("hits", step.asked.hits.is_some())],
                     "a policy that is not of envoyproxy/ratelimit",
                 ),
-                Self::Envoy(_) => (
+                Self::Envoy { .. } => (
                     vec![
                         ("hold", step.hold.is_some()),
                         ("finish", step.finish.is_some()),
@@ -117,12 +122,18 @@ impl Tested {
                 }
                 names
             }
-            Self::Envoy(policy) => {
+            Self::Envoy { policy, .. } => {
                 let rules = policy.rules().iter();
                 rules.map(|rule| rule.name.to_string()).collect()
             }
         }
     }
+}
+
+/// Loads files of envoyproxy/ratelimit as one set.
+fn together(sources: &[Source]) -> Result<EnvoyPolicy, FilesRefused> {
+    let files = sources.iter().map(|one| (&*one.name, &*one.text));
+    envoy::load(&files.collect::<Vec<_>>())
 }
 
 fn native(source: &Source, named: &At<Box<str>>) -> Result<Tested, Untested> {
