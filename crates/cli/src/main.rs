@@ -3,12 +3,23 @@
 //! Must not know: how anything is decided or served.
 #![forbid(unsafe_code)]
 
+mod check;
+mod completions;
+mod explain;
+mod input;
+mod json;
+mod output;
 mod rate;
+mod request;
+mod schema;
 mod serve;
+mod testing;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use output::{Color, Failure, complain};
 
 /// A rate limiter: ask it whether a request may proceed.
 #[derive(Debug, Parser)]
@@ -16,25 +27,53 @@ use clap::{Parser, Subcommand};
 struct Arguments {
     #[command(subcommand)]
     command: Command,
+    /// When to use colours; `auto` is on a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t)]
+    color: Color,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Answer checks over HTTP, with one demonstration limit, in memory
     Serve(serve::Options),
+    /// Say everything that is wrong with policy files
+    Check(check::Options),
+    /// Say in plain words what a policy does, or what it does with one request
+    Explain(explain::Options),
+    /// Run tests of policies: requests at points in time, and what should come of them
+    Test(testing::Options),
+    /// Print the JSON Schema of policy files, for editors
+    Schema,
+    /// Print a script that completes this program's arguments in a shell
+    Completions(completions::Options),
 }
 
 fn main() -> ExitCode {
-    // Logs go to stderr; stdout is for what was asked for.
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .init();
-    let Command::Serve(options) = Arguments::parse().command;
-    match serve::serve(&options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
+    let Arguments { command, color } = Arguments::parse();
+    let done = match command {
+        Command::Serve(options) => serve::serve(&options).map_err(Failure::Other),
+        Command::Check(options) => return ended(check::check(&options, color)),
+        Command::Explain(options) => return ended(explain::explain(&options, color)),
+        Command::Test(options) => return ended(testing::test(&options, color)),
+        Command::Schema => schema::print(),
+        Command::Completions(options) => completions::print::<Arguments>(&options),
+    };
+    ended(done.map(|()| true))
+}
+
+/// What the process ends with: 0 if all is well, 1 if not, 2 if it was called wrongly.
+fn ended(done: Result<bool, Failure>) -> ExitCode {
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(Failure::Usage(message)) => {
+            complain(&format!(
+                "error: {message}\n\nFor more information, try '--help'.\n"
+            ));
+            ExitCode::from(2)
+        }
+        Err(Failure::Other(error)) => {
+            complain(&format!("error: {error}\n"));
             ExitCode::FAILURE
         }
     }

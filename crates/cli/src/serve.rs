@@ -34,6 +34,11 @@ pub(crate) struct Options {
 
 /// Serves until the process is told to stop.
 pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
+    // Logs go to stderr; stdout is for what was asked for.
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_target(false)
+        .init();
     let quota = TokenBucket::at(options.rate).burst(options.burst).build();
     let quota =
         quota.map_err(|error| format!("--rate and --burst do not make a limit: {error}"))?;

@@ -192,7 +192,8 @@ fn due(rule: &Rule, awaits_response: bool, planned: &Planned, answer: &Answer) -
     if let Op::Acquire { id, weight } = planned.op {
         return (weight > 0).then_some(Due::Place(id));
     }
-    if !awaits_response || !matches!(planned.role, Role::Main | Role::Local) {
+    let counts = matches!(planned.role, Role::Main | Role::Local | Role::Candidate);
+    if !awaits_response || !counts {
         return None;
     }
     match (&rule.count, planned.op) {

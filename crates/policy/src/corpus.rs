@@ -34,6 +34,8 @@ fn policies(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = entries
         .map(|entry| entry.unwrap().path())
         .filter(|path| Format::of_path(path).is_some())
+        // Tests of policies stand beside them.
+        .filter(|path| !name_of(path).contains(".test."))
         .collect();
     files.sort();
     files

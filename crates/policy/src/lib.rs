@@ -18,10 +18,10 @@ pub mod rules;
 pub mod schema;
 pub mod source;
 pub mod words;
-mod words_for;
+pub mod words_for;
 pub mod write;
 
-pub use load::{load, load_path};
+pub use load::{load, load_bytes, load_path, read_path, read_text};
 
 #[cfg(test)]
 mod generate;

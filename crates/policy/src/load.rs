@@ -2,7 +2,7 @@
 //!
 //! Must not know: what fields mean.
 
-use std::io::Read as _;
+use std::io::Read;
 use std::path::Path;
 
 use crate::model::Policy;
@@ -36,48 +36,93 @@ pub fn load(text: &str, file_name: &str, format: Format) -> Result<Policy, Probl
 /// # Errors
 /// The file cannot be read, is no text, or is wrong.
 pub fn load_path(path: &Path) -> Result<Policy, Problems> {
+    load_bytes(read_path(path)?, path)
+}
+
+/// Checks a policy whose file has been read already, in the format that the file's ending says.
+///
+/// # Errors
+/// It is no text, or is wrong.
+pub fn load_bytes(bytes: Vec<u8>, path: &Path) -> Result<Policy, Problems> {
     let name = path.display().to_string();
-    let refuse = |message: String, help: &str| {
-        Problems::new(&name, "", vec![Problem::new(Place::START, message, help)])
-    };
     let Some(format) = Format::of_path(path) else {
-        return Err(refuse(
-            "the name of the file does not say how it is written".to_owned(),
+        return Err(refused(
+            &name,
+            "the name of the file does not say how it is written",
             "name it with the ending `.yaml`, `.toml` or `.json`",
         ));
     };
+    load(&text_of(bytes, &name)?, &name, format)
+}
+
+/// The bytes of a file that may be a policy.
+///
+/// # Errors
+/// It cannot be read, or is larger than a policy may be.
+pub fn read_path(path: &Path) -> Result<Vec<u8>, Problems> {
+    let name = path.display().to_string();
+    let file = std::fs::File::open(path).map_err(|error| unreadable(&name, &error))?;
+    read_bytes(file, &name)
+}
+
+/// The text of a file that may be a policy, and that messages call by this name.
+///
+/// # Errors
+/// It cannot be read, is larger than a policy may be, or is no text.
+pub fn read_text(file: impl Read, name: &str) -> Result<String, Problems> {
+    text_of(read_bytes(file, name)?, name)
+}
+
+fn read_bytes(file: impl Read, name: &str) -> Result<Vec<u8>, Problems> {
     let mut bytes = Vec::new();
     // One byte more than is read, so that a file of just the right size is told from a larger one.
     let most = u64::try_from(MAX_BYTES)
         .unwrap_or(u64::MAX)
         .saturating_add(1);
-    std::fs::File::open(path)
-        .and_then(|file| file.take(most).read_to_end(&mut bytes))
-        .map_err(|error| {
-            refuse(
-                format!("the file cannot be read: {error}"),
-                "check its path and permissions",
-            )
-        })?;
+    file.take(most)
+        .read_to_end(&mut bytes)
+        .map_err(|error| unreadable(name, &error))?;
     if bytes.len() > MAX_BYTES {
-        return Err(refuse(
+        return Err(refused(
+            name,
             format!("the file has more than {MAX_BYTES} bytes"),
             "split the policy, or move long lists of values out of it",
         ));
     }
-    let text = String::from_utf8(bytes).map_err(|error| {
+    Ok(bytes)
+}
+
+fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, Problems> {
+    String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let before = error.as_bytes().get(..at).unwrap_or_default();
         let line = before.split(|byte| *byte == b'\n').count();
-        refuse(
+        refused(
+            name,
             format!(
                 "the file is not UTF-8 text: byte {} on line {line} begins no character",
                 at + 1
             ),
             "save it as UTF-8",
         )
-    })?;
-    load(&text, &name, format)
+    })
+}
+
+fn unreadable(name: &str, error: &std::io::Error) -> Problems {
+    refused(
+        name,
+        format!("the file cannot be read: {error}"),
+        "check its path and permissions",
+    )
+}
+
+/// What is wrong with a file as a whole.
+fn refused(name: &str, message: impl Into<String>, help: &str) -> Problems {
+    Problems::new(
+        name,
+        "",
+        vec![Problem::new(Place::default(), message, help)],
+    )
 }
 
 /// In YAML `absent` is a word and `"absent"` a text. JSON and TOML have only texts, so there the words are meant

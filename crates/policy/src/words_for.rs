@@ -5,7 +5,8 @@
 use tollgate_core::Nanos;
 
 /// A whole number with a comma after every three digits.
-pub(crate) fn number(n: u64) -> String {
+#[must_use]
+pub fn number(n: u64) -> String {
     grouped(&n.to_string())
 }
 
@@ -37,7 +38,8 @@ const UNITS: [(u64, &str); 7] = [
 ];
 
 /// A length of time, exactly: `60 ms`, `1 h 30 min`, `333.333334 ms`.
-pub(crate) fn span(length: Nanos) -> String {
+#[must_use]
+pub fn span(length: Nanos) -> String {
     let nanos = length.as_nanos();
     if nanos == 0 {
         return "0 s".to_owned();

@@ -171,6 +171,13 @@ impl EnvoyPolicy {
         &self.rules
     }
 
+    /// The names of all domains, in the order of the alphabet.
+    pub fn domains(&self) -> impl Iterator<Item = &str> {
+        let mut domains: Vec<_> = self.tree.domains().collect();
+        domains.sort_unstable();
+        domains.into_iter()
+    }
+
     /// The stable names of everything that is counted, by [`State`]: `override/minute` and the like for limits that come
     /// with a request, then `domain.key_value/minute` for each limited rule. A rule whose unit changes counts anew. Two
     /// rules whose names read the same share one, and their keys still differ.

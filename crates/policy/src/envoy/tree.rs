@@ -60,6 +60,11 @@ impl Way {
 }
 
 impl Tree {
+    /// The names of all domains, in no order.
+    pub(super) fn domains(&self) -> impl Iterator<Item = &str> {
+        self.domains.keys().map(|name| &**name)
+    }
+
     /// The root of a domain, if the domain is known.
     pub(super) fn domain(&self, name: &str) -> Option<u32> {
         self.domains.get(name).copied()

@@ -197,7 +197,7 @@ impl Seen<'_> {
 
     fn why_not(&self, limit: &LimitRule, conditions: &[ConditionSeen]) -> String {
         if let Some(failed) = conditions.iter().find(|condition| !condition.held) {
-            return format!("{} does not hold", failed.condition);
+            return format!("`{}` does not hold", failed.condition);
         }
         match (self.found.listed(), &limit.group) {
             (Listed::Exempt, _) => "the request is exempt".to_owned(),

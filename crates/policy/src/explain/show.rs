@@ -114,7 +114,11 @@ impl fmt::Display for LimitSeen {
             writeln!(f, "  key: {} = {}", part.part, part.value)?;
         }
         if let Some(quota) = &self.quota {
-            writeln!(f, "  {}: {}", quota.who, quota.words)?;
+            let who = match quota.who.as_str() {
+                "everyone" => "quota".to_owned(),
+                who => format!("quota of {who}"),
+            };
+            writeln!(f, "  {who}: {}", quota.words)?;
         }
         writeln!(f, "  costs {}; {}", number(self.cost), self.mode)
     }

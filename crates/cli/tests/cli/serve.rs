@@ -1,18 +1,12 @@
-//! The program as people run it: what it prints, what it answers, how it stops.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on should say so loudly, helpers included"
-)]
-#![cfg(unix)]
-
+//! `tollgate serve` as people run it: what it prints, what it answers, how it stops.
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
+
+use crate::harness::{output, tollgate};
 
 /// Far above what anything here takes; only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -87,22 +81,6 @@ impl Drop for Served {
         self.child.kill().ok();
         self.child.wait().ok();
     }
-}
-
-fn tollgate(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
-    command.args(arguments);
-    command
-}
-
-fn output(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = tollgate(arguments).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (status.code(), text(stdout), text(stderr))
 }
 
 /// The status line of the answer to a GET, or nothing if the connection ended without one.

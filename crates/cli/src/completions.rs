@@ -1,0 +1,23 @@
+//! `tollgate completions SHELL`: a script that completes arguments.
+//!
+//! Must not know: which arguments there are.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::output::{self, Failure};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Which shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+pub(crate) fn print<Arguments: CommandFactory>(options: &Options) -> Result<(), Failure> {
+    let mut command = Arguments::command();
+    let name = command.get_name().to_owned();
+    let mut script = Vec::new();
+    clap_complete::generate(options.shell, &mut command, name, &mut script);
+    output::print(&String::from_utf8_lossy(&script))
+}

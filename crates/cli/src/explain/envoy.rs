@@ -1,0 +1,145 @@
+//! Files of envoyproxy/ratelimit, explained: their rules, and which of them a request's descriptors fall under.
+//!
+//! Must not know: flags.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use tollgate_policy::envoy::{
+    self, Descriptor, Entry, EnvoyPolicy, FilesRefused, Plan, Quota, Request,
+};
+
+use super::{Asked, Said, Unexplained, data};
+use crate::input::Source;
+use crate::output::Failure;
+
+pub(super) fn explain(source: &Source, asked: &Asked) -> Result<Said, Unexplained> {
+    let policy = envoy::load(&[(&source.name, &source.text)])
+        .map_err(|FilesRefused(problems)| Unexplained::Wrong(problems))?;
+    if !asked.descriptors.is_empty() {
+        return of_request(&policy, asked);
+    }
+    if asked.request().is_some() {
+        return Err(usage(
+            "envoyproxy/ratelimit decides by descriptors alone: say --descriptor, as in --descriptor 'method=GET'",
+        ));
+    }
+    let rules: Vec<_> = policy.explain().collect();
+    let mut words = String::new();
+    for rule in &rules {
+        words += &format!("{rule}\n");
+    }
+    if rules.is_empty() {
+        words += "no limits: every request is admitted\n";
+    }
+    Ok(Said {
+        words,
+        data: data(&Rules { rules: &rules })?,
+    })
+}
+
+#[derive(Serialize)]
+struct Rules<'a> {
+    rules: &'a [envoy::Explained<'a>],
+}
+
+/// What one descriptor of a request falls under.
+#[derive(Serialize)]
+struct DescriptorSeen<'a> {
+    descriptor: String,
+    applies: bool,
+    rule: Option<&'a str>,
+    words: String,
+}
+
+#[derive(Serialize)]
+struct RequestSeen<'a> {
+    domain: &'a str,
+    descriptors: Vec<DescriptorSeen<'a>>,
+}
+
+fn of_request(policy: &EnvoyPolicy, asked: &Asked) -> Result<Said, Unexplained> {
+    let domains: Vec<_> = policy.domains().collect();
+    let domain = match (asked.domain.as_deref(), domains.as_slice()) {
+        (Some(domain), _) => domain,
+        (None, [only]) => only,
+        (None, _) => {
+            return Err(usage(
+                "the file has several domains: choose one with --domain",
+            ));
+        }
+    };
+    let entries: Vec<Vec<Entry<'_>>> = asked
+        .descriptors
+        .iter()
+        .map(|one| {
+            one.0
+                .iter()
+                .map(|(key, value)| Entry::new(key, value))
+                .collect()
+        })
+        .collect();
+    let descriptors: Vec<_> = entries.iter().map(|one| Descriptor::new(one)).collect();
+    let request = Request::new(domain, &descriptors);
+    let plan = policy
+        .plan(&request)
+        .map_err(|error| usage(&format!("--descriptor: {error}")))?;
+    let seen = RequestSeen {
+        domain,
+        descriptors: (0..descriptors.len())
+            .map(|index| descriptor(policy, &plan, &descriptors, index))
+            .collect(),
+    };
+    let mut words = String::new();
+    if !domains.contains(&domain) {
+        words += &format!("there is no domain {domain}: every request is admitted\n");
+    }
+    for one in &seen.descriptors {
+        // Writing to a string cannot fail.
+        writeln!(words, "{}\n  {}", one.descriptor, one.words).ok();
+    }
+    Ok(Said {
+        words,
+        data: data(&seen)?,
+    })
+}
+
+fn descriptor<'a>(
+    policy: &'a EnvoyPolicy,
+    plan: &Plan<'a>,
+    descriptors: &[Descriptor<'_>],
+    index: usize,
+) -> DescriptorSeen<'a> {
+    let entries = descriptors.get(index).map_or(&[][..], |one| one.entries);
+    let name: Vec<_> = entries
+        .iter()
+        .map(|entry| format!("{}={}", entry.key, entry.value))
+        .collect();
+    let rule = plan.rule(index);
+    let is_counted = plan.charges().any(|charge| charge.descriptor == index);
+    let words = match rule {
+        None => "no rule has exactly these entries: admitted, and nothing is counted".to_owned(),
+        Some(rule) => {
+            let mut all = policy.explain();
+            let words = all.find(|explained| std::ptr::eq(explained.rule(), rule));
+            let words = words.map_or(String::new(), |words| words.to_string());
+            let replaced = !is_counted && rule.quota != Quota::Unlimited;
+            match replaced {
+                true => {
+                    format!("{words}; here another rule takes its place, and it is not counted")
+                }
+                false => words,
+            }
+        }
+    };
+    DescriptorSeen {
+        descriptor: name.join(","),
+        applies: is_counted || rule.is_some_and(|rule| rule.quota == Quota::Unlimited),
+        rule: rule.map(|rule| &*rule.name),
+        words,
+    }
+}
+
+fn usage(message: &str) -> Unexplained {
+    Unexplained::Failed(Failure::Usage(message.to_owned()))
+}

@@ -1,0 +1,87 @@
+//! Where words go: stdout for what was asked for, stderr for what is wrong, and colours only for eyes.
+//!
+//! Must not know: what is said.
+
+use std::error::Error;
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal, Write};
+
+/// Why a command did not come to an answer.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It was called wrongly.
+    Usage(String),
+    /// Something else failed.
+    Other(Box<dyn Error>),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Other(format!("cannot write to stdout: {error}").into())
+    }
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Color {
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    /// Whether to colour what goes to this stream.
+    pub(crate) fn on(self, stream: &impl IsTerminal) -> bool {
+        let variable = |name| std::env::var_os(name).unwrap_or_default();
+        self.choose(
+            stream.is_terminal(),
+            &variable("NO_COLOR"),
+            &variable("TERM"),
+        )
+    }
+
+    /// The same by what is known of the stream and the environment. A variable that is empty says nothing.
+    fn choose(self, is_terminal: bool, no_color: &OsStr, term: &OsStr) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Auto => is_terminal && no_color.is_empty() && term != "dumb",
+        }
+    }
+}
+
+/// Writes to stdout. A reader that has seen enough, such as `head`, is no error.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    let written = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush());
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// Writes to stderr. If nobody listens there is nobody left to tell.
+pub(crate) fn complain(text: &str) {
+    io::stderr().write_all(text.as_bytes()).ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_unless_somebody_says_otherwise() {
+        let choose = |color: Color, is_terminal, no_color: &str, term: &str| {
+            color.choose(is_terminal, no_color.as_ref(), term.as_ref())
+        };
+        assert!(choose(Color::Auto, true, "", "xterm"));
+        assert!(!choose(Color::Auto, false, "", "xterm"));
+        assert!(!choose(Color::Auto, true, "1", "xterm"));
+        assert!(!choose(Color::Auto, true, "", "dumb"));
+        assert!(choose(Color::Always, false, "1", "dumb"));
+        assert!(!choose(Color::Never, true, "", "xterm"));
+    }
+}

@@ -1,0 +1,146 @@
+//! Files of envoyproxy/ratelimit at work: their engine over the store in memory, on a clock that steps move.
+//!
+//! Must not know: files of tests, expectations.
+
+use std::sync::Arc;
+
+use tollgate_core::{Nanos, Timestamp};
+use tollgate_engine::Numbering;
+use tollgate_engine::envoy::{EnvoyEngine, Undecided};
+use tollgate_policy::envoy::{
+    Code, Descriptor, Entry, EnvoyPolicy, Plan, Quota, Reply as Answered, Request,
+};
+use tollgate_store::{ManualClock, Memory};
+
+use super::model::{Reply, Retry};
+use super::requests::{Asked, Entries};
+use super::subject::{KEYS, SECRET, Seen, Sent, Subject};
+
+/// A policy, its memory and its time.
+pub(super) struct Envoy<'a> {
+    /// To ask what applies without charging it.
+    policy: &'a EnvoyPolicy,
+    engine: EnvoyEngine<Memory<Arc<ManualClock>>>,
+    clock: Arc<ManualClock>,
+}
+
+impl<'a> Envoy<'a> {
+    /// Puts a policy to work; `own` is the same one, to be kept by the engine.
+    pub(super) fn new(
+        policy: &'a EnvoyPolicy,
+        own: EnvoyPolicy,
+        start: Timestamp,
+    ) -> Result<Self, String> {
+        let clock = Arc::new(ManualClock::at(start));
+        let store =
+            Memory::with_clock(KEYS, Arc::clone(&clock)).map_err(|error| error.to_string())?;
+        let engine = EnvoyEngine::new(own, SECRET, store, &Numbering::default());
+        Ok(Self {
+            policy,
+            engine: engine.map_err(|error| error.to_string())?,
+            clock,
+        })
+    }
+
+    /// The domain of a request: what it says, or the only one there is.
+    fn domain(&self, asked: &Asked) -> Result<String, String> {
+        let mut domains = self.policy.domains();
+        match (asked.domain(), domains.next(), domains.next()) {
+            (Some(domain), _, _) => Ok(domain.to_owned()),
+            (None, Some(only), None) => Ok(only.to_owned()),
+            _ => Err("there are several domains: say `domain` in the request".to_owned()),
+        }
+    }
+}
+
+impl Subject for Envoy<'_> {
+    fn set_time(&mut self, now: Timestamp) {
+        self.clock.set(now);
+    }
+
+    fn send(&mut self, sent: &Sent<'_>) -> Result<Seen, String> {
+        let domain = self.domain(sent.asked)?;
+        let all = sent.asked.descriptors(sent.number);
+        let entries = entries(&all);
+        let descriptors: Vec<_> = entries.iter().map(|one| Descriptor::new(one)).collect();
+        let mut request = Request::new(&domain, &descriptors);
+        request.hits_addend = sent.asked.hits.unwrap_or(0);
+        let decided = self
+            .engine
+            .decide(&request, |decided| seen(decided.plan, decided.reply));
+        decided.map_err(|error| match error {
+            Undecided::BadRequest(reason) => reason.to_string(),
+            other => format!("{other:?}"),
+        })
+    }
+
+    fn finish(&mut self, _name: &str, _reply: &Reply) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn matched(&mut self, asked: &Asked, number: u64) -> Vec<String> {
+        let all = asked.descriptors(number);
+        let entries = entries(&all);
+        let descriptors: Vec<_> = entries.iter().map(|one| Descriptor::new(one)).collect();
+        let Ok(domain) = self.domain(asked) else {
+            return Vec::new();
+        };
+        let Ok(plan) = self.policy.plan(&Request::new(&domain, &descriptors)) else {
+            return Vec::new();
+        };
+        let applies = |index: &usize| {
+            let is_counted = plan.charges().any(|charge| charge.descriptor == *index);
+            let rule = plan.rule(*index);
+            is_counted || rule.is_some_and(|rule| rule.quota == Quota::Unlimited)
+        };
+        let applying = (0..descriptors.len()).filter(applies);
+        applying
+            .filter_map(|index| Some(plan.rule(index)?.name.to_string()))
+            .collect()
+    }
+
+    fn diverged(&self, _limit: &str) -> Option<(u64, u64)> {
+        None
+    }
+}
+
+fn entries(all: &[Entries]) -> Vec<Vec<Entry<'_>>> {
+    all.iter()
+        .map(|one| {
+            one.iter()
+                .map(|(key, value)| Entry::new(key, value))
+                .collect()
+        })
+        .collect()
+}
+
+/// What an answer says that tests may look at.
+fn seen(plan: &Plan<'_>, reply: &Answered<'_>) -> Seen {
+    let admitted = reply.overall == Code::Ok;
+    let mut seen = Seen {
+        admitted,
+        status: (!admitted).then_some(429),
+        reason: (!admitted).then_some("rate"),
+        ..Seen::default()
+    };
+    let tightest = reply.tightest;
+    seen.limit = tightest
+        .and_then(|index| plan.rule(index))
+        .map(|rule| rule.name.to_string());
+    let reset = tightest.and_then(|index| reply.statuses().get(index)?.until_reset);
+    if !admitted {
+        seen.retry = reset.map(|seconds| Retry::After(Nanos::from_secs(seconds)));
+    }
+    for (index, status) in reply.statuses().iter().enumerate() {
+        let Some(rule) = plan.rule(index) else {
+            continue;
+        };
+        if status.current_limit.is_some() {
+            seen.note_remaining(&rule.name, status.limit_remaining.into());
+        }
+        if status.exceeded && rule.shadow_mode {
+            seen.shadow_denied.push(rule.name.to_string());
+        }
+    }
+    seen
+}

@@ -1,0 +1,122 @@
+//! `tollgate test`: tests of policies, run on the real engine over memory, in time that steps move.
+//!
+//! The way of a file: `read` makes the model of it, `policies` loads what it is about, `run` takes each step and `compare`s,
+//! `report` says what came of it. Must not know: how anything is decided.
+
+mod compare;
+mod envoy;
+mod expect;
+mod fields;
+mod model;
+mod native;
+mod policies;
+mod read;
+mod report;
+mod requests;
+mod run;
+mod start;
+mod subject;
+
+use std::path::{Path, PathBuf};
+
+use tollgate_policy::source::{Problems, parse};
+
+use crate::input::{self, How, Kind, Source};
+use crate::json;
+use crate::output::{Color, Failure, print};
+use model::TestFile;
+use policies::{Tested, Untested};
+use report::FileRan;
+use run::Ran;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Files of tests
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Run only tests whose names have this in them
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs tests. Answers whether all of them passed.
+pub(crate) fn test(options: &Options, color: Color) -> Result<bool, Failure> {
+    let only = options.only.as_deref().unwrap_or_default();
+    let colour = color.on(&std::io::stdout());
+    let mut files = Vec::with_capacity(options.files.len());
+    for path in &options.files {
+        let file = run_file(path, only);
+        if !options.json {
+            print(&report::words(&file, colour))?;
+        }
+        files.push(file);
+    }
+    let (passed, failed) = report::counts(&files);
+    if passed + failed == 0 {
+        return Err(Failure::Usage(format!(
+            "--only: no test has {only:?} in its name"
+        )));
+    }
+    if options.json {
+        json::answer(&report::answer(&files))?;
+    } else {
+        print(&report::summary((passed, failed)))?;
+    }
+    Ok(failed == 0)
+}
+
+fn run_file(path: &Path, only: &str) -> FileRan {
+    match input::read(path, How::BY_NAME) {
+        Err(problems) => FileRan {
+            file: problems.file.to_string(),
+            text: String::new(),
+            result: Err(vec![problems]),
+        },
+        Ok(source) => FileRan {
+            result: run_source(path, &source, only),
+            file: source.name,
+            text: source.text,
+        },
+    }
+}
+
+/// Checks a file of tests and the policy that it names, without running them. Answers how many tests there are.
+pub(crate) fn check(path: &Path, source: &Source) -> Result<usize, Vec<Problems>> {
+    prepare(path, source).map(|(file, _)| file.tests.len())
+}
+
+fn run_source(path: &Path, source: &Source, only: &str) -> Result<Vec<Ran>, Vec<Problems>> {
+    let (file, policy) = prepare(path, source)?;
+    let chosen = file
+        .tests
+        .iter()
+        .filter(|test| test.name.value.contains(only));
+    Ok(chosen.map(|test| run::run(test, &policy)).collect())
+}
+
+/// A file of tests and its policy, both in order.
+fn prepare(path: &Path, source: &Source) -> Result<(TestFile, Tested), Vec<Problems>> {
+    let wrong = |list| vec![Problems::new(&source.name, &source.text, list)];
+    let tree = parse(&source.text, source.format).map_err(wrong)?;
+    if source.kind != Kind::Tests {
+        return Err(vec![input::refused(
+            &source.name,
+            "this is no file of tests: it has no `tests`",
+            "a file of tests names a policy after `policy:` and has `tests:`; to check a policy, say `tollgate check`",
+        )]);
+    }
+    let file = read::tests(&tree).map_err(wrong)?;
+    let policy = Tested::load(path, &file.policy).map_err(|error| match error {
+        Untested::Policy(problems) => problems,
+        Untested::Named(problem) => wrong(vec![problem]),
+    })?;
+    let mut misfits = run::unknown_names(&file.tests, &policy.names());
+    misfits.extend(policy.misfits(&file.tests));
+    if !misfits.is_empty() {
+        return Err(wrong(misfits));
+    }
+    Ok((file, policy))
+}

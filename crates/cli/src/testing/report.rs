@@ -1,0 +1,170 @@
+//! Results of tests, for people and for programs.
+//!
+//! Must not know: how tests are run.
+
+use serde::Serialize;
+use tollgate_policy::source::{Problem, Problems};
+use tollgate_policy::words_for::number;
+
+use super::compare::Failure;
+use super::run::Ran;
+use crate::json;
+
+/// What came of one file.
+#[derive(Debug)]
+pub(super) struct FileRan {
+    pub(super) file: String,
+    pub(super) text: String,
+    /// What came of its tests, or why none ran.
+    pub(super) result: Result<Vec<Ran>, Vec<Problems>>,
+}
+
+const GREEN: &str = "\x1b[32m";
+const RED: &str = "\x1b[1;31m";
+const PLAIN: &str = "\x1b[0m";
+
+/// How many passed and failed. A file that is wrong counts as a failure.
+pub(super) fn counts(files: &[FileRan]) -> (usize, usize) {
+    let mut counts = (0, 0);
+    for file in files {
+        match &file.result {
+            Ok(tests) => {
+                let failed = tests
+                    .iter()
+                    .filter(|test| !test.failures.is_empty())
+                    .count();
+                counts.0 += tests.len() - failed;
+                counts.1 += failed;
+            }
+            Err(_) => counts.1 += 1,
+        }
+    }
+    counts
+}
+
+/// The tests of one file, a line each, failures with their places.
+pub(super) fn words(file: &FileRan, colour: bool) -> String {
+    let paint = |style: &str, text: &str| match colour {
+        true => format!("{style}{text}{PLAIN}"),
+        false => text.to_owned(),
+    };
+    let mut out = format!("{}\n", file.file);
+    match &file.result {
+        Err(problems) => {
+            for file in problems {
+                out += &file.render(colour);
+            }
+        }
+        Ok(tests) => {
+            for test in tests {
+                if test.failures.is_empty() {
+                    out += &format!("  {}    {}\n", paint(GREEN, "ok"), test.name);
+                    continue;
+                }
+                out += &format!("  {}  {}\n", paint(RED, "FAIL"), test.name);
+                let list = test.failures.iter().map(|(_, failure)| problem(failure));
+                out += &Problems::new(&file.file, &file.text, list.collect()).render(colour);
+            }
+        }
+    }
+    out
+}
+
+/// The last line.
+pub(super) fn summary((passed, failed): (usize, usize)) -> String {
+    let passed = number(passed as u64);
+    match failed {
+        0 => format!("{passed} passed\n"),
+        failed => format!("{passed} passed, {} failed\n", number(failed as u64)),
+    }
+}
+
+fn problem(failure: &Failure) -> Problem {
+    let Failure {
+        place,
+        what,
+        expected,
+        found,
+        note,
+    } = failure;
+    let message = format!("{what}: expected {expected}, found {found}");
+    match note {
+        Some(note) => Problem::new(*place, message, note.clone()),
+        None => Problem::bare(*place, message),
+    }
+}
+
+/// The answer for programs.
+#[derive(Serialize)]
+pub(super) struct Answer<'a> {
+    ok: bool,
+    passed: usize,
+    failed: usize,
+    files: Vec<FileAnswer<'a>>,
+}
+
+#[derive(Serialize)]
+struct FileAnswer<'a> {
+    file: &'a str,
+    tests: Vec<TestAnswer<'a>>,
+    #[serde(flatten)]
+    wrong: json::Wrong,
+}
+
+#[derive(Serialize)]
+struct TestAnswer<'a> {
+    name: &'a str,
+    line: u32,
+    ok: bool,
+    failures: Vec<FailureAnswer<'a>>,
+}
+
+#[derive(Serialize)]
+struct FailureAnswer<'a> {
+    step: usize,
+    line: u32,
+    column: u32,
+    what: &'a str,
+    expected: &'a str,
+    found: &'a str,
+    note: Option<&'a str>,
+}
+
+/// The answer about all files.
+pub(super) fn answer(files: &[FileRan]) -> Answer<'_> {
+    let (passed, failed) = counts(files);
+    Answer {
+        ok: failed == 0,
+        passed,
+        failed,
+        files: files.iter().map(file_answer).collect(),
+    }
+}
+
+fn file_answer(file: &FileRan) -> FileAnswer<'_> {
+    let tests = file.result.as_ref().map_or(&[][..], Vec::as_slice);
+    let problems = file.result.as_ref().err();
+    FileAnswer {
+        file: &file.file,
+        tests: tests.iter().map(test_answer).collect(),
+        wrong: json::wrong(problems.into_iter().flatten()),
+    }
+}
+
+fn test_answer(test: &Ran) -> TestAnswer<'_> {
+    let failures = test.failures.iter().map(|(step, failure)| FailureAnswer {
+        step: *step,
+        line: failure.place.line,
+        column: failure.place.column,
+        what: &failure.what,
+        expected: &failure.expected,
+        found: &failure.found,
+        note: failure.note.as_deref(),
+    });
+    TestAnswer {
+        name: &test.name,
+        line: test.line,
+        ok: test.failures.is_empty(),
+        failures: failures.collect(),
+    }
+}

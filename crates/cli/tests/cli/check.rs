@@ -1,0 +1,177 @@
+//! `tollgate check`: right files, wrong files, no files.
+
+use crate::harness::Folder;
+
+const RIGHT: &str = "limits:\n  - { name: a, rate: 1/s }\n";
+const WRONG: &str = "limits:\n  - name: a\n    rate: 100\n    brust: 5\n";
+const EDGE: &str = "domain: edge\ndescriptors:\n  - { key: ip, rate_limit: { unit: second, requests_per_unit: 1 } }\n";
+
+#[test]
+fn a_right_file_is_summed_up_in_a_line() {
+    let folder = Folder::with(&[
+        ("a.yaml", RIGHT),
+        (
+            "b.toml",
+            "deny = [{ ip = \"192.0.2.1\" }]\n[[limits]]\nname = \"a\"\nrate = \"1/s\"\n[[limits]]\nname = \"b\"\nrate = \"1/s\"\n",
+        ),
+        (
+            "c.json",
+            r#"{ "limits": [{ "name": "a", "rate": "1/s" }] }"#,
+        ),
+    ]);
+    let (code, stdout, stderr) = folder.run(&["check", "a.yaml", "b.toml", "c.json"]);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert_eq!(
+        stdout,
+        "a.yaml: ok, 1 limit\nb.toml: ok, 2 limits, 1 entry in `deny`\nc.json: ok, 1 limit\n"
+    );
+}
+
+#[test]
+fn all_errors_of_all_files_are_told_with_carets() {
+    let folder = Folder::with(&[
+        ("a.yaml", WRONG),
+        ("b.yaml", RIGHT),
+        ("c.yaml", "limits: ["),
+    ]);
+    let (code, stdout, stderr) = folder.run(&["check", "a.yaml", "b.yaml", "c.yaml", "gone.yaml"]);
+    assert_eq!((code, stdout.as_str()), (Some(1), "b.yaml: ok, 1 limit\n"));
+    let expected = "\
+a.yaml:3:11: `rate`: `100` does not say per what
+  3 |     rate: 100
+    |           ^^^
+  help: write `100/s`, `100/min`, `100/h` or `100/day`
+a.yaml:4:5: limit `a`: there is no field `brust`
+  4 |     brust: 5
+    |     ^^^^^
+  help: did you mean `burst`?
+";
+    assert!(stderr.starts_with(expected), "{stderr}");
+    assert!(stderr.contains("\nc.yaml:1:"), "{stderr}");
+    assert!(
+        stderr.contains("gone.yaml: the file cannot be read: "),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn what_is_no_file_of_ours_is_said_so() {
+    let folder = Folder::with(&[("a.conf", RIGHT)]);
+    folder.write("latin.yaml", b"limits: [{ name: caf\xe9 }]");
+    std::fs::create_dir(folder.path().join("policies")).unwrap();
+    for (file, expected) in [
+        (
+            "policies",
+            "policies: it is a directory\n  help: name the files in it: `policies/*.yaml`\n",
+        ),
+        (
+            "a.conf",
+            "a.conf: the name of the file does not say how it is written\n  \
+             help: name it with the ending `.yaml`, `.toml` or `.json`, or say `--format`\n",
+        ),
+        (
+            "latin.yaml",
+            "latin.yaml: the file is not UTF-8 text: byte 21 on line 1",
+        ),
+    ] {
+        let (code, stdout, stderr) = folder.run(&["check", file]);
+        assert_eq!((code, stdout.as_str()), (Some(1), ""));
+        assert!(stderr.starts_with(expected), "{stderr}");
+    }
+    assert_eq!(
+        folder.run(&["check", "--format", "yaml", "a.conf"]).0,
+        Some(0)
+    );
+}
+
+#[test]
+fn stdin_is_yaml_unless_another_format_is_said() {
+    let folder = Folder::new();
+    let (code, stdout, _) = folder.run_on(&["check", "-"], RIGHT);
+    assert_eq!((code, stdout.as_str()), (Some(0), "<stdin>: ok, 1 limit\n"));
+    let toml = "[[limits]]\nname = \"a\"\nrate = \"1/s\"\n";
+    assert_eq!(folder.run_on(&["check", "-"], toml).0, Some(1));
+    assert_eq!(
+        folder.run_on(&["check", "--format=toml", "-"], toml).0,
+        Some(0)
+    );
+    let (code, _, stderr) = folder.run_on(&["check", "-"], "");
+    assert_eq!(code, Some(1));
+    assert!(
+        stderr.starts_with("<stdin>:1:1: the file says nothing"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn files_of_envoyproxy_ratelimit_are_one_set() {
+    let folder = Folder::with(&[("a.yaml", EDGE), ("b.yaml", EDGE), ("own.yaml", RIGHT)]);
+    let (code, stdout, _) = folder.run(&["check", "a.yaml", "own.yaml"]);
+    assert_eq!(code, Some(0));
+    assert_eq!(
+        stdout,
+        "own.yaml: ok, 1 limit\na.yaml: ok, 1 limit in 1 domain (in the format of envoyproxy/ratelimit)\n"
+    );
+    // One domain in two files is what their service refuses too, unless it is told to merge.
+    let (code, _, stderr) = folder.run(&["check", "a.yaml", "b.yaml"]);
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("b.yaml:1:"), "{stderr}");
+    folder.write("b.yaml", EDGE.replace("key: ip", "key: path").as_bytes());
+    let (code, stdout, stderr) = folder.run(&["check", "--merge-domains", "a.yaml", "b.yaml"]);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert!(
+        stdout.starts_with("a.yaml, b.yaml: ok, 2 limits in 1 domain"),
+        "{stdout}"
+    );
+    // What has no `domain` can be said to be one, and is told what it lacks.
+    let (code, _, stderr) = folder.run(&["check", "--envoy", "own.yaml"]);
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("own.yaml:1:1"), "{stderr}");
+}
+
+#[test]
+fn files_of_tests_are_checked_with_the_policy_they_name() {
+    let tests = "policy: a.yaml\ntests:\n  - { name: t, steps: [{ expect: allowed }] }\n";
+    let folder = Folder::with(&[("a.yaml", RIGHT), ("a.test.yaml", tests)]);
+    let (code, stdout, _) = folder.run(&["check", "a.yaml", "a.test.yaml"]);
+    assert_eq!(code, Some(0));
+    assert_eq!(stdout, "a.yaml: ok, 1 limit\na.test.yaml: ok, 1 test\n");
+    folder.write("a.yaml", WRONG.as_bytes());
+    let (code, _, stderr) = folder.run(&["check", "a.test.yaml"]);
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("a.yaml:3:11"), "{stderr}");
+}
+
+#[test]
+fn programs_get_one_object_whatever_the_answer() {
+    let folder = Folder::with(&[("a.yaml", RIGHT), ("b.yaml", WRONG), ("edge.yaml", EDGE)]);
+    let (code, answer) = folder.json(&["check", "a.yaml", "edge.yaml"]);
+    assert_eq!(code, Some(0));
+    assert_eq!(
+        answer,
+        serde_json::json!({
+            "ok": true,
+            "checked": [
+                { "files": ["a.yaml"], "kind": "policy", "ok": true, "limits": 1, "tests": null },
+                { "files": ["edge.yaml"], "kind": "envoy", "ok": true, "limits": 1, "tests": null },
+            ],
+            "problems": [],
+            "more": 0,
+        })
+    );
+    let (code, answer) = folder.json(&["check", "b.yaml", "gone.yaml"]);
+    assert_eq!((code, &answer["ok"]), (Some(1), &false.into()));
+    assert_eq!(
+        answer["problems"][0],
+        serde_json::json!({
+            "file": "b.yaml",
+            "line": 3,
+            "column": 11,
+            "width": 3,
+            "message": "`rate`: `100` does not say per what",
+            "help": "write `100/s`, `100/min`, `100/h` or `100/day`",
+        })
+    );
+    assert_eq!(answer["problems"][2]["file"], "gone.yaml");
+    assert!(answer["problems"][2]["line"].is_null());
+}

@@ -1,0 +1,102 @@
+//! What tests of the program share: running it, and folders that are gone when a test is over. Must not know: any command.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+
+/// What a run ended with: its exit code, stdout and stderr.
+pub(crate) type Ended = (Option<i32>, String, String);
+
+pub(crate) fn tollgate(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.args(arguments);
+    command
+}
+
+pub(crate) fn output(arguments: &[&str]) -> Ended {
+    ended(tollgate(arguments).output().unwrap())
+}
+
+pub(crate) fn ended(output: Output) -> Ended {
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+/// Where the repository lies.
+pub(crate) fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
+}
+
+/// A folder of files that the program is run in.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tollgate-cli-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    /// A folder with these files.
+    pub(crate) fn with(files: &[(&str, &str)]) -> Self {
+        let folder = Self::new();
+        for (name, text) in files {
+            folder.write(name, text.as_bytes());
+        }
+        folder
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) {
+        std::fs::write(self.0.join(name), bytes).unwrap();
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
+        let mut command = tollgate(arguments);
+        ended(command.current_dir(&self.0).output().unwrap())
+    }
+
+    /// Runs it with something on stdin.
+    pub(crate) fn run_on(&self, arguments: &[&str], stdin: &str) -> Ended {
+        let mut command = tollgate(arguments);
+        command.current_dir(&self.0).stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut pipe = child.stdin.take().unwrap();
+        pipe.write_all(stdin.as_bytes()).unwrap();
+        drop(pipe);
+        ended(child.wait_with_output().unwrap())
+    }
+
+    /// Runs it with `--json` and reads the answer, beside the exit code.
+    pub(crate) fn json(&self, arguments: &[&str]) -> (Option<i32>, Value) {
+        let with_json: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
+        let (code, stdout, stderr) = self.run(&with_json);
+        assert_eq!(stderr, "", "programs read stdout alone");
+        let answer =
+            serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}"));
+        (code, answer)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}

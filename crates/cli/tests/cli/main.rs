@@ -1,0 +1,18 @@
+//! The program as people run it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on should say so loudly, helpers included"
+)]
+#![cfg(unix)]
+
+mod check;
+mod documentation;
+mod explain;
+mod harness;
+mod policy_tests;
+mod serve;
+mod shipped;
+mod surroundings;
