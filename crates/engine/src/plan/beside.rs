@@ -108,6 +108,7 @@ impl Plan {
     }
 
     /// Makes the key of a meter, unless it was made before.
+    #[inline]
     pub(super) fn make_key(
         &mut self,
         asking: &Asking<'_>,
