@@ -5,6 +5,7 @@
 //!
 //! Must not know: which fuzzer calls it.
 
+pub mod address;
 pub mod policy;
 
 use tollgate_core::concurrency::LeaseId;

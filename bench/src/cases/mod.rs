@@ -11,11 +11,12 @@ mod matching;
 mod memory;
 mod together;
 mod windows;
+mod words;
 
 use std::error::Error;
 use std::hint::black_box;
 
-use tollgate_core::Timestamp;
+use tollgate_core::{Outcome, Timestamp};
 
 use crate::measure::measured_section;
 
@@ -113,6 +114,18 @@ pub const CASES: &[(&str, Case)] = &[
         matching::find(n, 10_000, matching::By::Mixed)
     }),
     ("match/key", matching::key),
+    ("words/draft_11_of_one", |n| {
+        words::fields(n, "draft-11", 1, Outcome::Allow)
+    }),
+    ("words/draft_11_of_four", |n| {
+        words::fields(n, "draft-11", 4, Outcome::Allow)
+    }),
+    ("words/draft_11_denied", words::denied_fields),
+    ("words/github_of_four", |n| {
+        words::fields(n, "github", 4, Outcome::Allow)
+    }),
+    ("words/problem", words::problem),
+    ("words/address", words::address),
 ];
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);

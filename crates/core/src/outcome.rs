@@ -54,6 +54,18 @@ pub struct Receipt {
     pub mark: u64,
 }
 
+impl Receipt {
+    /// Of a decision at `now` that charged nothing: a peek, a denial, a correction.
+    #[must_use]
+    pub const fn of_nothing(now: Timestamp) -> Self {
+        Self {
+            cost: 0,
+            at: now,
+            mark: 0,
+        }
+    }
+}
+
 /// The outcome of a decision and the state that follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a transition changes nothing until its state is stored"]

@@ -1,13 +1,34 @@
 //! The words for a decision on the wire: RateLimit fields, `Retry-After`, problem details, and who is asking.
 //!
-//! Translates what `tollgate-core` answers into strings. Must not know: stores, sockets, any HTTP library. A transport
-//! copies these strings into its own header and body types.
+//! Translates what `tollgate-core` answers into text. Must not know: stores, sockets, any HTTP library. A transport hands
+//! in where every limit stands ([`Standing`], [`Answer`]) and copies header fields out of a buffer that it keeps
+//! ([`Words`]), and it hands in what the network says of a client ([`Clients`]) and gets the address to count.
 #![forbid(unsafe_code)]
 
 mod address;
-mod fields;
+mod answer;
+mod dialect;
+mod json;
+mod name;
+mod partition;
+mod policy;
 mod problem;
+mod standing;
+mod text;
+mod words;
+mod write;
 
-pub use address::address_key;
-pub use fields::{InvalidPolicyName, Policy, retry_after};
-pub use problem::{CONTENT_TYPE, Problem};
+#[cfg(test)]
+mod tests;
+
+pub use address::{
+    AddressKey, Client, Clients, Found, InvalidNetwork, Network, Source, address_key,
+};
+pub use answer::{Answer, Jitter, retry_after};
+pub use dialect::{Dialect, Dialects, InvalidDialect};
+pub use name::InvalidPolicyName;
+pub use partition::PartitionKey;
+pub use policy::{InvalidDetail, Policy, Scope};
+pub use problem::{CONTENT_TYPE, Cause, Problem};
+pub use standing::Standing;
+pub use words::{Merge, Word, Words};

@@ -2,18 +2,102 @@
 //!
 //! Must not know: stack traces, addresses, anything about the inside of the house. The detail goes to strangers.
 
-use serde::Serialize;
+use std::fmt;
+
 use tollgate_core::Outcome;
 
-use crate::fields::Policy;
+use crate::answer::Answer;
+use crate::json::push_string;
+use crate::policy::Policy;
+use crate::text::push_integer;
 
-/// The media type of [`Problem::to_json`].
+/// The media type of [`Problem::to_json`] and [`Answer::write_problem`].
 pub const CONTENT_TYPE: &str = "application/problem+json";
 
-/// Registered by the RateLimit draft, section 5.
-const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+/// Why a request is refused, as the problem types that the RateLimit draft registers (section 5) tell it apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Cause {
+    /// The caller has used what they may use.
+    #[default]
+    QuotaExceeded,
+    /// There is less for everybody at the moment, whatever this caller has used.
+    ReducedCapacity,
+    /// The caller behaves as nobody should, and is kept out for a while.
+    AbnormalUsage,
+}
 
-/// One problem, ready to be sent.
+impl Cause {
+    /// The value of `type`.
+    #[must_use]
+    pub const fn type_uri(self) -> &'static str {
+        match self {
+            Self::QuotaExceeded => "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            Self::ReducedCapacity => {
+                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+            }
+            Self::AbnormalUsage => {
+                "https://iana.org/assignments/http-problem-types#abnormal-usage-detected"
+            }
+        }
+    }
+
+    /// The value of `title`: always the same for a type.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::QuotaExceeded => "Quota Exceeded",
+            Self::ReducedCapacity => "Temporary Reduced Capacity",
+            Self::AbnormalUsage => "Abnormal Usage Detected",
+        }
+    }
+
+    /// The status code that goes with it, unless something in front of the client needs another.
+    #[must_use]
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::QuotaExceeded | Self::AbnormalUsage => 429,
+            Self::ReducedCapacity => 503,
+        }
+    }
+}
+
+impl Answer<'_> {
+    /// Writes the body of a refusal behind what `out` holds, as JSON. `status` is the code that is really sent.
+    ///
+    /// The detail is the binding limit's own message if it has one. `violated-policies` names every limit that refuses.
+    pub fn write_problem(&self, cause: Cause, status: u16, out: &mut Vec<u8>) {
+        let binding = self.binding();
+        let violated = self
+            .standings()
+            .iter()
+            .filter(|standing| standing.refuses());
+        let violated = violated.map(|standing| standing.policy.name());
+        let wait = self.retry_wait().map(tollgate_core::Nanos::as_millis_ceil);
+        let members = Members {
+            r#type: cause.type_uri(),
+            title: cause.title(),
+            status,
+            retry_after_ms: wait,
+        };
+        let message = binding.and_then(|standing| standing.policy.message_of());
+        match (message, binding) {
+            (Some(message), _) => members.write(out, message, violated),
+            (None, Some(standing)) => {
+                let detail = Detail {
+                    name: standing.policy.quoted(),
+                    never: self.outcome() == Outcome::Never,
+                    wait,
+                    cost: standing.cost,
+                    limit: standing.quota,
+                };
+                members.write(out, detail, violated);
+            }
+            (None, None) => members.write(out, "the request is refused", violated),
+        }
+    }
+}
+
+/// One problem with a body of its own, for errors that are no decision of a limit and for those who write few.
 ///
 /// ```
 /// use tollgate_http::Problem;
@@ -24,17 +108,11 @@ const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#qu
 ///     r#"{"type":"about:blank","title":"Not Found","status":404,"detail":"there is nothing at /nowhere"}"#,
 /// );
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    r#type: &'static str,
-    title: &'static str,
-    status: u16,
+    members: Members,
     detail: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    violated_policies: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after_ms: Option<u64>,
+    violated: Option<String>,
 }
 
 impl Problem {
@@ -42,12 +120,14 @@ impl Problem {
     #[must_use]
     pub fn plain(status: u16, title: &'static str, detail: impl Into<String>) -> Self {
         Self {
-            r#type: "about:blank",
-            title,
-            status,
+            members: Members {
+                r#type: "about:blank",
+                title,
+                status,
+                retry_after_ms: None,
+            },
             detail: detail.into(),
-            violated_policies: Vec::new(),
-            retry_after_ms: None,
+            violated: None,
         }
     }
 
@@ -65,36 +145,32 @@ impl Problem {
     /// ```
     #[must_use]
     pub fn quota_exceeded(policy: &Policy, outcome: Outcome, cost: u64, limit: u64) -> Self {
-        let name = policy.name();
-        let wait = match outcome {
-            Outcome::Deny { retry_after } => Some(retry_after.as_millis_ceil()),
-            Outcome::Allow | Outcome::Wait(_) | Outcome::Never => None,
-        };
-        let detail = match wait {
-            Some(ms) => {
-                format!(
-                    "the limit {name:?} has no room for a cost of {cost} now; it has after {ms} ms"
-                )
-            }
-            None => format!(
-                "a cost of {cost} is above {limit}, the most that the limit {name:?} ever admits at once; \
-                 waiting does not help"
-            ),
+        let cause = Cause::QuotaExceeded;
+        let wait = Answer::new(outcome, &[]).retry_wait();
+        let wait = wait.map(tollgate_core::Nanos::as_millis_ceil);
+        let detail = Detail {
+            name: policy.quoted(),
+            never: wait.is_none(),
+            wait,
+            cost: Some(cost),
+            limit,
         };
         Self {
-            r#type: QUOTA_EXCEEDED,
-            title: "Quota Exceeded",
-            status: 429,
-            detail,
-            violated_policies: vec![name.to_owned()],
-            retry_after_ms: wait,
+            members: Members {
+                r#type: cause.type_uri(),
+                title: cause.title(),
+                status: cause.status(),
+                retry_after_ms: wait,
+            },
+            detail: detail.to_string(),
+            violated: Some(policy.name().to_owned()),
         }
     }
 
     /// The status code of the response that carries this problem.
     #[must_use]
     pub const fn status(&self) -> u16 {
-        self.status
+        self.members.status
     }
 
     /// What happened this time, for people.
@@ -106,66 +182,91 @@ impl Problem {
     /// The body.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Serialising strings and integers into memory cannot fail. If it ever did, an empty object is still a valid
-        // problem: every member of RFC 9457 is optional.
-        serde_json::to_string(self).unwrap_or_else(|_| String::from("{}"))
+        let mut out = Vec::new();
+        let violated = self.violated.as_deref().into_iter();
+        self.members.write(&mut out, &self.detail, violated);
+        String::from_utf8(out).unwrap_or_default()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::{Value, json};
-    use tollgate_core::{Nanos, Unit};
+/// What every problem has but its detail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Members {
+    r#type: &'static str,
+    title: &'static str,
+    status: u16,
+    retry_after_ms: Option<u64>,
+}
 
-    fn policy(name: &str) -> Policy {
-        Policy::new(name, 20, Nanos::from_secs(2), Unit::Requests).unwrap()
+impl Members {
+    fn write<'n>(
+        &self,
+        out: &mut Vec<u8>,
+        detail: impl fmt::Display,
+        violated: impl Iterator<Item = &'n str>,
+    ) {
+        out.extend_from_slice(b"{\"type\":\"");
+        // All of these are ours, and have nothing in them to escape.
+        out.extend_from_slice(self.r#type.as_bytes());
+        out.extend_from_slice(b"\",\"title\":");
+        push_string(out, self.title);
+        out.extend_from_slice(b",\"status\":");
+        push_integer(out, self.status.into());
+        out.extend_from_slice(b",\"detail\":");
+        push_string(out, detail);
+        let mut lead: &[u8] = b",\"violated-policies\":[";
+        let mut any = false;
+        for name in violated {
+            out.extend_from_slice(lead);
+            push_string(out, name);
+            lead = b",";
+            any = true;
+        }
+        if any {
+            out.push(b']');
+        }
+        if let Some(millis) = self.retry_after_ms {
+            out.extend_from_slice(b",\"retry-after-ms\":");
+            push_integer(out, millis);
+        }
+        out.push(b'}');
     }
+}
 
-    fn body(problem: &Problem) -> Value {
-        serde_json::from_str(&problem.to_json()).unwrap()
-    }
+/// The usual sentence about a refusal.
+struct Detail<'a> {
+    /// In quotes.
+    name: &'a str,
+    never: bool,
+    wait: Option<u64>,
+    cost: Option<u64>,
+    limit: u64,
+}
 
-    #[test]
-    fn a_denial_names_the_policy_and_the_exact_wait() {
-        let retry_after = Nanos::from_nanos(1_500_000_001);
-        let outcome = Outcome::Deny { retry_after };
-        let problem = Problem::quota_exceeded(&policy("demo"), outcome, 3, 20);
-        let expected = json!({
-            "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
-            "title": "Quota Exceeded",
-            "status": 429,
-            "detail": "the limit \"demo\" has no room for a cost of 3 now; it has after 1501 ms",
-            "violated-policies": ["demo"],
-            "retry-after-ms": 1501,
-        });
-        assert_eq!(body(&problem), expected);
-    }
-
-    #[test]
-    fn a_cost_that_never_fits_says_that_waiting_does_not_help() {
-        let problem = Problem::quota_exceeded(&policy("demo"), Outcome::Never, 21, 20);
-        let body = body(&problem);
-        assert_eq!(
-            body["detail"],
-            "a cost of 21 is above 20, the most that the limit \"demo\" ever admits at once; waiting does not help"
-        );
-        assert_eq!(body.get("retry-after-ms"), None);
-        assert_eq!(body["violated-policies"], json!(["demo"]));
-    }
-
-    #[test]
-    fn names_and_details_are_escaped() {
-        let name = r#"a"b\c"#;
-        let outcome = Outcome::Deny {
-            retry_after: Nanos::SECOND,
-        };
-        let denied = body(&Problem::quota_exceeded(&policy(name), outcome, 1, 20));
-        assert_eq!(denied["violated-policies"], json!([name]));
-
-        let nasty = "line\nbreak, \"quote\", \u{1}, \u{2028}, </script>";
-        let plain = Problem::plain(400, "Bad Request", nasty);
-        assert_eq!(body(&plain)["detail"], nasty);
-        assert!(!plain.to_json().contains('\n'));
+impl fmt::Display for Detail<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, limit, .. } = *self;
+        if self.never {
+            return match self.cost {
+                Some(cost) if cost > limit => write!(
+                    f,
+                    "a cost of {cost} is above {limit}, the most that the limit {name} ever admits at once; \
+                     waiting does not help"
+                ),
+                _ => write!(
+                    f,
+                    "the limit {name} never admits this; waiting does not help"
+                ),
+            };
+        }
+        write!(f, "the limit {name} has no room")?;
+        if let Some(cost) = self.cost {
+            write!(f, " for a cost of {cost}")?;
+        }
+        f.write_str(" now")?;
+        match self.wait {
+            Some(ms) => write!(f, "; it has after {ms} ms"),
+            None => Ok(()),
+        }
     }
 }

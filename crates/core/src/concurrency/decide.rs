@@ -154,11 +154,7 @@ fn changed(view: &View, now: Timestamp, change: Change) -> Transition<LeaseEdit>
         latest: view.latest,
         change,
     };
-    let receipt = Receipt {
-        cost: 0,
-        at: now,
-        mark: 0,
-    };
+    let receipt = Receipt::of_nothing(now);
     Transition {
         outcome: Outcome::Allow,
         next: Some(edit),
@@ -173,11 +169,7 @@ fn unchanged(view: &View, now: Timestamp, outcome: Outcome) -> Transition<LeaseE
         latest: view.latest,
         change: Change::Nothing,
     };
-    let receipt = Receipt {
-        cost: 0,
-        at: now,
-        mark: 0,
-    };
+    let receipt = Receipt::of_nothing(now);
     Transition {
         outcome,
         next: view.ahead.then_some(edit),

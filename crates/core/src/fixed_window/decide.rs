@@ -155,11 +155,7 @@ fn lowered(open: WindowState, now: Timestamp, surplus: u64) -> Transition<Window
         end: open.end,
         count: open.count.saturating_sub(surplus),
     };
-    let receipt = Receipt {
-        cost: 0,
-        at: now,
-        mark: 0,
-    };
+    let receipt = Receipt::of_nothing(now);
     Transition {
         outcome: Outcome::Allow,
         next: Some(next),
@@ -175,11 +171,7 @@ fn unspent(
     outcome: Outcome,
 ) -> Transition<WindowState> {
     let moved = open.end < stored.end && open.count > 0;
-    let receipt = Receipt {
-        cost: 0,
-        at: now,
-        mark: 0,
-    };
+    let receipt = Receipt::of_nothing(now);
     Transition {
         outcome,
         next: moved.then_some(open),

@@ -246,11 +246,7 @@ impl SlidingCounter {
         Transition {
             outcome,
             next,
-            receipt: Receipt {
-                cost: 0,
-                at: now,
-                mark: 0,
-            },
+            receipt: Receipt::of_nothing(now),
         }
     }
 
@@ -264,11 +260,7 @@ impl SlidingCounter {
         if next == rolled {
             return self.unspent(state, now, Outcome::Allow);
         }
-        let receipt = Receipt {
-            cost: 0,
-            at: now,
-            mark: 0,
-        };
+        let receipt = Receipt::of_nothing(now);
         Transition {
             outcome: Outcome::Allow,
             next: Some(next),

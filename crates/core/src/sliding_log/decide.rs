@@ -185,11 +185,7 @@ impl SlidingLog {
             now: view.now,
             change,
         };
-        let receipt = Receipt {
-            cost: 0,
-            at: now,
-            mark: 0,
-        };
+        let receipt = Receipt::of_nothing(now);
         Transition {
             outcome: Outcome::Allow,
             next: Some(edit),
@@ -223,11 +219,7 @@ fn unspent(view: &View, now: Timestamp, outcome: Outcome) -> Transition<LogEdit>
         now: view.now,
         change: Change::Nothing,
     };
-    let receipt = Receipt {
-        cost: 0,
-        at: now,
-        mark: 0,
-    };
+    let receipt = Receipt::of_nothing(now);
     Transition {
         outcome,
         next: view.ahead.then_some(edit),

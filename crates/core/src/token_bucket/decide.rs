@@ -153,11 +153,7 @@ impl TokenBucket {
         Transition {
             outcome,
             next,
-            receipt: Receipt {
-                cost: 0,
-                at: now,
-                mark: 0,
-            },
+            receipt: Receipt::of_nothing(now),
         }
     }
 
@@ -168,11 +164,7 @@ impl TokenBucket {
             return self.unspent(tat, now, Outcome::Allow);
         }
         let next = now.as_nanos().saturating_add(debt.saturating_sub(surplus));
-        let receipt = Receipt {
-            cost: 0,
-            at: now,
-            mark: 0,
-        };
+        let receipt = Receipt::of_nothing(now);
         Transition {
             outcome: Outcome::Allow,
             next: Some(next),

@@ -22,7 +22,7 @@ use crate::source::Place;
 /// Reports what is wrong with a policy that could be read. Limits that could not are not in it.
 pub(crate) fn policy(policy: &Policy, places: &Places, report: &mut Report) {
     let is_complete = report.len() == 0;
-    names::check(policy, report);
+    names::check(policy, places, report);
     sharing::check(policy, report);
     matching::check_lists(policy, report);
     for (index, rule) in policy.limits.iter().enumerate() {

@@ -3,29 +3,18 @@
 //! Must not know: what is named.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use crate::model::{Policy, Template, Test};
-use crate::read::Report;
+use crate::read::{Places, Report};
 use crate::source::Place;
 use crate::words::nearest;
 
-pub(super) fn check(policy: &Policy, report: &mut Report) {
-    let mut names: HashMap<&str, Place> = HashMap::new();
+pub(super) fn check(policy: &Policy, places: &Places, report: &mut Report) {
+    names(places, report);
     let mut ids: HashMap<u16, (&str, Place)> = HashMap::new();
     for limit in &policy.limits {
-        let (name, place) = (&*limit.name.value, limit.name.place);
-        if let Some(first) = names.get(name) {
-            report.say(
-                place,
-                format!(
-                    "two limits are called `{name}`; the first on line {}",
-                    first.line
-                ),
-                "give one of them another name: state, metrics and messages go by it",
-            );
-        } else {
-            names.insert(name, place);
-        }
+        let name = &*limit.name.value;
         if let Some(id) = &limit.id {
             if let Some((other, first)) = ids.get(&id.value) {
                 report.say(
@@ -43,6 +32,24 @@ pub(super) fn check(policy: &Policy, report: &mut Report) {
         groups(policy, limit.group.as_ref(), report);
     }
     routes(policy, report);
+}
+
+fn names(places: &Places, report: &mut Report) {
+    let mut names: HashMap<&str, Place> = HashMap::new();
+    for name in &places.names {
+        match names.entry(&name.value) {
+            Entry::Vacant(free) => drop(free.insert(name.place)),
+            Entry::Occupied(first) => report.say(
+                name.place,
+                format!(
+                    "two limits are called `{}`; the first on line {}",
+                    name.value,
+                    first.get().line
+                ),
+                "give one of them another name: state, metrics and messages go by it",
+            ),
+        }
+    }
 }
 
 /// A group need not be declared, but one whose name is nearly that of a declared one is a slip.

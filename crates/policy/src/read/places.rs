@@ -2,13 +2,15 @@
 //!
 //! Must not know: what the fields mean.
 
-use crate::source::{Entry, Place};
+use crate::source::{At, Entry, Place, Value};
 
 /// The places of the fields of each limit, by the limit's index in the model. Where nothing is known, as for a policy
 /// that was not read from a file, every place is nowhere.
 #[derive(Default)]
 pub(crate) struct Places {
     limits: Vec<Vec<(Box<str>, Place)>>,
+    /// What each limit is called, also of those that could not be read for another reason.
+    pub(crate) names: Vec<At<Box<str>>>,
     /// Where each `exempt` entry begins.
     pub(crate) exempt: Vec<Place>,
     /// Where each `deny` entry begins.
@@ -23,6 +25,16 @@ impl Places {
             .map(|entry| (entry.name.value.clone(), entry.value.place))
             .collect();
         self.limits.push(places);
+    }
+
+    /// Remembers what a limit is called, whatever else is wrong with it.
+    pub(crate) fn add_name(&mut self, entries: &[Entry]) {
+        let name = entries.iter().find(|entry| &*entry.name.value == "name");
+        if let Some(Entry { value, .. }) = name
+            && let Value::Scalar { text, .. } = &value.value
+        {
+            self.names.push(At::new(text.clone(), value.place));
+        }
     }
 
     /// Where the value of a field of a limit stands, if the file gives it.

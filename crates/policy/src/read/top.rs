@@ -87,6 +87,9 @@ fn limits(reader: &mut Reader, node: &Node, policy: &mut Policy, places: &mut Pl
         return;
     }
     for node in nodes {
+        if let Value::Map(entries) = &node.value {
+            places.add_name(entries);
+        }
         let before = reader.report.len();
         let limit = limit::limit(reader, node);
         // A limit that was not read in full would only be complained about twice.

@@ -1,0 +1,85 @@
+//! The words for an answer, and whose address counts, into buffers that are warm.
+//!
+//! Must not know: how any of it is written.
+
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
+
+use tollgate_core::{Nanos, Outcome, Status, Unit};
+use tollgate_http::{Answer, Cause, Clients, Dialects, Policy, Source, Standing, Words};
+
+use super::{NOW, Ran};
+use crate::measure::measured_section;
+
+const DENIED: Outcome = Outcome::Deny {
+    retry_after: Nanos::from_millis(1_500),
+};
+
+/// The header fields about so many limits, in these dialects.
+pub(super) fn fields(times: u64, dialects: &str, limits: u64, outcome: Outcome) -> Ran {
+    let dialects: Dialects = dialects.parse()?;
+    let policies = policies(limits)?;
+    let standings = standings(&policies, outcome);
+    let mut words = Words::new();
+    measured_section(times, || {
+        let answer = Answer::new(outcome, black_box(&standings)).at(NOW);
+        answer.write(black_box(dialects), &mut words);
+        words.len()
+    });
+    Ok(())
+}
+
+pub(super) fn denied_fields(times: u64) -> Ran {
+    fields(times, "draft-11", 1, DENIED)
+}
+
+/// The body of a refusal.
+pub(super) fn problem(times: u64) -> Ran {
+    let policies = policies(1)?;
+    let standings = standings(&policies, DENIED);
+    let mut body = Vec::new();
+    measured_section(times, || {
+        body.clear();
+        let answer = Answer::new(DENIED, black_box(&standings));
+        answer.write_problem(Cause::QuotaExceeded, 429, &mut body);
+        body.len()
+    });
+    Ok(())
+}
+
+/// A client behind two proxies, and its key.
+pub(super) fn address(times: u64) -> Ran {
+    let clients = Clients::behind(Source::XForwardedFor, vec!["10.0.0.0/8".parse()?]);
+    let peer = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+    let line: &[u8] = b"203.0.113.9, 192.0.2.7, 10.0.0.2";
+    measured_section(times, || {
+        let found = clients.client(black_box(peer), [black_box(line)]);
+        clients.key(found.address)
+    });
+    Ok(())
+}
+
+fn policies(count: u64) -> Result<Vec<Policy>, tollgate_http::InvalidPolicyName> {
+    (1..=count)
+        .map(|n| {
+            Policy::new(
+                &format!("limit-{n}"),
+                100 * n,
+                Nanos::MINUTE,
+                Unit::Requests,
+            )
+        })
+        .collect()
+}
+
+fn standings(policies: &[Policy], outcome: Outcome) -> Vec<Standing<'_>> {
+    let status = Status {
+        limit: 100,
+        remaining: 42,
+        reset_after: Nanos::from_millis(34_800),
+    };
+    policies
+        .iter()
+        .map(|policy| Standing::new(policy, outcome, &status).with_cost(1))
+        .collect()
+}

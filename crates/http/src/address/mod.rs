@@ -1,0 +1,139 @@
+//! Who is asking, when nothing better than an address is known: whose address to believe, and the key it is counted under.
+//!
+//! `clients.rs` walks from the connection towards the client, `forwarded.rs` cuts the fields of proxies into hops,
+//! `node.rs` reads one hop, `network.rs` says who is trusted. Must not know: header libraries, sockets.
+
+mod clients;
+mod forwarded;
+mod network;
+mod node;
+#[cfg(test)]
+mod tests;
+
+pub use clients::{Client, Clients, Found, Source};
+pub use network::{InvalidNetwork, Network};
+
+use std::fmt::{self, Write};
+use std::net::IpAddr;
+
+use network::masked;
+
+/// The key that an address is limited under.
+///
+/// An IPv4 address in IPv6 clothes is the IPv4 address, and an IPv6 address stands for its /64: one subscriber is
+/// given at least that many, so a limit on single addresses would limit nobody.
+///
+/// ```
+/// use tollgate_http::address_key;
+///
+/// assert_eq!(address_key("192.0.2.7".parse().unwrap()), "192.0.2.7");
+/// assert_eq!(address_key("::ffff:192.0.2.7".parse().unwrap()), "192.0.2.7");
+/// assert_eq!(address_key("2001:db8:1:2:3:4:5:6".parse().unwrap()), "2001:db8:1:2::/64");
+/// ```
+#[must_use]
+pub fn address_key(address: IpAddr) -> String {
+    AddressKey::of(address, 32, 64).as_str().to_owned()
+}
+
+/// The key of an address, without allocating: text such as `192.0.2.7` or `2001:db8:1:2::/64`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct AddressKey {
+    text: [u8; 48],
+    len: usize,
+}
+
+impl AddressKey {
+    /// The key of everyone who shares so many leading bits with the address.
+    ///
+    /// ```
+    /// use tollgate_http::AddressKey;
+    ///
+    /// let key = AddressKey::of("192.0.2.7".parse().unwrap(), 24, 56);
+    /// assert_eq!(key.as_str(), "192.0.2.0/24");
+    /// let key = AddressKey::of("2001:db8:1:2:3:4:5:6".parse().unwrap(), 24, 56);
+    /// assert_eq!(key.as_str(), "2001:db8:1::/56");
+    /// ```
+    #[must_use]
+    pub fn of(address: IpAddr, v4_bits: u8, v6_bits: u8) -> Self {
+        let address = address.to_canonical();
+        let (bits, all) = match address {
+            IpAddr::V4(_) => (v4_bits, 32),
+            IpAddr::V6(_) => (v6_bits, 128),
+        };
+        let mut key = Self {
+            text: [0; 48],
+            len: 0,
+        };
+        // The longest text has 43 characters, so there is always room.
+        key.spell(masked(address, bits), (bits < all).then_some(bits))
+            .unwrap_or_default();
+        key
+    }
+
+    fn spell(&mut self, network: IpAddr, bits: Option<u8>) -> fmt::Result {
+        match network {
+            // By hand, because most keys are these and the standard library takes its time over widths nobody asked for.
+            IpAddr::V4(v4) => {
+                let [first, others @ ..] = v4.octets();
+                self.push_number(first)?;
+                for octet in others {
+                    self.write_char('.')?;
+                    self.push_number(octet)?;
+                }
+            }
+            IpAddr::V6(v6) => write!(self, "{v6}")?,
+        }
+        match bits {
+            Some(bits) => {
+                self.write_char('/')?;
+                self.push_number(bits)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn push_number(&mut self, number: u8) -> fmt::Result {
+        let digit = |value: u8| char::from(b'0' + value % 10);
+        if number > 99 {
+            self.write_char(digit(number / 100))?;
+        }
+        if number > 9 {
+            self.write_char(digit(number / 10))?;
+        }
+        self.write_char(digit(number))
+    }
+
+    /// The key as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        let text = self.text.get(..self.len).unwrap_or_default();
+        str::from_utf8(text).unwrap_or_default()
+    }
+}
+
+impl Write for AddressKey {
+    fn write_char(&mut self, c: char) -> fmt::Result {
+        match (self.text.get_mut(self.len), u8::try_from(c)) {
+            (Some(place), Ok(byte)) if byte.is_ascii() => {
+                *place = byte;
+                self.len = self.len.saturating_add(1);
+                Ok(())
+            }
+            _ => Err(fmt::Error),
+        }
+    }
+
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.len.saturating_add(text.len());
+        let room = self.text.get_mut(self.len..end).ok_or(fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for AddressKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}

@@ -1,0 +1,325 @@
+//! The dialects by name, and which of them can be spoken at once.
+//!
+//! Must not know: how any of them is written.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A way of telling clients about limits. `docs/headers.md` shows an example of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-08 to -11: every limit, by name.
+    Draft11,
+    /// The draft after that, as its editors have it: other letters, costs, and partitions explained. It may still change.
+    Next,
+    /// Revision 07: one limit, as a dictionary.
+    Draft07,
+    /// Revisions 04 to 06: one limit, in three fields, and the policies in a fourth.
+    Draft06,
+    /// Revision 03: the same with the policies behind the limit.
+    Draft03,
+    /// What Envoy calls `DRAFT_VERSION_03`: the same with `X-` and names.
+    Envoy,
+    /// `X-RateLimit-*` whose reset is a number of seconds to wait.
+    XRateLimit,
+    /// `X-RateLimit-*` whose reset is seconds since 1970.
+    XRateLimitEpoch,
+    /// `X-RateLimit-*` whose reset is milliseconds since 1970.
+    XRateLimitEpochMillis,
+    /// `X-RateLimit-*` as Discord has them, with a bucket, a scope and fractions of seconds.
+    Discord,
+    /// `X-RateLimit-*` as GitHub has them, with what is used and a resource.
+    GitHub,
+}
+
+impl Dialect {
+    /// Every dialect, in the order in which several are written.
+    pub const ALL: [Self; 11] = [
+        Self::Draft11,
+        Self::Next,
+        Self::Draft07,
+        Self::Draft06,
+        Self::Draft03,
+        Self::Envoy,
+        Self::XRateLimit,
+        Self::XRateLimitEpoch,
+        Self::XRateLimitEpochMillis,
+        Self::Discord,
+        Self::GitHub,
+    ];
+
+    /// The name that settings use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Draft11 => "draft-11",
+            Self::Next => "next",
+            Self::Draft07 => "draft-07",
+            Self::Draft06 => "draft-06",
+            Self::Draft03 => "draft-03",
+            Self::Envoy => "envoy",
+            Self::XRateLimit => "x-ratelimit",
+            Self::XRateLimitEpoch => "x-ratelimit-epoch",
+            Self::XRateLimitEpochMillis => "x-ratelimit-epoch-ms",
+            Self::Discord => "discord",
+            Self::GitHub => "github",
+        }
+    }
+
+    /// The fields that it writes, in lowercase, as far as others write them too.
+    const fn contested(self) -> &'static [&'static str] {
+        match self {
+            Self::Draft11 | Self::Next | Self::Draft07 => &["ratelimit", "ratelimit-policy"],
+            Self::Draft06 => &["ratelimit-limit", "ratelimit-policy"],
+            Self::Draft03 => &["ratelimit-limit"],
+            Self::Envoy
+            | Self::XRateLimit
+            | Self::XRateLimitEpoch
+            | Self::XRateLimitEpochMillis
+            | Self::Discord
+            | Self::GitHub => &["x-ratelimit-limit"],
+        }
+    }
+
+    /// A field that both write, each in its own way, so that no client could read it.
+    fn clash(self, other: Self) -> Option<&'static str> {
+        let theirs = other.contested();
+        let ours = self.contested().iter();
+        ours.copied().find(|field| theirs.contains(field))
+    }
+
+    const fn bit(self) -> u16 {
+        match self {
+            Self::Draft11 => 1,
+            Self::Next => 1 << 1,
+            Self::Draft07 => 1 << 2,
+            Self::Draft06 => 1 << 3,
+            Self::Draft03 => 1 << 4,
+            Self::Envoy => 1 << 5,
+            Self::XRateLimit => 1 << 6,
+            Self::XRateLimitEpoch => 1 << 7,
+            Self::XRateLimitEpochMillis => 1 << 8,
+            Self::Discord => 1 << 9,
+            Self::GitHub => 1 << 10,
+        }
+    }
+}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Dialect {
+    type Err = InvalidDialect;
+
+    /// The dialect of that name. Revisions that are written alike are one dialect.
+    fn from_str(name: &str) -> Result<Self, InvalidDialect> {
+        match name {
+            "draft-08" | "draft-09" | "draft-10" => return Ok(Self::Draft11),
+            "draft-04" | "draft-05" => return Ok(Self::Draft06),
+            _ => {}
+        }
+        let found = Self::ALL.into_iter().find(|dialect| dialect.name() == name);
+        found.ok_or_else(|| InvalidDialect::new(name, Reason::Unknown))
+    }
+}
+
+/// The dialects of an answer: those that were chosen, or none. At most one of those that share a field.
+///
+/// ```
+/// use tollgate_http::{Dialect, Dialects};
+///
+/// let both: Dialects = "draft-11, x-ratelimit".parse()?;
+/// assert!(both.iter().eq([Dialect::Draft11, Dialect::XRateLimit]));
+/// assert_eq!("off".parse(), Ok(Dialects::NONE));
+///
+/// let clash = "draft-11, draft-07".parse::<Dialects>().unwrap_err();
+/// assert_eq!(
+///     clash.to_string(),
+///     r#"dialect: "draft-07" is not valid: it writes `ratelimit` differently from draft-11; choose one of the two"#,
+/// );
+/// # Ok::<(), tollgate_http::InvalidDialect>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Dialects(u16);
+
+impl Dialects {
+    /// No field but those that a denial needs: `Retry-After` and `Cache-Control`.
+    pub const NONE: Self = Self(0);
+
+    /// These dialects at once.
+    ///
+    /// # Errors
+    /// Two of them write the same field, each in its own way.
+    pub fn of(dialects: &[Dialect]) -> Result<Self, InvalidDialect> {
+        let mut all = Self::NONE;
+        for dialect in dialects {
+            all = all.and(*dialect)?;
+        }
+        Ok(all)
+    }
+
+    /// One more dialect. Naming one twice is naming it once.
+    ///
+    /// # Errors
+    /// It shares a field with one that is there.
+    pub fn and(self, dialect: Dialect) -> Result<Self, InvalidDialect> {
+        for other in self.iter().filter(|other| *other != dialect) {
+            if let Some(field) = dialect.clash(other) {
+                return Err(InvalidDialect::new(
+                    dialect.name(),
+                    Reason::Clash { field, other },
+                ));
+            }
+        }
+        Ok(Self(self.0 | dialect.bit()))
+    }
+
+    /// Whether this one is among them.
+    #[must_use]
+    pub const fn contains(self, dialect: Dialect) -> bool {
+        self.0 & dialect.bit() != 0
+    }
+
+    /// Them, in the order in which they are written.
+    pub fn iter(self) -> impl Iterator<Item = Dialect> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            // Bits are in the order of the list. Taking the lowest each time costs nothing for those that are not there.
+            let lowest = usize::try_from(rest.trailing_zeros()).unwrap_or(usize::MAX);
+            rest &= rest.saturating_sub(1);
+            Dialect::ALL.get(lowest).copied()
+        })
+    }
+}
+
+impl Default for Dialects {
+    /// The current draft alone.
+    fn default() -> Self {
+        Self(Dialect::Draft11.bit())
+    }
+}
+
+impl From<Dialect> for Dialects {
+    fn from(dialect: Dialect) -> Self {
+        Self(dialect.bit())
+    }
+}
+
+impl FromStr for Dialects {
+    type Err = InvalidDialect;
+
+    /// Names with commas between them, or `off`.
+    fn from_str(list: &str) -> Result<Self, InvalidDialect> {
+        if list.trim() == "off" {
+            return Ok(Self::NONE);
+        }
+        let mut all = Self::NONE;
+        for name in list.split(',') {
+            let name = name.trim();
+            if name == "off" {
+                return Err(InvalidDialect::new(name, Reason::OffAmongOthers));
+            }
+            all = all.and(name.parse()?)?;
+        }
+        Ok(all)
+    }
+}
+
+/// A dialect that there is not, or that cannot be spoken beside another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidDialect {
+    /// The name that was given, or the beginning of it.
+    pub name: String,
+    reason: Reason,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    Unknown,
+    OffAmongOthers,
+    Clash { field: &'static str, other: Dialect },
+}
+
+impl InvalidDialect {
+    fn new(name: &str, reason: Reason) -> Self {
+        Self {
+            name: name.chars().take(64).collect(),
+            reason,
+        }
+    }
+}
+
+impl fmt::Display for InvalidDialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "dialect: {:?} is not valid: ", self.name)?;
+        match self.reason {
+            Reason::Unknown => {
+                f.write_str("there is no such dialect; there are ")?;
+                for dialect in Dialect::ALL {
+                    write!(f, "{dialect}, ")?;
+                }
+                f.write_str("and off")
+            }
+            Reason::OffAmongOthers => f.write_str("it means none, so it must stand alone"),
+            Reason::Clash { field, other } => write!(
+                f,
+                "it writes `{field}` differently from {other}; choose one of the two"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for InvalidDialect {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_reads_back_and_every_dialect_has_a_bit_of_its_own() {
+        let mut bits = 0_u16;
+        for dialect in Dialect::ALL {
+            assert_eq!(dialect.name().parse(), Ok(dialect));
+            assert_eq!(bits & dialect.bit(), 0, "{dialect}");
+            bits |= dialect.bit();
+            assert!(Dialects::from(dialect).iter().eq([dialect]));
+        }
+        for (name, dialect) in [
+            ("draft-08", Dialect::Draft11),
+            ("draft-05", Dialect::Draft06),
+        ] {
+            assert_eq!(name.parse(), Ok(dialect));
+        }
+    }
+
+    #[test]
+    fn errors_name_what_there_is() {
+        let error = |list: &str| list.parse::<Dialects>().unwrap_err().to_string();
+        assert_eq!(
+            error("draft-12"),
+            "dialect: \"draft-12\" is not valid: there is no such dialect; there are draft-11, next, draft-07, \
+             draft-06, draft-03, envoy, x-ratelimit, x-ratelimit-epoch, x-ratelimit-epoch-ms, discord, github, and off"
+        );
+        assert!(error("").starts_with("dialect: \"\" is not valid: there is no such dialect"));
+        assert!(error("draft-11,").contains("\"\" is not valid"));
+        assert!(error("draft-11, off").ends_with("so it must stand alone"));
+        assert!(error("discord,github").contains("`x-ratelimit-limit` differently from discord"));
+        assert!(
+            error("draft-06,draft-11").contains("`ratelimit-policy` differently from draft-06")
+        );
+        assert!(error(&"x".repeat(10_000)).len() < 300);
+    }
+
+    #[test]
+    fn one_of_each_family_may_be_spoken_at_once() {
+        let all: Dialects = "github, draft-03 ,draft-11,github".parse().unwrap();
+        let expected = [Dialect::Draft11, Dialect::Draft03, Dialect::GitHub];
+        assert!(all.iter().eq(expected));
+        assert_eq!(Dialects::of(&expected), Ok(all));
+        assert_eq!(Dialects::default(), Dialect::Draft11.into());
+    }
+}

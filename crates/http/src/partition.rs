@@ -1,0 +1,62 @@
+//! A partition key as clients see it: a keyed digest, so that it says who is counted together and nothing else.
+//!
+//! Must not know: what keys are made of, or where the secret comes from.
+
+use siphasher::sip128::SipHasher24;
+
+use crate::text::base64;
+
+/// The digest of one key, ready to be written: twelve bytes, told as sixteen characters.
+///
+/// It is the same on every node that has the same secret, and tells a stranger neither the key nor, without the secret,
+/// whether a guess at it is right.
+///
+/// ```
+/// use tollgate_http::PartitionKey;
+///
+/// let secret = [7; 16];
+/// let alice = PartitionKey::digest(&secret, b"alice");
+/// assert_eq!(alice, PartitionKey::digest(&secret, b"alice"));
+/// assert_ne!(alice, PartitionKey::digest(&secret, b"bob"));
+/// assert_ne!(alice, PartitionKey::digest(&[8; 16], b"alice"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PartitionKey([u8; 16]);
+
+impl PartitionKey {
+    /// The digest of `key` under the fleet's `secret`.
+    #[must_use]
+    pub fn digest(secret: &[u8; 16], key: &[u8]) -> Self {
+        let digest = SipHasher24::new_with_key(secret).hash(key).as_bytes();
+        let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = digest;
+        Self(base64(&[a, b, c, d, e, f, g, h, i, j, k, l]))
+    }
+
+    /// The digest in base64.
+    pub(crate) const fn as_base64(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn digests_differ_and_do_not_contain_the_key() {
+        let secret = *b"sixteen bytes !!";
+        let all: BTreeSet<Vec<u8>> = (0..10_000_u32)
+            .map(|n| {
+                PartitionKey::digest(&secret, &n.to_be_bytes())
+                    .as_base64()
+                    .to_vec()
+            })
+            .collect();
+        assert_eq!(all.len(), 10_000);
+        let empty = PartitionKey::digest(&secret, b"");
+        assert_eq!(empty.as_base64().len(), 16);
+        let long = PartitionKey::digest(&secret, &[b'x'; 100_000]);
+        assert!(long.as_base64() != empty.as_base64());
+    }
+}

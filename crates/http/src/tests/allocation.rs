@@ -1,0 +1,62 @@
+//! Writing into a warm buffer allocates nothing: counted by the allocator of this crate's tests.
+//!
+//! Must not know: how anything is written.
+
+use std::net::IpAddr;
+
+use tollgate_core::Nanos;
+use tollgate_testkit::allocation::{Counting, calls};
+
+use super::support::{NOW, Sample, denied};
+use crate::{Answer, Cause, Clients, Dialect, Dialects, Jitter, PartitionKey, Source, Words};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn the_allocator_counts() {
+    assert!(calls(|| drop(std::hint::black_box(vec![1]))) >= 2);
+}
+
+#[test]
+fn a_warm_buffer_takes_every_dialect_and_problem_without_allocating() {
+    let sample = Sample::new();
+    let standings = sample.refused();
+    let standings = [
+        standings[0],
+        standings[1],
+        sample.upload(),
+        standings[0].with_quota(7, Nanos::HOUR),
+    ];
+    let mut words = Words::new();
+    let mut body = Vec::new();
+    let mut round = || {
+        for dialect in Dialect::ALL {
+            let answer = Answer::new(denied(7), &standings).at(NOW);
+            let answer = answer.spread_by(Jitter::new(Nanos::MINUTE, 3));
+            answer.write(Dialects::from(dialect), &mut words);
+            body.clear();
+            answer.write_problem(Cause::QuotaExceeded, 429, &mut body);
+        }
+        words.len() + body.len()
+    };
+    assert!(
+        calls(|| assert!(round() > 0)) > 0,
+        "the first round makes room"
+    );
+    assert_eq!(calls(|| assert!(round() > 0)), 0);
+}
+
+#[test]
+fn digests_and_addresses_are_found_without_allocating() {
+    let trusted = vec!["10.0.0.0/8".parse().unwrap()];
+    let clients = Clients::behind(Source::Forwarded, trusted);
+    let peer: IpAddr = "10.0.0.1".parse().unwrap();
+    let line: &[u8] = b"for=\"[2001:db8::7]:99\";proto=https, for=10.9.9.9";
+    let counted = calls(|| {
+        let client = clients.client(peer, [line]);
+        assert_eq!(clients.key(client.address).as_str(), "2001:db8::/64");
+        std::hint::black_box(PartitionKey::digest(&[1; 16], line));
+    });
+    assert_eq!(counted, 0);
+}

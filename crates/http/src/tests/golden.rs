@@ -1,0 +1,391 @@
+//! What each dialect says, word for word.
+//!
+//! Must not know: how it is written.
+
+use tollgate_core::{Nanos, Outcome, Unit};
+
+use super::support::{NOW, Sample, denied, lines, status};
+use crate::{Answer, Dialect, Merge, Policy, Standing, Words};
+
+/// An admission in every dialect.
+const ADMITTED: [(&str, &[&str]); 11] = [
+    (
+        "draft-11",
+        &[
+            r#"ratelimit-policy: "per-minute";q=100;w=60, "per day";q=1000;w=86400"#,
+            r#"ratelimit: "per-minute";r=5;t=58, "per day";r=700;t=3600"#,
+        ],
+    ),
+    (
+        "next",
+        &[
+            r#"ratelimit-policy: per-minute;q=100;w=60, "per day";q=1000;w=86400"#,
+            r#"ratelimit: per-minute;a=5;w=58;c=1, "per day";a=700;w=3600;c=1"#,
+            "ratelimit-partition: per-minute;user_id;method",
+        ],
+    ),
+    (
+        "draft-07",
+        &[
+            "ratelimit: limit=100, remaining=5, reset=58",
+            "ratelimit-policy: 100;w=60, 1000;w=86400",
+        ],
+    ),
+    (
+        "draft-06",
+        &[
+            "ratelimit-limit: 100",
+            "ratelimit-remaining: 5",
+            "ratelimit-reset: 58",
+            "ratelimit-policy: 100;w=60, 1000;w=86400",
+        ],
+    ),
+    (
+        "draft-03",
+        &[
+            "ratelimit-limit: 100, 100;w=60, 1000;w=86400",
+            "ratelimit-remaining: 5",
+            "ratelimit-reset: 58",
+        ],
+    ),
+    (
+        "envoy",
+        &[
+            r#"x-ratelimit-limit: 100, 100;w=60;name="per-minute", 1000;w=86400;name="per day""#,
+            "x-ratelimit-remaining: 5",
+            "x-ratelimit-reset: 58",
+        ],
+    ),
+    (
+        "x-ratelimit",
+        &[
+            "x-ratelimit-limit: 100",
+            "x-ratelimit-remaining: 5",
+            "x-ratelimit-reset: 58",
+        ],
+    ),
+    (
+        "x-ratelimit-epoch",
+        &[
+            "x-ratelimit-limit: 100",
+            "x-ratelimit-remaining: 5",
+            "x-ratelimit-reset: 1700000058",
+        ],
+    ),
+    (
+        "x-ratelimit-epoch-ms",
+        &[
+            "x-ratelimit-limit: 100",
+            "x-ratelimit-remaining: 5",
+            "x-ratelimit-reset: 1700000057251",
+        ],
+    ),
+    (
+        "discord",
+        &[
+            "x-ratelimit-limit: 100",
+            "x-ratelimit-remaining: 5",
+            "x-ratelimit-reset: 1700000057.251",
+            "x-ratelimit-reset-after: 57.001",
+            "x-ratelimit-bucket: 7e0f1b9ddcbb7633",
+        ],
+    ),
+    (
+        "github",
+        &[
+            "x-ratelimit-limit: 100",
+            "x-ratelimit-remaining: 5",
+            "x-ratelimit-used: 95",
+            "x-ratelimit-reset: 1700000058",
+            "x-ratelimit-resource: per-minute",
+        ],
+    ),
+];
+
+#[test]
+fn an_admission_in_every_dialect() {
+    let sample = Sample::new();
+    let standings = sample.admitted();
+    let answer = Answer::new(Outcome::Allow, &standings).at(NOW);
+    assert!(
+        ADMITTED
+            .iter()
+            .map(|(name, _)| *name)
+            .eq(Dialect::ALL.map(Dialect::name))
+    );
+    for (dialect, expected) in ADMITTED {
+        assert_eq!(lines(&answer, dialect), expected, "{dialect}");
+    }
+}
+
+/// What dialects say of a refusal, before the two fields that all of them need.
+const REFUSED: [(&str, &[&str]); 9] = [
+    (
+        "draft-11",
+        &[
+            r#"ratelimit-policy: "per-minute";q=100;w=60, "per day";q=1000;w=86400"#,
+            r#"ratelimit: "per-minute";r=40;t=36, "per day";r=0;t=86400"#,
+        ],
+    ),
+    (
+        "next",
+        &[
+            r#"ratelimit-policy: per-minute;q=100;w=60, "per day";q=1000;w=86400"#,
+            r#"ratelimit: per-minute;a=40;w=36;c=1, "per day";a=0;w=86400;c=1"#,
+            "ratelimit-partition: per-minute;user_id;method",
+        ],
+    ),
+    (
+        "draft-07",
+        &[
+            "ratelimit: limit=1000, remaining=0, reset=86400",
+            "ratelimit-policy: 100;w=60, 1000;w=86400",
+        ],
+    ),
+    (
+        "draft-03",
+        &[
+            "ratelimit-limit: 1000, 100;w=60, 1000;w=86400",
+            "ratelimit-remaining: 0",
+            "ratelimit-reset: 86400",
+        ],
+    ),
+    (
+        "x-ratelimit",
+        &[
+            "x-ratelimit-limit: 1000",
+            "x-ratelimit-remaining: 0",
+            "x-ratelimit-reset: 86400",
+        ],
+    ),
+    (
+        "x-ratelimit-epoch",
+        &[
+            "x-ratelimit-limit: 1000",
+            "x-ratelimit-remaining: 0",
+            "x-ratelimit-reset: 1700086400",
+        ],
+    ),
+    (
+        "discord",
+        &[
+            "x-ratelimit-limit: 1000",
+            "x-ratelimit-remaining: 0",
+            "x-ratelimit-reset: 1700086399.350",
+            "x-ratelimit-reset-after: 86399.100",
+            "x-ratelimit-bucket: e7ce72f75d85a6a6",
+            "x-ratelimit-global: true",
+            "x-ratelimit-scope: global",
+        ],
+    ),
+    (
+        "github",
+        &[
+            "x-ratelimit-limit: 1000",
+            "x-ratelimit-remaining: 0",
+            "x-ratelimit-used: 1000",
+            "x-ratelimit-reset: 1700086400",
+            "x-ratelimit-resource: per day",
+        ],
+    ),
+    ("off", &[]),
+];
+
+#[test]
+fn a_denial_in_every_dialect_tells_the_limit_that_refuses() {
+    let sample = Sample::new();
+    let standings = sample.refused();
+    let answer = Answer::new(denied(86_399_100), &standings).at(NOW);
+    for (dialect, fields) in REFUSED {
+        let mut expected = fields.to_vec();
+        expected.extend(["retry-after: 86400", "cache-control: no-store"]);
+        assert_eq!(lines(&answer, dialect), expected, "{dialect}");
+    }
+}
+
+#[test]
+fn dialects_of_different_families_are_written_together() {
+    let sample = Sample::new();
+    let standings = sample.admitted();
+    let answer = Answer::new(Outcome::Allow, &standings).at(NOW);
+    let expected = ["draft-11", "draft-03", "github"].map(|dialect| lines(&answer, dialect));
+    assert_eq!(
+        lines(&answer, "github,draft-11,draft-03"),
+        expected.concat()
+    );
+}
+
+#[test]
+fn bytes_places_and_partitions_have_their_parameters() {
+    let sample = Sample::new();
+    let place = Standing::new(&sample.in_flight, denied(500), &status(0, Nanos::SECOND));
+    let standings = [sample.upload(), place];
+    let answer = Answer::new(denied(500), &standings);
+    assert_eq!(
+        lines(&answer, "draft-11"),
+        [
+            "ratelimit-policy: \"upload\";q=65536;qu=\"content-bytes\";w=10;pk=:y6ZGoaupAMmbvgRS:, \
+             \"in-flight\";q=20;qu=\"concurrent-requests\"",
+            "ratelimit: \"upload\";r=1024;t=3;pk=:y6ZGoaupAMmbvgRS:, \"in-flight\";r=0",
+            "retry-after: 1",
+            "cache-control: no-store",
+        ]
+    );
+    // Drafts that insist on a window have no policy for places, and one that insists on a reset has the retry.
+    assert_eq!(
+        lines(&answer, "draft-07")[..2],
+        [
+            "ratelimit: limit=20, remaining=0, reset=1",
+            "ratelimit-policy: 65536;w=10"
+        ]
+    );
+    let alone = [place];
+    let answer = Answer::new(denied(500), &alone);
+    assert_eq!(lines(&answer, "draft-03")[0], "ratelimit-limit: 20");
+    assert_eq!(
+        lines(&answer, "draft-07")[..2],
+        [
+            "ratelimit: limit=20, remaining=0, reset=1",
+            "retry-after: 1"
+        ]
+    );
+}
+
+#[test]
+fn a_quota_of_this_caller_only_is_written_anew() {
+    let policy = Policy::new("plan", 100, Nanos::MINUTE, Unit::Tokens).unwrap();
+    let standing = Standing::new(&policy, Outcome::Allow, &status(4_000, Nanos::SECOND));
+    let standings = [standing.with_quota(5_000, Nanos::HOUR).with_used(7)];
+    let answer = Answer::new(Outcome::Allow, &standings);
+    let draft = lines(&answer, "draft-11");
+    assert_eq!(
+        draft[0],
+        r#"ratelimit-policy: "plan";q=5000;qu="tokens";w=3600"#
+    );
+    assert_eq!(draft[1], r#"ratelimit: "plan";r=4000;t=1"#);
+    assert_eq!(
+        lines(&answer, "next")[0],
+        r#"ratelimit-policy: plan;q=5000;qu="tokens";w=3600"#
+    );
+    assert_eq!(lines(&answer, "github")[2], "x-ratelimit-used: 7");
+}
+
+#[test]
+fn a_state_from_before_the_quota_was_lowered_leaves_no_more_than_the_quota() {
+    let policy = Policy::new("p", 10, Nanos::MINUTE, Unit::Requests).unwrap();
+    let standings = [Standing::new(
+        &policy,
+        Outcome::Allow,
+        &status(90, Nanos::SECOND),
+    )];
+    let answer = Answer::new(Outcome::Allow, &standings);
+    assert_eq!(lines(&answer, "draft-11")[1], r#"ratelimit: "p";r=10;t=1"#);
+}
+
+#[test]
+fn a_redirection_tells_nothing_of_limits() {
+    let sample = Sample::new();
+    let standings = sample.admitted();
+    let answer = Answer::new(Outcome::Allow, &standings).at(NOW);
+    for status in [300, 301, 308, 399] {
+        let lines = lines(&answer.on_status(status), "draft-11,draft-03,github");
+        assert!(lines.is_empty(), "{status}: {lines:?}");
+    }
+    for status in [0, 200, 299, 400, 503] {
+        assert_eq!(
+            lines(&answer.on_status(status), "draft-11").len(),
+            2,
+            "{status}"
+        );
+    }
+}
+
+#[test]
+fn an_answer_without_limits_has_only_what_a_refusal_needs() {
+    for dialect in Dialect::ALL {
+        let allowed = lines(&Answer::new(Outcome::Allow, &[]), dialect.name());
+        assert!(allowed.is_empty(), "{dialect}");
+        let refused = lines(&Answer::new(denied(1), &[]), dialect.name());
+        assert_eq!(refused, ["retry-after: 1", "cache-control: no-store"]);
+        let never = lines(&Answer::new(Outcome::Never, &[]), dialect.name());
+        assert_eq!(never, ["cache-control: no-store"]);
+    }
+}
+
+#[test]
+fn at_most_sixteen_limits_are_listed_and_the_binding_one_is_among_them() {
+    let names: Vec<String> = (0..40).map(|n| format!("p{n}")).collect();
+    let policies: Vec<Policy> = names
+        .iter()
+        .map(|name| Policy::new(name, 9, Nanos::SECOND, Unit::Requests).unwrap())
+        .collect();
+    let standings: Vec<Standing<'_>> = policies
+        .iter()
+        .map(|policy| Standing::new(policy, Outcome::Allow, &status(9, Nanos::ZERO)))
+        .collect();
+    for binding in [0, 14, 15, 16, 39] {
+        let answer = Answer::new(Outcome::Allow, &standings).bound_by(binding);
+        for line in lines(&answer, "draft-11") {
+            assert_eq!(line.split(", ").count(), 16, "{binding}");
+            assert!(
+                line.contains(&format!("\"p{binding}\"")),
+                "{binding}: {line}"
+            );
+        }
+    }
+}
+
+#[test]
+fn only_lists_are_appended_to_what_others_wrote() {
+    let sample = Sample::new();
+    let standings = sample.refused();
+    let answer = Answer::new(denied(1), &standings);
+    let mut words = Words::with_capacity(1_024);
+    let mut appended = |dialects: &str| {
+        answer.write(dialects.parse().unwrap(), &mut words);
+        let words = words.words().filter(|word| word.merge == Merge::Append);
+        words.map(|word| word.name).collect::<Vec<_>>()
+    };
+    let lists = ["ratelimit-policy", "ratelimit", "cache-control"];
+    assert_eq!(appended("draft-11,draft-03,discord"), lists);
+    // A second dictionary would override the first.
+    assert_eq!(appended("draft-07"), ["ratelimit-policy", "cache-control"]);
+    assert_eq!(words.get("retry-after"), Some(&b"86400"[..]));
+    assert_eq!(
+        (
+            words.get("x-ratelimit-limit"),
+            words.is_empty(),
+            words.len()
+        ),
+        (None, false, 4)
+    );
+}
+
+#[test]
+fn a_bucket_has_the_name_that_it_was_given() {
+    let policy = Policy::new("p", 1, Nanos::SECOND, Unit::Requests).unwrap();
+    let policy = policy.bucket("abcd1234").unwrap();
+    let standings = [Standing::new(
+        &policy,
+        Outcome::Allow,
+        &status(1, Nanos::ZERO),
+    )];
+    let answer = Answer::new(Outcome::Allow, &standings);
+    assert!(lines(&answer, "discord").contains(&"x-ratelimit-bucket: abcd1234".to_owned()));
+    let error = policy.clone().bucket("a\r\nb").unwrap_err().to_string();
+    assert_eq!(
+        error,
+        r#"bucket: "a\r\nb" is not valid: it must be 1 to 128 visible ASCII characters"#
+    );
+    let error = policy
+        .clone()
+        .partitioned_by(&["User"])
+        .unwrap_err()
+        .to_string();
+    assert!(error.starts_with(r#"partitioned_by: "User" is not valid: it must begin with"#));
+    let error = policy.partitioned_by(&[]).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        r#"partitioned_by: "0" is not valid: there must be 1 to 16 dimensions"#
+    );
+}

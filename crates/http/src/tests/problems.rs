@@ -1,0 +1,171 @@
+//! The bodies of refusals and other problems.
+//!
+//! Must not know: how JSON is written; an independent parser reads it.
+
+use serde_json::{Value, json};
+use tollgate_core::{Nanos, Outcome, Unit};
+
+use super::support::{Sample, denied, status};
+use crate::{Answer, Cause, Jitter, Policy, Problem, Standing};
+
+fn policy(name: &str) -> Policy {
+    Policy::new(name, 20, Nanos::from_secs(2), Unit::Requests).unwrap()
+}
+
+fn read(problem: &Problem) -> Value {
+    serde_json::from_str(&problem.to_json()).unwrap()
+}
+
+fn written(answer: &Answer<'_>, cause: Cause) -> Value {
+    let mut out = Vec::new();
+    answer.write_problem(cause, cause.status(), &mut out);
+    serde_json::from_slice(&out).unwrap()
+}
+
+#[test]
+fn a_denial_names_every_policy_that_refuses_and_the_exact_wait() {
+    let (day, hour, minute) = (policy("day"), policy("hour"), policy("minute"));
+    let nothing = status(0, Nanos::DAY);
+    let exact = Outcome::Deny {
+        retry_after: Nanos::from_nanos(1_500_000_001),
+    };
+    let standings = [
+        Standing::new(&day, exact, &nothing).with_cost(3),
+        Standing::new(&hour, denied(700), &nothing),
+        Standing::new(&minute, Outcome::Allow, &status(1, Nanos::SECOND)),
+    ];
+    let answer = Answer::new(exact, &standings);
+    let expected = json!({
+        "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+        "title": "Quota Exceeded",
+        "status": 429,
+        "detail": "the limit \"day\" has no room for a cost of 3 now; it has after 1501 ms",
+        "violated-policies": ["day", "hour"],
+        "retry-after-ms": 1501,
+    });
+    assert_eq!(written(&answer, Cause::QuotaExceeded), expected);
+    // Whoever reads milliseconds is spread out as well.
+    let jitter = Jitter::new(Nanos::MINUTE, 1);
+    let later = written(&answer.spread_by(jitter), Cause::QuotaExceeded);
+    assert!(later["retry-after-ms"].as_u64().unwrap() > 1_501);
+}
+
+#[test]
+fn every_cause_has_the_type_title_and_status_of_the_draft() {
+    let cases = [
+        (
+            Cause::QuotaExceeded,
+            "quota-exceeded",
+            "Quota Exceeded",
+            429,
+        ),
+        (
+            Cause::ReducedCapacity,
+            "temporary-reduced-capacity",
+            "Temporary Reduced Capacity",
+            503,
+        ),
+        (
+            Cause::AbnormalUsage,
+            "abnormal-usage-detected",
+            "Abnormal Usage Detected",
+            429,
+        ),
+    ];
+    for (cause, name, title, status) in cases {
+        let body = written(&Answer::new(denied(1), &[]), cause);
+        let expected = json!({
+            "type": format!("https://iana.org/assignments/http-problem-types#{name}"),
+            "title": title,
+            "status": status,
+            "detail": "the request is refused",
+            "retry-after-ms": 1,
+        });
+        assert_eq!(body, expected);
+    }
+}
+
+#[test]
+fn a_limits_own_message_is_the_detail_whatever_it_contains() {
+    let message = "Slow down, \"friend\" \\ \u{1}\n\t é 日本 😀 </script>";
+    let talking = policy("talking").message(message);
+    let standings = [Standing::new(
+        &talking,
+        denied(5),
+        &status(0, Nanos::SECOND),
+    )];
+    let answer = Answer::new(denied(5), &standings);
+    let mut out = b"HTTP".to_vec();
+    answer.write_problem(Cause::QuotaExceeded, 403, &mut out);
+    assert!(
+        out.starts_with(b"HTTP{"),
+        "it is written behind what is there"
+    );
+    let body: Value = serde_json::from_slice(&out[4..]).unwrap();
+    assert_eq!(
+        (&body["detail"], &body["status"]),
+        (&json!(message), &json!(403))
+    );
+
+    let endless = policy("endless").message(&"é".repeat(100_000));
+    let standings = [Standing::new(
+        &endless,
+        denied(5),
+        &status(0, Nanos::SECOND),
+    )];
+    let body = written(&Answer::new(denied(5), &standings), Cause::QuotaExceeded);
+    assert_eq!(body["detail"].as_str().unwrap().chars().count(), 1_024);
+}
+
+#[test]
+fn a_cost_that_never_fits_says_that_waiting_does_not_help() {
+    let demo = policy("demo");
+    let standing = Standing::new(&demo, Outcome::Never, &status(20, Nanos::ZERO));
+    let text = "a cost of 21 is above 20, the most that the limit \"demo\" ever admits at once; waiting does not help";
+    for body in [
+        read(&Problem::quota_exceeded(&demo, Outcome::Never, 21, 20)),
+        written(
+            &Answer::new(Outcome::Never, &[standing.with_cost(21)]),
+            Cause::QuotaExceeded,
+        ),
+    ] {
+        assert_eq!(body["detail"], text);
+        assert_eq!(body.get("retry-after-ms"), None);
+        assert_eq!(body["violated-policies"], json!(["demo"]));
+    }
+    let closed = written(
+        &Answer::new(Outcome::Never, &[standing]),
+        Cause::QuotaExceeded,
+    );
+    assert_eq!(
+        closed["detail"],
+        "the limit \"demo\" never admits this; waiting does not help"
+    );
+}
+
+#[test]
+fn names_and_details_are_escaped() {
+    let name = r#"a"b\c"#;
+    let denied = read(&Problem::quota_exceeded(
+        &policy(name),
+        denied(1_000),
+        1,
+        20,
+    ));
+    assert_eq!(denied["violated-policies"], json!([name]));
+
+    let nasty = "line\nbreak, \"quote\", \u{1}, \u{2028}, </script>";
+    let plain = Problem::plain(400, "Bad Request", nasty);
+    assert_eq!(read(&plain)["detail"], nasty);
+    assert!(!plain.to_json().contains('\n'));
+}
+
+#[test]
+fn an_owned_problem_says_what_a_written_one_says() {
+    let sample = Sample::new();
+    let standings = sample.refused();
+    let answer = Answer::new(denied(86_399_100), &standings);
+    let owned = Problem::quota_exceeded(&sample.day, denied(86_399_100), 1, 1_000);
+    assert_eq!(written(&answer, Cause::QuotaExceeded), read(&owned));
+    assert_eq!(owned.status(), 429);
+}
