@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use tollgate_core::Nanos;
 use tollgate_engine::Engine;
-use tollgate_policy::model::{Amount, Period, Policy, RateSpec};
+use tollgate_policy::model::{Amount, LimitRule, Period, Policy, RateSpec};
 use tollgate_policy::rules::Rules;
 use tollgate_store::{ManualClock, Memory};
 
@@ -27,6 +27,26 @@ pub(super) fn decide(times: u64, limits: usize, units: u64) -> Ran {
     Ok(())
 }
 
+/// Decides on one request under one bucket with a candidate beside it, which agrees throughout.
+pub(super) fn decide_with_candidate(times: u64) -> Ran {
+    let hour = |units| RateSpec {
+        units,
+        period: Period::Span(Nanos::HOUR),
+    };
+    let mut tried = limit(0, Vec::new());
+    tried.quota.value.amount = Amount::Rates(vec![hour(1_000_000_000).into()]);
+    let mut candidate = tried.quota.clone();
+    candidate.value.amount = Amount::Rates(vec![hour(2_000_000_000).into()]);
+    tried.candidate = Some(candidate);
+    let engine = engine_of(vec![tried])?;
+    let request = Request::of(0);
+    if !engine.decide(&request).is_admitted() {
+        return Err("the first request was denied".into());
+    }
+    measured_section(times, || black_box(&engine).decide(black_box(&request)));
+    Ok(())
+}
+
 fn engine(limits: usize, units: u64) -> Result<Engine<Memory<ManualClock>>, Box<dyn Error>> {
     let rate = RateSpec {
         units,
@@ -37,8 +57,12 @@ fn engine(limits: usize, units: u64) -> Result<Engine<Memory<ManualClock>>, Box<
         limit.quota.value.amount = Amount::Rates(vec![rate.into()]);
         limit
     };
+    engine_of((0..limits).map(with_rate).collect())
+}
+
+fn engine_of(limits: Vec<LimitRule>) -> Result<Engine<Memory<ManualClock>>, Box<dyn Error>> {
     let policy = Policy {
-        limits: (0..limits).map(with_rate).collect(),
+        limits,
         ..Policy::default()
     };
     let rules = Rules::compile(&policy, [7; 16]).map_err(|problems| format!("{problems:?}"))?;

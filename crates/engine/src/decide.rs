@@ -108,7 +108,8 @@ impl<S: StateStore> Decision<'_, S> {
             }
             if generation.has_trials() {
                 let words = Words::of(generation, plan);
-                self.compare(&asking, generation, words.iter(), plan, findings);
+                let words = (words.iter(), Standing::Enforced);
+                self.compare(&asking, generation, words, plan, findings);
             }
         }
         if findings.is_admitted() {
@@ -116,7 +117,8 @@ impl<S: StateStore> Decision<'_, S> {
                 let word = self.decide_shadow(&asking, index, plan, findings);
                 if self.manner == Manner::Charge {
                     Ticket::collect(&mut findings.ticket, generation, plan);
-                    self.compare(&asking, generation, word.into_iter(), plan, findings);
+                    let word = (word.into_iter(), Standing::Shadow);
+                    self.compare(&asking, generation, word, plan, findings);
                 }
             }
         }

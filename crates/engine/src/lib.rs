@@ -2,9 +2,10 @@
 //!
 //! [`Engine::decide`] finds the limits that a request falls under, makes their keys, asks the store about all of them in
 //! one step that charges all or none, and says in a [`Verdict`] what came of it. [`Engine::replace`] puts other rules in
-//! force while requests are decided. Nothing here waits, and a warm decision allocates nothing.
+//! force while requests are decided. [`Engine::control`] is for operators, [`Engine::divergence`] compares candidates,
+//! [`reload`] follows a file and [`envoy`] decides by Envoy's. Nothing here waits, and a warm decision allocates nothing.
 //!
-//! Must not know: transports, files, headers of answers.
+//! Must not know: transports, headers of answers; files are known to `reload` alone.
 
 mod aftermath;
 pub mod control;

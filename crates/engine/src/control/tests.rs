@@ -328,6 +328,14 @@ fn bad_requests_say_what_would_be_right_and_change_nothing() {
     assert!(
         refusal("tree", &["a", "b", "c"], "9/min").contains("header.org | header.org, header.user")
     );
+    assert!(control.events().is_empty());
+    assert_eq!(control.controls(), Controls::default());
+}
+
+#[test]
+fn whoever_signs_badly_or_means_nobody_changes_nothing() {
+    let (engine, _clock) = engine(vec![limit("per-user", per_second(1))]);
+    let control = engine.control();
     let refused = control.block_address("10.1.2.3/8", None, BY).unwrap_err();
     assert!(
         refused
@@ -353,10 +361,8 @@ fn bad_requests_say_what_would_be_right_and_change_nothing() {
     };
     assert!(control.switch(None, Switch::default(), forged).is_err());
     let long = "1/s".to_owned() + &" ".repeat(300);
-    assert_eq!(
-        refusal("per-user", &["a"], &long),
-        "quota: at most 256 bytes"
-    );
+    let refused = control.override_key("per-user", &["a"], &long, None, BY);
+    assert_eq!(refused.unwrap_err().to_string(), "quota: at most 256 bytes");
     assert!(control.events().is_empty());
     assert_eq!(control.controls(), Controls::default());
 }

@@ -75,7 +75,7 @@ impl Plan {
                 continue;
             }
             let added = self.add_meter(&mut of, position, meter, metered);
-            if added != Added::Asked {
+            if !matches!(added, Added::Asked) {
                 self.planned.truncate(before);
                 return added;
             }
@@ -100,9 +100,10 @@ impl Plan {
             (Keyed::Skip, _) => return Added::Asked,
             (Keyed::Deny, _) => return Added::NoKey,
         };
-        let is_main = meter.role == Role::Main;
-        let desk = asking.desk.filter(|_| is_main);
-        let ordered = desk.and_then(|desk| desk.of_key(of.index, self.keys.bytes(key)));
+        let ordered = match asking.desk {
+            Some(desk) if meter.role == Role::Main => desk.of_key(of.index, self.keys.bytes(key)),
+            _ => None,
+        };
         if let Some(until) = ordered.and_then(|ordered| ordered.blocked(asking.now)) {
             return Added::Blocked(until);
         }
@@ -119,9 +120,12 @@ impl Plan {
             _ if of.entry.counts_values => 1,
             _ => of.cost,
         };
-        let chosen = ordered
-            .and_then(|ordered| ordered.quota(position, asking.now))
-            .unwrap_or_else(|| meter.chosen(variant, asking.request, asking.route));
+        let own = || meter.chosen(variant, asking.request, asking.route);
+        // A quota is large, so it is not passed through an option where there is none.
+        let chosen = match ordered {
+            None => own(),
+            Some(ordered) => ordered.quota(position, asking.now).unwrap_or_else(own),
+        };
         let Some(quota) = self.quota(metered, chosen, cost) else {
             return Added::Asked;
         };

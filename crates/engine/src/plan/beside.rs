@@ -11,6 +11,7 @@ use tollgate_store::contract::MAX_CHECKS;
 use super::{Asking, Plan, Planned};
 use crate::generation::Metered;
 use crate::trial::Word;
+use crate::verdict::Standing;
 
 impl Plan {
     /// Makes room for other questions about the same request. The keys that were made are kept.
@@ -45,6 +46,7 @@ impl Plan {
         &mut self,
         asking: &Asking<'_>,
         word: &Word,
+        standing: Standing,
         goes_on: bool,
     ) -> bool {
         let Some((rule, entry)) = asking.generation.rule(word.rule) else {
@@ -72,11 +74,16 @@ impl Plan {
             let Some(quota) = self.quota(metered, chosen, word.cost) else {
                 continue;
             };
+            // As with the limit itself: in shadow it charges nothing to a state that it shares.
+            let is_guest = metered.is_shared && standing == Standing::Shadow;
             let op = if metered.is_concurrency {
+                let holds = goes_on && !is_guest;
                 Op::Acquire {
                     id: asking.lots.draw(),
-                    weight: if goes_on { word.cost } else { 0 },
+                    weight: if holds { word.cost } else { 0 },
                 }
+            } else if is_guest {
+                Op::Peek(word.cost)
             } else if rule.charge_always {
                 Op::ChargeAlways(word.cost)
             } else if rule.count != Count::Requests {
@@ -101,6 +108,7 @@ impl Plan {
     }
 
     /// Makes the key of a meter, unless it was made before.
+    #[inline]
     pub(super) fn make_key(
         &mut self,
         asking: &Asking<'_>,

@@ -17,6 +17,7 @@ use crate::generation::Generation;
 use crate::plan::{Asking, Plan, Planned};
 use crate::store::StateStore;
 use crate::ticket::Ticket;
+use crate::verdict::Standing;
 
 /// What a rule with a candidate said about a request.
 #[derive(Clone, Copy, Debug)]
@@ -138,7 +139,7 @@ impl<S: StateStore> Decision<'_, S> {
         &self,
         asking: &Asking<'_>,
         generation: &Arc<Generation>,
-        words: impl Iterator<Item = Word>,
+        (words, standing): (impl Iterator<Item = Word>, Standing),
         plan: &mut Plan,
         findings: &mut Findings,
     ) {
@@ -149,7 +150,8 @@ impl<S: StateStore> Decision<'_, S> {
             let Some(trial) = &entry.trial else {
                 continue;
             };
-            self.compare_one(asking, &word, (rule, trial), plan, findings.is_admitted());
+            let goes_on = findings.is_admitted();
+            self.compare_one(asking, &word, (rule, trial), plan, (standing, goes_on));
             if findings.is_admitted() {
                 Ticket::collect(&mut findings.ticket, generation, plan);
             }
@@ -163,10 +165,10 @@ impl<S: StateStore> Decision<'_, S> {
         word: &Word,
         (rule, trial): (&Rule, &Trial),
         plan: &mut Plan,
-        goes_on: bool,
+        (standing, goes_on): (Standing, bool),
     ) {
         plan.restart();
-        if !plan.add_candidate(asking, word, goes_on) {
+        if !plan.add_candidate(asking, word, standing, goes_on) {
             return plan.restart();
         }
         if !word.is_compared {

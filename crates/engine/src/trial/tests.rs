@@ -51,7 +51,7 @@ fn raced(seed: u64, own: LimitRule, alone: LimitRule) -> (Divergence, Counted) {
     let (other, other_clock) = engine(vec![alone]);
     let mut dice = Dice::new(seed);
     let mut counted = Counted::default();
-    for _ in 0..20_000 {
+    for _ in 0..5_000 {
         let step = Nanos::from_millis(dice.below(20));
         clock.advance(step);
         other_clock.advance(step);
@@ -184,6 +184,35 @@ fn a_limit_in_shadow_is_compared_by_what_it_would_have_said() {
     }
     assert_eq!(numbers(&of(&engine)), (10, 2, 0));
     assert_eq!(engine.counted("api").unwrap().would_deny, 5);
+}
+
+#[test]
+fn limits_that_share_a_bucket_share_the_candidates_state_and_one_in_shadow_charges_nothing_to_it() {
+    let sharing = |name: &str, method: &str, mode| {
+        let mut one = tried(per_second(3));
+        one.name = Box::<str>::from(name).into();
+        one.matching = crate::testing::matching("method", method);
+        one.bucket = Some(Box::<str>::from("all").into());
+        one.mode = mode;
+        one
+    };
+    let with = |mode| {
+        let limits = vec![
+            sharing("api", "GET", Mode::Enforce),
+            sharing("posts", "POST", mode),
+        ];
+        let (engine, _clock) = engine(limits);
+        for method in ["POST", "POST", "GET", "GET"] {
+            let _verdict = engine.decide(&Caller::named("alice").with("method", method));
+        }
+        numbers(&of(&engine))
+    };
+    assert_eq!(
+        with(Mode::Enforce),
+        (2, 1, 0),
+        "the second GET is the fourth"
+    );
+    assert_eq!(with(Mode::Shadow), (2, 0, 0), "posts are charged to nobody");
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub(super) fn check(policy: &Policy, report: &mut Report) {
             "overrides"
         } else if first.overdraft != limit.overdraft {
             "overdraft"
+        } else if first.candidate != limit.candidate {
+            "candidate"
         } else if first.consistency != limit.consistency {
             "consistency"
         } else if first.colocate != limit.colocate {

@@ -37,6 +37,9 @@ pub(super) fn problems(limits: &[LimitRule]) -> Vec<Problem> {
             || owner.overdraft != limit.overdraft
         {
             "quota"
+        } else if owner.candidate != limit.candidate {
+            // What only one of them charges to the candidate's state would be missing for the other.
+            "candidate"
         } else {
             continue;
         };
@@ -46,7 +49,7 @@ pub(super) fn problems(limits: &[LimitRule]) -> Vec<Problem> {
                 "`{}` shares the bucket `{}` with `{}` but has another {differs}",
                 limit.name.value, bucket.value, owner.name.value
             ),
-            "limits that share a bucket need the same key and the same quota",
+            "limits that share a bucket need the same key, the same quota and the same candidate",
         ));
     }
     problems
