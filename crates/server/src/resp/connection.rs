@@ -248,3 +248,31 @@ fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
     OWN.set(Some(scratch));
     done
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+    use tollgate_store::Memory;
+
+    /// Ten thousand idle connections are to take less than 100 MB, which is 10 kB each. The runtime adds little to the
+    /// task itself.
+    #[tokio::test]
+    async fn an_idle_connection_is_small_and_holds_no_buffers() {
+        let server = Arc::new(Resp::new(Memory::for_keys(1).unwrap()).unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let connection = Connection::new(stream, server);
+        assert_eq!(
+            connection.pending.capacity() + connection.unsent.capacity(),
+            0
+        );
+        let (_stop, stopped) = watch::channel(false);
+        let task = connection.live(Duration::from_secs(1), stopped);
+        let size = size_of_val(&task);
+        assert!(size <= 4_096, "{size} bytes");
+    }
+}

@@ -57,12 +57,11 @@ fn warm_pipelined_commands_allocate_nothing_over_a_socket_either() {
         .unwrap();
     let pipeline = pipeline();
     let mut answer = vec![0; 4_096];
-    let mut client = runtime.block_on(async {
-        let server = listen(server().0, RespLimits::default()).await;
-        let client = server.connect().await.0;
-        // It stops when its handle is dropped; it has to last as long as the runtime.
-        std::mem::forget(server);
-        client
+    // The server stops when its handle is dropped, so it is kept.
+    let (_listening, mut client) = runtime.block_on(async {
+        let listening = listen(server().0, RespLimits::default()).await;
+        let client = listening.connect().await.0;
+        (listening, client)
     });
     let mut rounds = |count: usize| {
         runtime.block_on(async {

@@ -270,6 +270,33 @@ fn what_clients_say_on_connect_is_answered_in_version_2() {
         ),
         ("CLIENT NO-EVICT ON", "+OK\r\n"),
         ("CLIENT NO-TOUCH maybe", "-ERR syntax error\r\n"),
+        ("HELLO 4", "-NOPROTO unsupported protocol version\r\n"),
+        (
+            "HELLO x",
+            "-ERR Protocol version is not an integer or out of range\r\n",
+        ),
+        (
+            "HELLO 2 SETNAME",
+            "-ERR Syntax error in HELLO option 'SETNAME'\r\n",
+        ),
+        (
+            "HELLO 2",
+            "*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n$5\r\nproto\r\n:2\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n",
+        ),
+        (
+            "GET secret",
+            "-ERR unknown command 'GET', with args beginning with: 'secret' \r\n",
+        ),
+        ("RESET", "+RESET\r\n"),
+        ("CLIENT GETNAME", "$-1\r\n"),
+        ("QUIT", "+OK\r\n"),
+        ("PING", ""),
+    ]);
+}
+
+#[test]
+fn what_tools_ask_is_answered_in_version_2() {
+    hold(&[
         (
             "CLIENT",
             "-ERR wrong number of arguments for 'client' command\r\n",
@@ -294,27 +321,6 @@ fn what_clients_say_on_connect_is_answered_in_version_2() {
             "INFO replication",
             "$28\r\n# Replication\r\nrole:master\r\n\r\n",
         ),
-        ("HELLO 4", "-NOPROTO unsupported protocol version\r\n"),
-        (
-            "HELLO x",
-            "-ERR Protocol version is not an integer or out of range\r\n",
-        ),
-        (
-            "HELLO 2 SETNAME",
-            "-ERR Syntax error in HELLO option 'SETNAME'\r\n",
-        ),
-        (
-            "HELLO 2",
-            "*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n$5\r\nproto\r\n:2\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n",
-        ),
-        (
-            "GET secret",
-            "-ERR unknown command 'GET', with args beginning with: 'secret' \r\n",
-        ),
-        ("RESET", "+RESET\r\n"),
-        ("CLIENT GETNAME", "$-1\r\n"),
-        ("QUIT", "+OK\r\n"),
-        ("PING", ""),
     ]);
 }
 
