@@ -5,41 +5,109 @@
 /// A whole number with an optional sign, as `str::parse` reads it. Anything else, or a number too large, is none.
 pub(super) fn integer(text: &[u8]) -> Option<i64> {
     // Nothing of at most 18 digits overflows, which is what nearly every number is.
-    if let 1..=18 = text.len()
-        && text.iter().all(u8::is_ascii_digit)
-    {
-        let number = text
-            .iter()
-            .fold(0_i64, |sum, digit| sum * 10 + i64::from(digit - b'0'));
-        return Some(number);
+    if !matches!(text.len(), 1..=18) {
+        return unusual(text);
     }
+    let mut number = 0_i64;
+    for byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return unusual(text);
+        }
+        number = number.wrapping_mul(10).wrapping_add(i64::from(digit));
+    }
+    Some(number)
+}
+
+#[cold]
+fn unusual(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Writes a whole number.
-pub(super) fn write(out: &mut Vec<u8>, number: i64) {
-    if let 0..=9 = number
-        && let Ok(digit) = u8::try_from(number)
-    {
-        out.push(b'0' + digit);
-        return;
+/// The digits of a number, with its sign.
+#[derive(Debug)]
+pub(super) struct Digits {
+    bytes: [u8; 20],
+    from: usize,
+}
+
+impl Digits {
+    pub(super) fn of(number: i64) -> Self {
+        let mut digits = Self {
+            bytes: [0; 20],
+            from: 20,
+        };
+        let mut rest = number.unsigned_abs();
+        loop {
+            // A remainder of ten is a digit.
+            digits.prepend(u8::try_from(rest % 10).unwrap_or(0).wrapping_add(b'0'));
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        if number < 0 {
+            digits.prepend(b'-');
+        }
+        digits
     }
-    let mut digits = [0_u8; 20];
-    let mut rest = number.unsigned_abs();
-    let mut len = 0;
-    for place in digits.iter_mut().rev() {
-        // A remainder of ten is a digit.
-        *place = b'0' + u8::try_from(rest % 10).unwrap_or(0);
-        rest /= 10;
-        len += 1;
-        if rest == 0 {
-            break;
+
+    fn prepend(&mut self, byte: u8) {
+        // Nineteen digits and a sign fill it.
+        self.from = self.from.saturating_sub(1);
+        if let Some(place) = self.bytes.get_mut(self.from) {
+            *place = byte;
         }
     }
-    if number < 0 {
-        out.push(b'-');
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(self.from..).unwrap_or_default()
     }
-    out.extend_from_slice(digits.get(digits.len() - len..).unwrap_or_default());
+}
+
+/// A short line or two, put together before they are appended: appending byte by byte costs more than deciding.
+#[derive(Debug)]
+pub(super) struct Lines {
+    bytes: [u8; 128],
+    len: usize,
+}
+
+impl Lines {
+    pub(super) const fn new() -> Self {
+        Self {
+            bytes: [0; 128],
+            len: 0,
+        }
+    }
+
+    /// A line that holds a kind and a number. Five of the longest have room; what has none is not put down.
+    pub(super) fn number(&mut self, kind: u8, number: i64) {
+        self.byte(kind);
+        match u8::try_from(number) {
+            Ok(small @ 0..=9) => self.byte(small.wrapping_add(b'0')),
+            Ok(small @ 10..=99) => {
+                self.byte((small / 10).wrapping_add(b'0'));
+                self.byte((small % 10).wrapping_add(b'0'));
+            }
+            _ => Digits::of(number)
+                .as_bytes()
+                .iter()
+                .for_each(|byte| self.byte(*byte)),
+        }
+        self.byte(b'\r');
+        self.byte(b'\n');
+    }
+
+    fn byte(&mut self, byte: u8) {
+        if let Some(place) = self.bytes.get_mut(self.len) {
+            *place = byte;
+            self.len = self.len.wrapping_add(1);
+        }
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
@@ -90,9 +158,17 @@ mod tests {
             i64::MAX,
             i64::MIN,
         ] {
-            let mut out = Vec::new();
-            write(&mut out, number);
-            assert_eq!(String::from_utf8(out).unwrap(), number.to_string());
+            assert_eq!(Digits::of(number).as_bytes(), number.to_string().as_bytes());
+            let mut lines = Lines::new();
+            lines.number(b':', number);
+            assert_eq!(lines.as_bytes(), format!(":{number}\r\n").as_bytes());
         }
+        let mut lines = Lines::new();
+        lines.number(b'*', 5);
+        (0..5).for_each(|_| lines.number(b':', i64::MIN));
+        assert!(
+            lines.as_bytes().ends_with(b"808\r\n"),
+            "five of the longest have room"
+        );
     }
 }

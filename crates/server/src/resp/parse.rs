@@ -21,7 +21,7 @@ const MAX_HEADER_LEN: usize = 32;
 /// The places of a command's words in the buffer that it was read into.
 #[derive(Clone, Debug)]
 pub struct Words {
-    places: [(u32, u32); MAX_WORDS],
+    places: [(usize, usize); MAX_WORDS],
     len: usize,
 }
 
@@ -100,15 +100,11 @@ impl Words {
 
     /// Whether there was room.
     fn push(&mut self, place: &Range<usize>) -> bool {
-        // Places lie in a buffer that holds one command and a read; 32 bits are plenty.
-        let (Ok(start), Ok(end)) = (u32::try_from(place.start), u32::try_from(place.end)) else {
-            return false;
-        };
         let Some(free) = self.places.get_mut(self.len) else {
             return false;
         };
-        *free = (start, end);
-        self.len = self.len.saturating_add(1);
+        *free = (place.start, place.end);
+        self.len = self.len.wrapping_add(1);
         true
     }
 }
@@ -141,13 +137,10 @@ impl<'a> Command<'a> {
     /// A word, or nothing where there is none.
     #[must_use]
     pub fn word(&self, index: usize) -> &'a [u8] {
-        let there = index < self.words.len;
-        let place = self.words.places.get(index).filter(|_| there);
+        let known = self.words.places.get(..self.words.len);
+        let place = known.and_then(|places| places.get(index));
         place
-            .and_then(|(start, end)| {
-                let (start, end) = (usize::try_from(*start).ok()?, usize::try_from(*end).ok()?);
-                self.bytes.get(start..end)
-            })
+            .and_then(|(start, end)| self.bytes.get(*start..*end))
             .unwrap_or_default()
     }
 

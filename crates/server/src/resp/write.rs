@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::number;
+use super::number::Lines;
 
 /// The most bytes of a client's own word that an error repeats.
 const MAX_ECHO_LEN: usize = 64;
@@ -103,10 +103,12 @@ impl<'a> Reply<'a> {
 
     /// The five numbers that every throttle command answers with.
     pub(crate) fn integers(&mut self, numbers: [i64; 5]) {
-        self.out.extend_from_slice(b"*5\r\n");
+        let mut lines = Lines::new();
+        lines.number(b'*', 5);
         for number in numbers {
-            self.integer(number);
+            lines.number(b':', number);
         }
+        self.out.extend_from_slice(lines.as_bytes());
     }
 
     fn length(&mut self, kind: u8, len: usize) {
@@ -114,9 +116,9 @@ impl<'a> Reply<'a> {
     }
 
     fn number(&mut self, kind: u8, number: i64) {
-        self.out.push(kind);
-        number::write(self.out, number);
-        self.end();
+        let mut lines = Lines::new();
+        lines.number(kind, number);
+        self.out.extend_from_slice(lines.as_bytes());
     }
 
     fn end(&mut self) {
