@@ -246,7 +246,13 @@ pub(super) fn info<C: Clock>(server: &Resp<C>, command: &Command<'_>, reply: &mu
             &server.connections.load(Ordering::Relaxed),
         )],
     );
-    section("Memory", &[("table_bytes", &usage.table_bytes)]);
+    section(
+        "Memory",
+        &[
+            ("table_bytes", &usage.table_bytes),
+            ("held_bytes", &server.held.load(Ordering::Relaxed)),
+        ],
+    );
     section(
         "Stats",
         &[

@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tollgate_store::Clock;
 
 use super::parse::MAX_COMMAND_LEN;
+use super::serve::RespLimits;
 use super::server::{Resp, Then};
 use super::session::Session;
 
@@ -43,7 +44,12 @@ pub(super) struct Connection<C> {
     /// The beginning of a command; or whole ones, while answers wait to be sent.
     pending: Vec<u8>,
     unsent: Vec<u8>,
+    /// What it has on the server's account of bytes held for connections.
+    held: usize,
     is_ending: bool,
+    /// Whether a command was carried out since this was last looked at. Bytes alone do not count: one byte a minute would
+    /// keep the beginning of a command for ever.
+    is_busy: bool,
 }
 
 /// What a connection has to wait for.
@@ -72,13 +78,15 @@ impl<C: Clock> Connection<C> {
             session,
             pending: Vec::new(),
             unsent: Vec::new(),
+            held: 0,
             is_ending: false,
+            is_busy: false,
         }
     }
 
     /// Serves until the client leaves, is idle for too long, or the server stops.
-    pub(super) async fn live(mut self, idle: Duration, mut stop: watch::Receiver<bool>) {
-        let ended = self.serve(idle, &mut stop).await;
+    pub(super) async fn live(mut self, limits: RespLimits, mut stop: watch::Receiver<bool>) {
+        let ended = self.serve(limits, &mut stop).await;
         if let Err(error) = ended {
             // The client's doing: it left without a word.
             tracing::debug!(%error, "a connection ended early");
@@ -88,12 +96,16 @@ impl<C: Clock> Connection<C> {
         }
     }
 
-    async fn serve(&mut self, idle: Duration, stop: &mut watch::Receiver<bool>) -> io::Result<()> {
+    async fn serve(
+        &mut self,
+        limits: RespLimits,
+        stop: &mut watch::Receiver<bool>,
+    ) -> io::Result<()> {
+        let idle = limits.idle;
         let seen = stop.clone();
         let mut stopped = std::pin::pin!(stop.wait_for(|stop| *stop));
         // One timer that is looked at once in a while is cheaper than one for every read: a connection is idle if
-        // nothing came between two looks.
-        let mut is_idle = true;
+        // nothing was done between two looks.
         let mut look = std::pin::pin!(sleep(idle));
         loop {
             let next = tokio::select! {
@@ -101,18 +113,19 @@ impl<C: Clock> Connection<C> {
                 next = std::future::poll_fn(|context| self.poll_input(context)) => next?,
                 _ = &mut stopped => return Ok(()),
                 () = &mut look => {
-                    if is_idle {
+                    if !std::mem::take(&mut self.is_busy) {
                         return Ok(());
                     }
-                    is_idle = true;
                     // The runtime's own clock: it decides nothing, and tests can move it.
                     look.as_mut().reset(Instant::now() + idle);
                     continue;
                 }
             };
-            is_idle = false;
             let mut next = next;
             while let Next::Room = next {
+                if !self.is_held_within(limits.held) {
+                    return Ok(());
+                }
                 // Who does not read answers gets no more of them.
                 if timeout(idle, self.stream.writable()).await.is_err() {
                     return Ok(());
@@ -120,6 +133,12 @@ impl<C: Clock> Connection<C> {
                 next = self.send_rest()?;
             }
             if let Next::End = next {
+                return Ok(());
+            }
+            if !self.is_held_within(limits.held) {
+                // If there is no room for even this, it is not said.
+                let _said = send(&self.stream, b"-ERR too many unfinished commands\r\n").is_ok();
+                self.is_ending = true;
                 return Ok(());
             }
             if seen.has_changed().unwrap_or(true) {
@@ -179,6 +198,7 @@ impl<C: Clock> Connection<C> {
             let fed = self.server.feed(&mut self.session, rest, output);
             at = at.saturating_add(fed.consumed);
             self.is_ending = fed.then == Then::Close;
+            self.is_busy |= fed.consumed > 0;
             let sent = send(&self.stream, output)?;
             if let Some(unsent @ [_, ..]) = output.get(sent..) {
                 self.unsent = unsent.to_vec();
@@ -204,6 +224,23 @@ impl<C: Clock> Connection<C> {
         }
     }
 
+    /// Puts on the server's account what this connection holds beyond a little, and says whether all of them together hold
+    /// no more than they may.
+    fn is_held_within(&mut self, most: usize) -> bool {
+        let holds = self.pending.len().saturating_add(self.unsent.len());
+        let holds = if holds > KEPT_INPUT_LEN { holds } else { 0 };
+        if holds == 0 && self.held == 0 {
+            return true;
+        }
+        let account = &self.server.held;
+        let before = account.fetch_add(holds, Ordering::Relaxed);
+        account.fetch_sub(self.held, Ordering::Relaxed);
+        let all = before.saturating_add(holds).saturating_sub(self.held);
+        self.held = holds;
+        // Who holds nothing is not to blame.
+        holds == 0 || all <= most
+    }
+
     /// Says that no more will be said, and waits until the client has seen it.
     async fn linger(&mut self) -> io::Result<u64> {
         self.stream.shutdown().await?;
@@ -215,6 +252,7 @@ impl<C: Clock> Connection<C> {
 impl<C> Drop for Connection<C> {
     fn drop(&mut self) {
         self.server.connections.fetch_sub(1, Ordering::Relaxed);
+        self.server.held.fetch_sub(self.held, Ordering::Relaxed);
     }
 }
 
@@ -271,7 +309,7 @@ mod tests {
             0
         );
         let (_stop, stopped) = watch::channel(false);
-        let task = connection.live(Duration::from_secs(1), stopped);
+        let task = connection.live(RespLimits::default(), stopped);
         let size = size_of_val(&task);
         assert!(size <= 4_096, "{size} bytes");
     }

@@ -24,11 +24,14 @@ use crate::run::{ACCEPT_PAUSE, Ended, is_about_one_connection};
 pub struct RespLimits {
     /// Connections open at the same time. Further ones are told so and closed.
     pub connections: usize,
-    /// A connection on which nothing arrives for this long is closed, after at most twice as long. Also the time that a
-    /// client has to make room for answers.
+    /// A connection on which no command is completed for this long is closed, after at most twice as long. Also the time
+    /// that a client has to make room for answers.
     pub idle: Duration,
     /// Time that connections have to take their last answers when the server stops.
     pub drain: Duration,
+    /// Bytes held for all connections together: beginnings of large commands, and answers that were not taken. A
+    /// connection that would hold more is closed.
+    pub held: usize,
 }
 
 impl Default for RespLimits {
@@ -37,6 +40,7 @@ impl Default for RespLimits {
             connections: 10_000,
             idle: Duration::from_secs(300),
             drain: Duration::from_secs(10),
+            held: 64 << 20,
         }
     }
 }
@@ -86,7 +90,7 @@ where
                         tracing::debug!(%error, "could not set TCP_NODELAY");
                     }
                     let connection = Connection::new(stream, Arc::clone(&server));
-                    connections.spawn(connection.live(limits.idle, stopped.clone()));
+                    connections.spawn(connection.live(limits, stopped.clone()));
                 }
                 Err(error) => {
                     count(&server.counters().accept_errors);

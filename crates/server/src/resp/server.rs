@@ -5,7 +5,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tollgate_core::InvalidQuota;
 use tollgate_store::{Clock, Memory};
@@ -42,6 +42,8 @@ pub struct Resp<C> {
     pub(super) password: Option<Box<[u8]>>,
     pub(super) commands: AtomicU64,
     pub(super) connections: AtomicU64,
+    /// Bytes held for all connections together: beginnings of large commands, answers that were not taken.
+    pub(super) held: AtomicUsize,
     sessions: AtomicU64,
     counters: Counters,
 }
@@ -79,6 +81,7 @@ impl<C: Clock> Resp<C> {
             password: None,
             commands: AtomicU64::new(0),
             connections: AtomicU64::new(0),
+            held: AtomicUsize::new(0),
             sessions: AtomicU64::new(0),
             counters: Counters::default(),
         })

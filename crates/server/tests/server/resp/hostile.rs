@@ -117,3 +117,45 @@ async fn words_up_to_the_bound_are_served() {
         "-ERR Protocol error: invalid multibulk length\r\n"
     );
 }
+
+/// Every one of them is within its own bounds; together they are not.
+#[tokio::test]
+async fn what_is_held_for_all_connections_together_is_bounded() {
+    let mut limits = RespLimits::default();
+    limits.held = 100_000;
+    let listening = listen(server().0, limits).await;
+    // The whole command, but for its end.
+    let whole = command(&["ECHO", &"w".repeat(40_000)]);
+    let (begun, rest) = whole.split_at(39_000);
+    let (mut one, mut two) = (listening.connect().await, listening.connect().await);
+    for client in [&mut one, &mut two] {
+        client.pong().await;
+        client.send(begun).await;
+    }
+    let mut asking = listening.connect().await;
+    let held = loop {
+        asking.send(b"INFO memory\r\n").await;
+        let mut bytes = [0; 256];
+        let read = tokio::io::AsyncReadExt::read(&mut asking.0, &mut bytes)
+            .await
+            .unwrap();
+        let text = String::from_utf8_lossy(&bytes[..read]).into_owned();
+        let (_, held) = text.split_once("held_bytes:").unwrap();
+        let held: usize = held.trim_end().parse().unwrap();
+        if held > 39_000 * 2 - 1 {
+            break held;
+        }
+    };
+    assert_eq!(held, 78_000);
+    let mut three = listening.connect().await;
+    three.send(begun).await;
+    assert_eq!(
+        three.closed().await,
+        "-ERR too many unfinished commands\r\n"
+    );
+    // The others are not to blame, and what they finish is answered.
+    one.send(rest).await;
+    one.expect("$40000\r\n").await;
+    drop(two);
+    asking.pong().await;
+}
