@@ -88,10 +88,11 @@ const TABLE: &[Row] = &[
             "crates/http",
             "crates/tower",
             "crates/redis",
+            "crates/policy",
             "crates/store",
             "crates/core",
         ]),
-        "listeners over the engine; store and core only until the engine exists",
+        "listeners over the engine, which answer the attributes that policies ask for",
     ),
     row(
         "crates/sim",

@@ -26,6 +26,11 @@ pub(crate) const NEEDS: &[Need] = &[
         why: "the store over Redis is tested against a real one",
     },
     Need {
+        program: "redis-benchmark",
+        debian_package: "redis-tools",
+        why: "the server for Redis clients is asked by real ones",
+    },
+    Need {
         program: "pip3",
         debian_package: "python3-pip",
         why: "brings the servers that no distribution has; see peers.rs",

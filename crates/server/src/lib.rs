@@ -1,4 +1,5 @@
-//! The HTTP check endpoint: ask it whether a request may proceed, and it answers in the words of the RateLimit draft.
+//! The HTTP check endpoint: ask it whether a request may proceed, and it answers in the words of the RateLimit draft. Beside
+//! it [`resp`], the same for Redis clients.
 //!
 //! [`App`] decides and words the answer, [`run`] listens. The listener, the clock and the end of the run are arguments,
 //! so tests own all three. Must not know: command lines, signals, how the state is kept.
@@ -10,6 +11,7 @@ mod input;
 mod json;
 mod query;
 mod reply;
+pub mod resp;
 mod run;
 mod welcome;
 

@@ -34,7 +34,7 @@ const MAX_BODY_LEN: usize = 8_192;
 const MAX_HEAD_LEN: usize = 16_384;
 const MAX_FIELDS: usize = 64;
 /// How long to leave a listener alone that cannot accept: out of file descriptors, every attempt would fail at once.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What a server allows its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,7 +234,7 @@ async fn read(limits: Limits, body: Incoming) -> Result<Bytes, Reply> {
 }
 
 /// Errors of one connection that ended while it waited to be accepted. The next one may be taken at once.
-fn is_about_one_connection(error: &io::Error) -> bool {
+pub(crate) fn is_about_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted

@@ -9,6 +9,6 @@ mod program;
 mod server;
 mod shim;
 
-pub use program::Kind;
+pub use program::{Kind, python_packages, tool};
 pub use server::Server;
 pub use shim::Clock;

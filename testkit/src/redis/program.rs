@@ -84,6 +84,45 @@ impl Kind {
     }
 }
 
+/// A program of the distribution's client tools: `redis-cli`, `redis-benchmark`.
+///
+/// # Panics
+/// It is not there. The message is the command that installs it.
+#[must_use]
+#[expect(
+    clippy::panic,
+    reason = "a test without its client must fail and say how to get it"
+)]
+pub fn tool(name: &str) -> PathBuf {
+    on_path(name).unwrap_or_else(|| {
+        panic!(
+            "{name} is not installed. Install it and run again:\n    \
+             sudo apt-get install -y --no-install-recommends redis-tools"
+        )
+    })
+}
+
+/// The folder that Python finds a package in, which comes as `requirement`.
+///
+/// # Panics
+/// It is not there. The message is the command that installs it.
+#[must_use]
+#[expect(
+    clippy::panic,
+    reason = "a test without its client must fail and say how to get it"
+)]
+pub fn python_packages(package: &str, requirement: &str) -> PathBuf {
+    let folder = peers().unwrap_or_else(|| PathBuf::from("target/peers"));
+    if !folder.join(package).join("__init__.py").is_file() {
+        panic!(
+            "{requirement} is not installed. Install it and run again:\n    \
+             python3 -m pip install --no-deps --upgrade --target {} {requirement}",
+            folder.display()
+        );
+    }
+    folder
+}
+
 fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)

@@ -31,7 +31,8 @@ impl Served {
             address: SocketAddr::from(([0, 0, 0, 0], 0)),
             printed: String::new(),
         };
-        while served.printed.matches("curl ").count() < 3 {
+        // An empty line ends it.
+        while served.printed.matches("curl ").count() < 3 || !served.printed.ends_with("\n\n") {
             let line = stdout.recv_timeout(DEADLINE).expect("the whole welcome");
             if let Some(address) = line.strip_prefix("listening on http://") {
                 served.address = address.parse().unwrap();
@@ -100,6 +101,7 @@ fn it_says_what_it_does_does_it_and_stops_when_told() {
         let served = Served::start(tollgate(&[
             "serve",
             "--listen=127.0.0.1:0",
+            "--listen-resp=off",
             "--rate=1/h",
             "--burst=2",
         ]));
@@ -117,6 +119,44 @@ fn it_says_what_it_does_does_it_and_stops_when_told() {
     }
 }
 
+/// The same limit answers both, and the commands that the welcome names work.
+#[test]
+fn redis_clients_are_answered_beside_http_ones() {
+    let served = Served::start(tollgate(&[
+        "serve",
+        "--listen=127.0.0.1:0",
+        "--listen-resp=127.0.0.1:0",
+        "--rate=1/h",
+        "--burst=2",
+    ]));
+    let (_, address) = served.printed.split_once("listening on redis://").unwrap();
+    let address: SocketAddr = address.lines().next().unwrap().parse().unwrap();
+    let command = format!(
+        "redis-cli -p {} CL.THROTTLE user1 15 30 60 1",
+        address.port()
+    );
+    assert!(served.printed.contains(&command), "{}", served.printed);
+    let status = get(served.address, "/v1/check?key=alice");
+    assert_eq!(status.as_deref(), Some("HTTP/1.1 200 OK"));
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let commands = "CL.THROTTLE user1 15 30 60 1\r\nTG.CHECK key alice\r\nQUIT\r\n";
+    stream.write_all(commands.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(
+        answer.starts_with("*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n"),
+        "{answer}"
+    );
+    assert!(
+        answer.contains("$4\r\ndemo\r\n$9\r\nremaining\r\n:0\r\n"),
+        "{answer}"
+    );
+    let (status, last) = served.stop("TERM");
+    assert_eq!(status.code(), Some(0), "{last}");
+    assert!(last.contains("stopped cut=0"), "{last}");
+}
+
 #[test]
 fn a_port_that_is_taken_is_an_error_that_says_so() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -127,6 +167,13 @@ fn a_port_that_is_taken_is_an_error_that_says_so() {
         "error: cannot listen on {address}: another program does; choose another port with --listen\n"
     );
     assert_eq!(stderr, expected);
+    let free = ["serve", "--listen=127.0.0.1:0", "--listen-resp"];
+    let (code, stdout, stderr) = output(&[free[0], free[1], free[2], &address]);
+    assert_eq!((code, stdout.as_str()), (Some(1), ""));
+    assert!(
+        stderr.ends_with("choose another port with --listen-resp\n"),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -151,6 +198,10 @@ fn wrong_arguments_are_named() {
             "--listen=8080",
             "invalid value '8080' for '--listen <ADDRESS>'",
         ),
+        (
+            "--listen-resp=on",
+            "it must be an address with a port, or `off`",
+        ),
         ("--rat=1/s", "unexpected argument '--rat' found"),
     ];
     for (argument, expected) in cases {
@@ -167,7 +218,7 @@ fn version_and_help() {
     assert_eq!((code, stdout.as_str()), (Some(0), version));
     let (code, stdout, _) = output(&["serve", "--help"]);
     assert_eq!(code, Some(0));
-    for option in ["--listen", "--rate", "--burst", "--keys"] {
+    for option in ["--listen", "--listen-resp", "--rate", "--burst", "--keys"] {
         assert!(stdout.contains(option), "{stdout}");
     }
 }
@@ -177,7 +228,7 @@ fn version_and_help() {
 fn it_outlives_running_out_of_file_descriptors() {
     let mut command = Command::new("sh");
     let program = env!("CARGO_BIN_EXE_tollgate");
-    let script = "ulimit -n 32 && exec \"$0\" serve --listen 127.0.0.1:0";
+    let script = "ulimit -n 32 && exec \"$0\" serve --listen 127.0.0.1:0 --listen-resp 127.0.0.1:0";
     command.args(["-c", script, program]);
     let served = Served::start(command);
     let flood: Vec<_> = (0..40)

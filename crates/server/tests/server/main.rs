@@ -11,3 +11,4 @@ mod connections;
 mod harness;
 mod inputs;
 mod limit;
+mod resp;

@@ -1,0 +1,178 @@
+//! `TG.CHECK` decided by an engine: attributes by the names that policies use.
+//!
+//! Must not know: the protocol.
+
+use std::net::IpAddr;
+
+use tollgate_core::Nanos;
+use tollgate_engine::{Engine, StateStore};
+use tollgate_policy::attributes::{Attribute, Attributes};
+
+use super::check::{Asked, Checker, Said};
+
+impl<S: StateStore> Checker for Engine<S> {
+    fn check(&self, asked: &Asked<'_>, say: &mut dyn FnMut(&Said<'_>)) {
+        let request = match Request::read(asked) {
+            Ok(request) => request,
+            Err(wrong) => return say(&wrong),
+        };
+        let verdict = match (asked.cost, asked.is_peek) {
+            (None, false) => self.decide(&request),
+            (Some(cost), false) => self.decide_at(&request, cost),
+            (None, true) => self.peek(&request),
+            (Some(cost), true) => self.peek_at(&request, cost),
+        };
+        let binding = verdict.binding();
+        let rule = binding.and_then(|state| verdict.rule(state));
+        let named = verdict.rule_name().or(rule.map(|rule| &*rule.name));
+        let (remaining, reset_after) = binding.map_or((0, Nanos::ZERO), |state| {
+            (state.status.remaining, state.status.reset_after)
+        });
+        say(&Said::Verdict {
+            outcome: verdict.outcome(),
+            limit: named,
+            remaining,
+            reset_after,
+        });
+    }
+}
+
+/// The attributes that were sent, each at most once and by a name that policies know.
+struct Request<'a> {
+    asked: &'a Asked<'a>,
+    ip: Option<IpAddr>,
+}
+
+impl<'a> Request<'a> {
+    fn read(asked: &'a Asked<'a>) -> Result<Self, Said<'a>> {
+        let mut ip = None;
+        for (position, (name, value)) in asked.attributes().enumerate() {
+            let wrong = |reason| Err(Said::BadAttribute { name, reason });
+            if !is_known(name) {
+                return wrong(
+                    "there is no such one; there are ip, method, host, route, path, domain, header.NAME, query.NAME, \
+                     cookie.NAME, claim.NAME, descriptor.NAME",
+                );
+            }
+            let mut earlier = asked.attributes().take(position);
+            if earlier.any(|(other, _)| is_same(other, name)) {
+                return wrong("it is given twice");
+            }
+            if name == b"ip" {
+                let text = std::str::from_utf8(value).ok();
+                ip = text.and_then(|text| text.parse().ok());
+                if ip.is_none() {
+                    return wrong("it is not an address");
+                }
+            }
+        }
+        Ok(Self { asked, ip })
+    }
+}
+
+impl Attributes for Request<'_> {
+    fn ip(&self) -> Option<IpAddr> {
+        self.ip
+    }
+
+    fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
+        let mut sent = self.asked.attributes();
+        sent.find(|(name, _)| is_named(name, attribute))
+            .map(|(_, value)| value)
+    }
+}
+
+/// A name's family and the rest after the dot.
+fn parts(name: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match name.iter().position(|byte| *byte == b'.') {
+        Some(dot) => {
+            let (family, rest) = name.split_at(dot);
+            (family, rest.get(1..))
+        }
+        None => (name, None),
+    }
+}
+
+fn is_known(name: &[u8]) -> bool {
+    match parts(name) {
+        (b"ip" | b"method" | b"host" | b"route" | b"path" | b"domain", None) => true,
+        (b"header" | b"query" | b"cookie" | b"claim" | b"descriptor", Some(rest)) => {
+            !rest.is_empty()
+        }
+        _ => false,
+    }
+}
+
+/// Names of headers do not mind their case; all others do.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    match (parts(one), parts(other)) {
+        ((b"header", Some(one)), (b"header", Some(other))) => one.eq_ignore_ascii_case(other),
+        _ => one == other,
+    }
+}
+
+/// Whether policies call the attribute by this name.
+fn is_named(name: &[u8], attribute: &Attribute) -> bool {
+    let (family, rest) = parts(name);
+    let is = |wanted: &[u8], called: &str| family == wanted && rest == Some(called.as_bytes());
+    match attribute {
+        Attribute::Ip => name == b"ip",
+        Attribute::Method => name == b"method",
+        Attribute::Host => name == b"host",
+        Attribute::Route => name == b"route",
+        Attribute::Path => name == b"path",
+        Attribute::Domain => name == b"domain",
+        Attribute::Header(called) => {
+            family == b"header"
+                && rest.is_some_and(|rest| rest.eq_ignore_ascii_case(called.as_bytes()))
+        }
+        Attribute::Query(called) => is(b"query", called),
+        Attribute::Cookie(called) => is(b"cookie", called),
+        Attribute::Claim(called) => is(b"claim", called),
+        Attribute::Descriptor(called) => is(b"descriptor", called),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_that_policies_know_is_known_here_and_no_other() {
+        let names = [
+            "ip",
+            "method",
+            "host",
+            "route",
+            "path",
+            "domain",
+            "header.X-Key",
+            "header.",
+            "header",
+            "query.a.b",
+            "cookie.c",
+            "claim.sub",
+            "descriptor.d",
+            "weather",
+            "ip.x",
+            "",
+            ".",
+            "Header.x",
+        ];
+        for name in names {
+            let attribute = Attribute::named(name);
+            assert_eq!(is_known(name.as_bytes()), attribute.is_some(), "{name}");
+            for other in names {
+                let is_it = attribute
+                    .as_ref()
+                    .is_some_and(|it| is_named(other.as_bytes(), it));
+                assert_eq!(
+                    is_it,
+                    attribute.is_some() && is_same(name.as_bytes(), other.as_bytes()),
+                    "{name} {other}"
+                );
+            }
+        }
+    }
+}

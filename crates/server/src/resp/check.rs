@@ -1,0 +1,168 @@
+//! `TG.CHECK`: a request described by its attributes, decided by whatever policy the server runs.
+//!
+//! The command only reads and words; who decides is behind [`Checker`]. Must not know: policies, stores.
+
+use tollgate_core::{Nanos, Outcome};
+
+use super::number::integer;
+use super::parse::{Command, MAX_WORDS};
+use super::write::{Echo, Reply};
+
+/// Whoever decides on `TG.CHECK`.
+pub trait Checker: Send + Sync {
+    /// Decides on a request and says what came of it by calling `say` once. The answer may borrow from the decision, which is
+    /// why it is handed on and not returned.
+    fn check(&self, asked: &Asked<'_>, say: &mut dyn FnMut(&Said<'_>));
+}
+
+/// A request as `TG.CHECK` describes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    attributes: Pairs<'a>,
+    /// What it costs, if the caller knows better than the policy.
+    pub cost: Option<u64>,
+    /// Whether to say only what would be decided.
+    pub is_peek: bool,
+}
+
+/// Names and values in turn.
+#[derive(Clone, Copy, Debug)]
+struct Pairs<'a> {
+    command: Command<'a>,
+    first: usize,
+}
+
+/// What a checker says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said<'a> {
+    /// It was decided.
+    Verdict {
+        /// What is to be done.
+        outcome: Outcome,
+        /// The limit that decided, by name; or that is nearest to it.
+        limit: Option<&'a str>,
+        /// What is left of it.
+        remaining: u64,
+        /// When it is as if never used.
+        reset_after: Nanos,
+    },
+    /// An attribute cannot be understood, for this reason.
+    BadAttribute {
+        /// Its name.
+        name: &'a [u8],
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// Nothing was decided, for this reason.
+    Failed(&'a str),
+}
+
+impl<'a> Asked<'a> {
+    /// All attributes, in the order they were sent.
+    pub fn attributes(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let Pairs { command, first } = self.attributes;
+        (first..command.len())
+            .step_by(2)
+            .map(move |at| (command.word(at), command.word(at.saturating_add(1))))
+    }
+
+    /// `TG.CHECK [COST n] [PEEK] attribute value [attribute value ...]`
+    fn read(command: &Command<'a>) -> Result<Self, Wrong<'a>> {
+        let mut asked = Self {
+            attributes: Pairs {
+                command: *command,
+                first: 1,
+            },
+            cost: None,
+            is_peek: false,
+        };
+        let first = &mut asked.attributes.first;
+        loop {
+            let word = command.word(*first);
+            if word.eq_ignore_ascii_case(b"cost") && asked.cost.is_none() {
+                let cost = command.word(first.saturating_add(1));
+                let number = integer(cost).and_then(|cost| u64::try_from(cost).ok());
+                asked.cost = Some(number.ok_or(Wrong::Cost(cost))?);
+                *first = first.saturating_add(2);
+            } else if word.eq_ignore_ascii_case(b"peek") && !asked.is_peek {
+                asked.is_peek = true;
+                *first = first.saturating_add(1);
+            } else {
+                break;
+            }
+        }
+        let words = command.len().saturating_sub(*first);
+        if words == 0 || !words.is_multiple_of(2) {
+            return Err(Wrong::Count);
+        }
+        Ok(asked)
+    }
+}
+
+enum Wrong<'a> {
+    Count,
+    Cost(&'a [u8]),
+}
+
+/// Reads, asks and answers.
+pub(super) fn run(checker: Option<&dyn Checker>, command: &Command<'_>, reply: &mut Reply<'_>) {
+    let asked = match Asked::read(command) {
+        Ok(asked) => asked,
+        Err(Wrong::Count) => {
+            let usage = "TG.CHECK [COST n] [PEEK] attribute value [attribute value ...]";
+            return reply.error(format_args!(
+                "ERR attributes come as pairs: {usage}, {MAX_WORDS} words at most"
+            ));
+        }
+        Err(Wrong::Cost(cost)) => {
+            return reply.error(format_args!(
+                "ERR cost: '{}' is not a whole number from 0 to 9223372036854775807",
+                Echo(cost)
+            ));
+        }
+    };
+    let Some(checker) = checker else {
+        return reply.error(format_args!(
+            "ERR TG.CHECK needs a policy, and this server runs without one"
+        ));
+    };
+    checker.check(&asked, &mut |said| say(said, reply));
+}
+
+fn say(said: &Said<'_>, reply: &mut Reply<'_>) {
+    let (outcome, limit, remaining, reset_after) = match said {
+        Said::Verdict {
+            outcome,
+            limit,
+            remaining,
+            reset_after,
+        } => (*outcome, *limit, *remaining, *reset_after),
+        Said::BadAttribute { name, reason } => {
+            return reply.error(format_args!("ERR attribute '{}': {reason}", Echo(name)));
+        }
+        Said::Failed(reason) => return reply.error(format_args!("ERR {reason}")),
+    };
+    let millis = |span: Nanos| i64::try_from(span.as_millis_ceil()).unwrap_or(i64::MAX);
+    let (retry, wait) = match outcome {
+        Outcome::Allow => (0, 0),
+        Outcome::Wait(wait) => (0, millis(wait)),
+        Outcome::Deny { retry_after } => (millis(retry_after), 0),
+        Outcome::Never => (-1, 0),
+    };
+    reply.map(6);
+    reply.bulk(b"allowed");
+    reply.truth(outcome.is_admitted());
+    reply.bulk(b"limit");
+    match limit {
+        Some(name) => reply.bulk(name.as_bytes()),
+        None => reply.null(),
+    }
+    reply.bulk(b"remaining");
+    reply.unsigned(remaining);
+    reply.bulk(b"retry_after_ms");
+    reply.integer(retry);
+    reply.bulk(b"reset_after_ms");
+    reply.integer(millis(reset_after));
+    reply.bulk(b"wait_ms");
+    reply.integer(wait);
+}

@@ -1,0 +1,316 @@
+//! One connection: read what is there, answer all of it, send the answers in one write.
+//!
+//! The buffers belong to the thread, not to the connection: a connection that waits holds none, unless a command has
+//! arrived in part or answers could not be sent at once. So ten thousand idle connections cost little, and busy ones
+//! allocate nothing. Must not know: listeners, what commands mean.
+
+use std::cell::Cell;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use tollgate_store::Clock;
+
+use super::parse::MAX_COMMAND_LEN;
+use super::serve::RespLimits;
+use super::server::{Resp, Then};
+use super::session::Session;
+
+/// What is read at once at most, beside the beginning of a command that has arrived before.
+const READ_LEN: usize = 64 * 1_024;
+/// A whole command with its headers, and a read after it.
+const INPUT_LEN: usize = MAX_COMMAND_LEN + READ_LEN + 8 * 1_024;
+/// A buffer for answers that has grown beyond this is given back when it is empty.
+const KEPT_OUTPUT_LEN: usize = 256 * 1_024;
+/// What a connection may keep for the beginning of its next command.
+const KEPT_INPUT_LEN: usize = 4 * 1_024;
+/// How long, and how much, is read and thrown away after the last answer: closing at once would make the client's
+/// operating system drop an answer that the client has not read yet.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_LEN: u64 = 1 << 20;
+
+/// A connection and what is under way on it.
+pub(super) struct Connection<C> {
+    stream: TcpStream,
+    server: Arc<Resp<C>>,
+    session: Session,
+    /// The beginning of a command; or whole ones, while answers wait to be sent.
+    pending: Vec<u8>,
+    unsent: Vec<u8>,
+    /// What it has on the server's account of bytes held for connections.
+    held: usize,
+    is_ending: bool,
+    /// Whether a command was carried out since this was last looked at. Bytes alone do not count: one byte a minute would
+    /// keep the beginning of a command for ever.
+    is_busy: bool,
+}
+
+/// What a connection has to wait for.
+enum Next {
+    Input,
+    Room,
+    End,
+}
+
+/// Buffers that whoever works on this thread may use until it waits.
+struct Scratch {
+    input: Box<[u8]>,
+    output: Vec<u8>,
+}
+
+impl<C: Clock> Connection<C> {
+    pub(super) fn new(stream: TcpStream, server: Arc<Resp<C>>) -> Self {
+        let ends = stream
+            .peer_addr()
+            .and_then(|peer| Ok((peer, stream.local_addr()?)));
+        let session = server.session(ends.ok());
+        server.connections.fetch_add(1, Ordering::Relaxed);
+        Self {
+            stream,
+            server,
+            session,
+            pending: Vec::new(),
+            unsent: Vec::new(),
+            held: 0,
+            is_ending: false,
+            is_busy: false,
+        }
+    }
+
+    /// Serves until the client leaves, is idle for too long, or the server stops.
+    pub(super) async fn live(mut self, limits: RespLimits, mut stop: watch::Receiver<bool>) {
+        let ended = self.serve(limits, &mut stop).await;
+        if let Err(error) = ended {
+            // The client's doing: it left without a word.
+            tracing::debug!(%error, "a connection ended early");
+        } else if self.is_ending {
+            // Whatever goes wrong now, the connection ends.
+            let _gone = timeout(LINGER, self.linger()).await.is_ok();
+        }
+    }
+
+    async fn serve(
+        &mut self,
+        limits: RespLimits,
+        stop: &mut watch::Receiver<bool>,
+    ) -> io::Result<()> {
+        let idle = limits.idle;
+        let seen = stop.clone();
+        let mut stopped = std::pin::pin!(stop.wait_for(|stop| *stop));
+        // One timer that is looked at once in a while is cheaper than one for every read: a connection is idle if
+        // nothing was done between two looks.
+        let mut look = std::pin::pin!(sleep(idle));
+        loop {
+            let next = tokio::select! {
+                biased;
+                next = std::future::poll_fn(|context| self.poll_input(context)) => next?,
+                _ = &mut stopped => return Ok(()),
+                () = &mut look => {
+                    if !std::mem::take(&mut self.is_busy) {
+                        return Ok(());
+                    }
+                    // The runtime's own clock: it decides nothing, and tests can move it.
+                    look.as_mut().reset(Instant::now() + idle);
+                    continue;
+                }
+            };
+            let mut next = next;
+            while let Next::Room = next {
+                if !self.is_held_within(limits.held) {
+                    return Ok(());
+                }
+                // Who does not read answers gets no more of them.
+                if timeout(idle, self.stream.writable()).await.is_err() {
+                    return Ok(());
+                }
+                next = self.send_rest()?;
+            }
+            if let Next::End = next {
+                return Ok(());
+            }
+            if !self.is_held_within(limits.held) {
+                // If there is no room for even this, it is not said.
+                let _said = send(&self.stream, b"-ERR too many unfinished commands\r\n").is_ok();
+                self.is_ending = true;
+                return Ok(());
+            }
+            if seen.has_changed().unwrap_or(true) {
+                // What had arrived is answered. Busy connections have to end too.
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads what has arrived and answers it.
+    fn poll_input(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Next>> {
+        with_scratch(|scratch| {
+            let kept = self.pending.len();
+            let free = scratch.input.get_mut(kept..).unwrap_or_default();
+            let mut free = ReadBuf::new(free);
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut free))?;
+            let read = free.filled().len();
+            if read == 0 {
+                return Poll::Ready(Ok(Next::End));
+            }
+            if let Some(begun) = scratch.input.get_mut(..kept) {
+                begun.copy_from_slice(&self.pending);
+            }
+            self.pending.clear();
+            Poll::Ready(self.answer(scratch, kept.saturating_add(read)))
+        })
+    }
+
+    /// Sends what could not be sent before, then answers what has been waiting for that.
+    fn send_rest(&mut self) -> io::Result<Next> {
+        let sent = send(&self.stream, &self.unsent)?;
+        if sent < self.unsent.len() {
+            self.unsent.drain(..sent);
+            return Ok(Next::Room);
+        }
+        self.unsent = Vec::new();
+        if self.is_ending {
+            return Ok(Next::End);
+        }
+        with_scratch(|scratch| {
+            let kept = self.pending.len();
+            if let Some(begun) = scratch.input.get_mut(..kept) {
+                begun.copy_from_slice(&self.pending);
+            }
+            self.pending.clear();
+            self.answer(scratch, kept)
+        })
+    }
+
+    /// Answers the first `filled` bytes of the input.
+    fn answer(&mut self, scratch: &mut Scratch, filled: usize) -> io::Result<Next> {
+        let Scratch { input, output } = scratch;
+        let mut at = 0_usize;
+        let next = loop {
+            let rest = input.get_mut(at..filled).unwrap_or_default();
+            output.clear();
+            let fed = self.server.feed(&mut self.session, rest, output);
+            at = at.saturating_add(fed.consumed);
+            self.is_ending = fed.then == Then::Close;
+            self.is_busy |= fed.consumed > 0;
+            let sent = send(&self.stream, output)?;
+            if let Some(unsent @ [_, ..]) = output.get(sent..) {
+                self.unsent = unsent.to_vec();
+                break Next::Room;
+            }
+            match fed.then {
+                Then::GoOn => {}
+                Then::Read => break Next::Input,
+                Then::Close => break Next::End,
+            }
+        };
+        self.keep(input.get(at..filled).unwrap_or_default());
+        output.clear();
+        output.shrink_to(KEPT_OUTPUT_LEN);
+        Ok(next)
+    }
+
+    /// Keeps the beginning of a command until the rest arrives.
+    fn keep(&mut self, begun: &[u8]) {
+        self.pending.extend_from_slice(begun);
+        if self.pending.is_empty() && self.pending.capacity() > KEPT_INPUT_LEN {
+            self.pending = Vec::new();
+        }
+    }
+
+    /// Puts on the server's account what this connection holds beyond a little, and says whether all of them together hold
+    /// no more than they may.
+    fn is_held_within(&mut self, most: usize) -> bool {
+        let holds = self.pending.len().saturating_add(self.unsent.len());
+        let holds = if holds > KEPT_INPUT_LEN { holds } else { 0 };
+        if holds == 0 && self.held == 0 {
+            return true;
+        }
+        let account = &self.server.held;
+        let before = account.fetch_add(holds, Ordering::Relaxed);
+        account.fetch_sub(self.held, Ordering::Relaxed);
+        let all = before.saturating_add(holds).saturating_sub(self.held);
+        self.held = holds;
+        // Who holds nothing is not to blame.
+        holds == 0 || all <= most
+    }
+
+    /// Says that no more will be said, and waits until the client has seen it.
+    async fn linger(&mut self) -> io::Result<u64> {
+        self.stream.shutdown().await?;
+        let rest = &mut (&mut self.stream).take(LINGER_LEN);
+        tokio::io::copy(rest, &mut tokio::io::sink()).await
+    }
+}
+
+impl<C> Drop for Connection<C> {
+    fn drop(&mut self) {
+        self.server.connections.fetch_sub(1, Ordering::Relaxed);
+        self.server.held.fetch_sub(self.held, Ordering::Relaxed);
+    }
+}
+
+/// Sends as much as there is room for.
+fn send(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    let mut sent = 0_usize;
+    while let Some(rest @ [_, ..]) = bytes.get(sent..) {
+        match stream.try_write(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(more) => sent = sent.saturating_add(more),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sent)
+}
+
+/// This thread's buffers. Nothing waits while it has them.
+fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+    thread_local! {
+        static OWN: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+    }
+    let mut scratch = OWN.take().unwrap_or_else(|| {
+        Box::new(Scratch {
+            input: vec![0; INPUT_LEN].into_boxed_slice(),
+            output: Vec::with_capacity(READ_LEN),
+        })
+    });
+    let done = work(&mut scratch);
+    OWN.set(Some(scratch));
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+    use tollgate_store::Memory;
+
+    /// Ten thousand idle connections are to take less than 100 MB, which is 10 kB each. The runtime adds little to the
+    /// task itself.
+    #[tokio::test]
+    async fn an_idle_connection_is_small_and_holds_no_buffers() {
+        let server = Arc::new(Resp::new(Memory::for_keys(1).unwrap()).unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let connection = Connection::new(stream, server);
+        assert_eq!(
+            connection.pending.capacity() + connection.unsent.capacity(),
+            0
+        );
+        let (_stop, stopped) = watch::channel(false);
+        let task = connection.live(RespLimits::default(), stopped);
+        let size = size_of_val(&task);
+        assert!(size <= 4_096, "{size} bytes");
+    }
+}

@@ -1,0 +1,167 @@
+//! What a client says to find out whether somebody is there, who it is, and how to speak.
+//!
+//! Must not know: limits.
+
+use tollgate_store::Clock;
+
+use super::commands::wrong_arity;
+use super::number::integer;
+use super::parse::Command;
+use super::server::Resp;
+use super::session::{MAX_NAME_LEN, Session, is_fit_name};
+use super::write::{Echo, Reply};
+
+/// The version of Redis whose manners these are. Clients choose by it what they may send.
+pub(super) const REDIS_VERSION: &str = "7.0.0";
+
+pub(super) const BAD_NAME: &str =
+    "ERR Client names cannot contain spaces, newlines or special characters, nor more than";
+
+pub(super) fn ping(command: &Command<'_>, reply: &mut Reply<'_>) {
+    match command.len() {
+        1 => reply.simple("PONG"),
+        2 => reply.bulk(command.word(1)),
+        _ => wrong_arity("ping", reply),
+    }
+}
+
+pub(super) fn echo(command: &Command<'_>, reply: &mut Reply<'_>) {
+    match command.len() {
+        2 => reply.bulk(command.word(1)),
+        _ => wrong_arity("echo", reply),
+    }
+}
+
+pub(super) fn select(command: &Command<'_>, reply: &mut Reply<'_>) {
+    if command.len() != 2 {
+        return wrong_arity("select", reply);
+    }
+    match integer(command.word(1)) {
+        Some(0) => reply.ok(),
+        Some(_) => reply.error(format_args!("ERR DB index is out of range")),
+        None => reply.error(format_args!("ERR value is not an integer or out of range")),
+    }
+}
+
+/// `AUTH [username] password`
+pub(super) fn auth<C: Clock>(
+    server: &Resp<C>,
+    session: &mut Session,
+    command: &Command<'_>,
+    reply: &mut Reply<'_>,
+) {
+    let (user, password): (&[u8], _) = match command.len() {
+        2 => (b"default", command.word(1)),
+        3 => (command.word(1), command.word(2)),
+        _ => return wrong_arity("auth", reply),
+    };
+    if server.password.is_none() && command.len() == 2 {
+        return reply.error(format_args!(
+            "ERR AUTH <password> called without any password configured for the default user. \
+             Are you sure your configuration is correct?"
+        ));
+    }
+    match is_right(server, user, password) {
+        true => {
+            session.is_trusted = true;
+            reply.ok();
+        }
+        false => wrong_password(reply),
+    }
+}
+
+/// `HELLO [protover [AUTH username password] [SETNAME name]]`
+pub(super) fn hello<C: Clock>(
+    server: &Resp<C>,
+    session: &mut Session,
+    command: &Command<'_>,
+    out: &mut Vec<u8>,
+) {
+    let reply = &mut Reply::new(out, session.is_resp3);
+    let mut is_resp3 = session.is_resp3;
+    if command.len() > 1 {
+        is_resp3 = match integer(command.word(1)) {
+            Some(2) => false,
+            Some(3) => true,
+            Some(_) => return reply.error(format_args!("NOPROTO unsupported protocol version")),
+            None => {
+                return reply.error(format_args!(
+                    "ERR Protocol version is not an integer or out of range"
+                ));
+            }
+        };
+    }
+    let (mut at, mut name, mut is_trusted) = (2_usize, None, session.is_trusted);
+    while at < command.len() {
+        let (option, left) = (command.word(at), command.len().saturating_sub(at));
+        let argument = |number: usize| command.word(at.saturating_add(number));
+        if option.eq_ignore_ascii_case(b"auth") && left >= 3 {
+            if !is_right(server, argument(1), argument(2)) {
+                return wrong_password(reply);
+            }
+            is_trusted = true;
+            at = at.saturating_add(3);
+        } else if option.eq_ignore_ascii_case(b"setname") && left >= 2 {
+            if !is_fit_name(argument(1)) {
+                return reply.error(format_args!("{BAD_NAME} {MAX_NAME_LEN} bytes."));
+            }
+            name = Some(argument(1));
+            at = at.saturating_add(2);
+        } else {
+            return reply.error(format_args!(
+                "ERR Syntax error in HELLO option '{}'",
+                Echo(option)
+            ));
+        }
+    }
+    if !is_trusted {
+        return reply.error(format_args!(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH \
+             <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the \
+             same time"
+        ));
+    }
+    // Only a greeting that is right in all its parts changes anything.
+    (session.is_trusted, session.is_resp3) = (is_trusted, is_resp3);
+    if let Some(name) = name {
+        session.name = name.into();
+    }
+    introduce(session.id, is_resp3, &mut Reply::new(out, is_resp3));
+}
+
+fn introduce(id: u64, is_resp3: bool, reply: &mut Reply<'_>) {
+    reply.map(7);
+    for (name, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"proto");
+    reply.integer(if is_resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.unsigned(id);
+    for (name, value) in [("mode", "standalone"), ("role", "master")] {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"modules");
+    reply.array(0);
+}
+
+fn wrong_password(reply: &mut Reply<'_>) {
+    reply.error(format_args!(
+        "WRONGPASS invalid username-password pair or user is disabled."
+    ));
+}
+
+/// Where no password is asked for, any is right, as it is for the default user of Redis.
+fn is_right<C>(server: &Resp<C>, user: &[u8], password: &[u8]) -> bool {
+    let Some(right) = &server.password else {
+        return user == b"default";
+    };
+    // As long as the lengths agree it takes the same time wherever the first difference is.
+    let differences = right
+        .iter()
+        .zip(password)
+        .fold(0, |all, (one, other)| all | (one ^ other));
+    user == b"default" && right.len() == password.len() && std::hint::black_box(differences) == 0
+}

@@ -1,0 +1,32 @@
+//! The server in the protocol of Redis: throttle commands for those who have a Redis client and want a limiter.
+//!
+//! [`Resp`] answers bytes with bytes, [`run`] listens. The way of a command: `parse` finds it in the bytes that were read,
+//! `commands` knows its name, `families` and `check` read its arguments, `throttle` or a [`Checker`] decides, `write` says
+//! it. Everything that has arrived is answered before anything is sent, in one write. Warm, nothing allocates.
+//!
+//! Must not know: command lines, signals, policies.
+
+mod about;
+mod by_app;
+mod by_engine;
+mod check;
+mod commands;
+mod connection;
+mod families;
+mod greetings;
+mod number;
+mod parse;
+mod quoted;
+mod serve;
+mod server;
+mod session;
+mod throttle;
+mod write;
+
+pub use check::{Asked, Checker, Said};
+pub use parse::{
+    Broken, Command, MAX_COMMAND_LEN, MAX_INLINE_LEN, MAX_WORD_LEN, MAX_WORDS, Parsed, Words, parse,
+};
+pub use serve::{RespLimits, run, run_with};
+pub use server::{Fed, Resp, Then};
+pub use session::Session;

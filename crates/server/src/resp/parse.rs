@@ -1,0 +1,369 @@
+//! Commands out of bytes: arrays of bulk strings and inline lines, found in place, one at a time.
+//!
+//! Nothing is copied: a command is a list of places in the buffer it was read into. Only a quoted inline word is rewritten,
+//! where it stands. Every length is bounded before anything is waited for, so no client can make the server hold more than
+//! [`MAX_COMMAND_LEN`] bytes and their headers. Must not know: sockets, what commands mean.
+
+use std::fmt;
+use std::ops::Range;
+
+/// The most words of one command, its name among them.
+pub const MAX_WORDS: usize = 64;
+/// The longest word, in bytes.
+pub const MAX_WORD_LEN: usize = 64 * 1_024;
+/// The longest inline command, in bytes.
+pub const MAX_INLINE_LEN: usize = 16 * 1_024;
+/// The most bytes of all words of a command together.
+pub const MAX_COMMAND_LEN: usize = 128 * 1_024;
+/// The longest line that holds a length, in bytes: any 64-bit number fits.
+const MAX_HEADER_LEN: usize = 32;
+
+/// The places of a command's words in the buffer that it was read into.
+#[derive(Clone, Debug)]
+pub struct Words {
+    places: [(usize, usize); MAX_WORDS],
+    len: usize,
+}
+
+/// A command: the buffer and the places of its words.
+#[derive(Clone, Copy, Debug)]
+pub struct Command<'a> {
+    bytes: &'a [u8],
+    words: &'a Words,
+}
+
+/// What the beginning of a buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// A command of so many bytes. It has at least one word.
+    Command(usize),
+    /// So many bytes that ask for nothing: an empty line, an array without elements.
+    Nothing(usize),
+    /// The beginning of a command. The rest has not arrived.
+    More,
+    /// Not this protocol. Where the next command begins cannot be known, so the connection has to end.
+    Broken(Broken),
+}
+
+/// Why bytes are not a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Broken {
+    /// The number of words is no number, or too large.
+    ArrayLen,
+    /// A length of a word is no number, negative or too large.
+    WordLen,
+    /// A word does not begin with a dollar sign.
+    NotAWord(u8),
+    /// A word is longer than it said.
+    NoLineEnd,
+    /// All words together are too long.
+    CommandLen,
+    /// An inline command does not end.
+    InlineLen,
+    /// An inline command has too many words.
+    InlineWords,
+    /// A quotation mark is not closed, or is closed inside a word.
+    Quotes,
+}
+
+/// Looks for a command at the beginning of `input`. Its words are put into `words`, which are places in `input`.
+///
+/// ```
+/// use tollgate_server::resp::{Command, Parsed, Words, parse};
+///
+/// let mut bytes = *b"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\nPING";
+/// let mut words = Words::new();
+/// assert_eq!(parse(&mut bytes, &mut words), Parsed::Command(22));
+/// let command = Command::new(&bytes, &words);
+/// assert_eq!((command.word(0), command.word(1), command.word(2)), (&b"ECHO"[..], &b"hi"[..], &b""[..]));
+/// assert_eq!(parse(&mut bytes[22..], &mut words), Parsed::More);
+/// ```
+pub fn parse(input: &mut [u8], words: &mut Words) -> Parsed {
+    words.len = 0;
+    match input.first() {
+        None => Parsed::More,
+        Some(b'*') => array(input, words),
+        Some(_) => inline(input, words),
+    }
+}
+
+impl Words {
+    /// No words.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            places: [(0, 0); MAX_WORDS],
+            len: 0,
+        }
+    }
+
+    /// Whether there was room.
+    fn push(&mut self, place: &Range<usize>) -> bool {
+        let Some(free) = self.places.get_mut(self.len) else {
+            return false;
+        };
+        *free = (place.start, place.end);
+        self.len = self.len.wrapping_add(1);
+        true
+    }
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<'a> Command<'a> {
+    /// The command whose words lie at these places of `bytes`.
+    #[must_use]
+    pub const fn new(bytes: &'a [u8], words: &'a Words) -> Self {
+        Self { bytes, words }
+    }
+
+    /// How many words there are, the name among them.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.words.len
+    }
+
+    /// Whether there are no words.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.words.len == 0
+    }
+
+    /// A word, or nothing where there is none.
+    #[must_use]
+    pub fn word(&self, index: usize) -> &'a [u8] {
+        let known = self.words.places.get(..self.words.len);
+        let place = known.and_then(|places| places.get(index));
+        place
+            .and_then(|(start, end)| self.bytes.get(*start..*end))
+            .unwrap_or_default()
+    }
+
+    /// The words from this one on.
+    pub fn words_from(&self, first: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        let command = *self;
+        (first.min(self.len())..self.len()).map(move |index| command.word(index))
+    }
+}
+
+/// A number on a line of its own.
+enum Header {
+    More,
+    Bad,
+    Is { number: i64, next: usize },
+}
+
+fn array(input: &[u8], words: &mut Words) -> Parsed {
+    let most = i64::try_from(MAX_WORDS).unwrap_or(i64::MAX);
+    let (count, mut at) = match header(input, 1) {
+        Header::More => return Parsed::More,
+        Header::Bad => return Parsed::Broken(Broken::ArrayLen),
+        Header::Is { number, .. } if number > most => return Parsed::Broken(Broken::ArrayLen),
+        // Negative lengths mean "no array"; Redis passes over them too.
+        Header::Is { number, next } if number <= 0 => return Parsed::Nothing(next),
+        Header::Is { number, next } => (number, next),
+    };
+    let mut total = 0_usize;
+    for _ in 0..count {
+        match input.get(at) {
+            None => return Parsed::More,
+            Some(b'$') => {}
+            Some(other) => return Parsed::Broken(Broken::NotAWord(*other)),
+        }
+        let (len, start) = match header(input, at.saturating_add(1)) {
+            Header::More => return Parsed::More,
+            Header::Bad => return Parsed::Broken(Broken::WordLen),
+            Header::Is { number, next } => match usize::try_from(number) {
+                Ok(len) if len <= MAX_WORD_LEN => (len, next),
+                _ => return Parsed::Broken(Broken::WordLen),
+            },
+        };
+        total = total.saturating_add(len);
+        if total > MAX_COMMAND_LEN {
+            return Parsed::Broken(Broken::CommandLen);
+        }
+        let end = start.saturating_add(len);
+        let next = end.saturating_add(2);
+        match input.get(end..next) {
+            None => return Parsed::More,
+            Some(b"\r\n") => {}
+            Some(_) => return Parsed::Broken(Broken::NoLineEnd),
+        }
+        if !words.push(&(start..end)) {
+            return Parsed::Broken(Broken::ArrayLen);
+        }
+        at = next;
+    }
+    Parsed::Command(at)
+}
+
+/// Reads a number that ends with a line.
+fn header(input: &[u8], at: usize) -> Header {
+    let line = input.get(at..).unwrap_or_default();
+    // One or two digits are by far the most common.
+    let (number, len) = match line {
+        [one @ b'0'..=b'9', b'\r', b'\n', ..] => (i64::from(one - b'0'), 1),
+        [tens @ b'0'..=b'9', one @ b'0'..=b'9', b'\r', b'\n', ..] => {
+            (i64::from(tens - b'0') * 10 + i64::from(one - b'0'), 2)
+        }
+        _ => match long_header(line) {
+            Ok(found) => found,
+            Err(other) => return other,
+        },
+    };
+    Header::Is {
+        number,
+        next: at.saturating_add(len).saturating_add(2),
+    }
+}
+
+#[inline(never)]
+fn long_header(line: &[u8]) -> Result<(i64, usize), Header> {
+    let seen = line.get(..MAX_HEADER_LEN).unwrap_or(line);
+    let Some(len) = seen.iter().position(|byte| *byte == b'\r') else {
+        let ends = seen.len() < MAX_HEADER_LEN;
+        return Err(if ends { Header::More } else { Header::Bad });
+    };
+    match line.get(len.saturating_add(1)) {
+        None => return Err(Header::More),
+        Some(b'\n') => {}
+        Some(_) => return Err(Header::Bad),
+    }
+    let digits = seen.get(..len).unwrap_or_default();
+    let number = super::number::integer(digits).ok_or(Header::Bad)?;
+    Ok((number, len))
+}
+
+/// A line of words as people type it, for those who have no client at hand.
+fn inline(input: &mut [u8], words: &mut Words) -> Parsed {
+    let seen = input.get(..MAX_INLINE_LEN).unwrap_or(input);
+    let Some(end) = seen.iter().position(|byte| *byte == b'\n') else {
+        let ends = seen.len() < MAX_INLINE_LEN;
+        return if ends {
+            Parsed::More
+        } else {
+            Parsed::Broken(Broken::InlineLen)
+        };
+    };
+    let line = input.get_mut(..end).unwrap_or_default();
+    let consumed = end.saturating_add(1);
+    match super::quoted::split(line, |word| words.push(&word)) {
+        Ok(()) if words.len == 0 => Parsed::Nothing(consumed),
+        Ok(()) => Parsed::Command(consumed),
+        Err(broken) => Parsed::Broken(broken),
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ArrayLen => f.write_str("invalid multibulk length"),
+            Self::WordLen => f.write_str("invalid bulk length"),
+            Self::NotAWord(byte) => {
+                let shown = match byte {
+                    b' '..=b'~' => char::from(*byte),
+                    _ => '?',
+                };
+                write!(f, "expected '$', got '{shown}'")
+            }
+            Self::NoLineEnd => f.write_str("expected CRLF after a bulk string"),
+            Self::CommandLen => f.write_str("too big command"),
+            Self::InlineLen => f.write_str("too big inline request"),
+            Self::InlineWords => f.write_str("too many words in an inline request"),
+            Self::Quotes => f.write_str("unbalanced quotes in request"),
+        }
+    }
+}
+
+impl std::error::Error for Broken {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(bytes: &[u8]) -> (Parsed, Vec<Vec<u8>>) {
+        let mut bytes = bytes.to_vec();
+        let mut words = Words::new();
+        let parsed = parse(&mut bytes, &mut words);
+        let found = Command::new(&bytes, &words);
+        (parsed, found.words_from(0).map(<[u8]>::to_vec).collect())
+    }
+
+    fn outcome(bytes: &[u8]) -> Parsed {
+        parsed(bytes).0
+    }
+
+    #[test]
+    fn words_may_hold_any_bytes() {
+        let (outcome, words) = parsed(b"*3\r\n$0\r\n\r\n$4\r\n\r\n\r\n\r\n$1\r\n\0\r\nrest");
+        assert_eq!(outcome, Parsed::Command(27));
+        assert_eq!(words, [&b""[..], b"\r\n\r\n", b"\0"]);
+    }
+
+    #[test]
+    fn every_beginning_of_a_command_waits_for_the_rest() {
+        let whole = b"*2\r\n$11\r\nCL.THROTTLE\r\n$3\r\nkey\r\n";
+        for cut in 0..whole.len() {
+            assert_eq!(outcome(&whole[..cut]), Parsed::More, "{cut}");
+        }
+        assert_eq!(outcome(whole), Parsed::Command(whole.len()));
+        let line = b"PING \"a b\"\r\n";
+        for cut in 0..line.len() {
+            assert_eq!(outcome(&line[..cut]), Parsed::More, "{cut}");
+        }
+    }
+
+    #[test]
+    fn arrays_and_lines_without_words_ask_for_nothing() {
+        assert_eq!(outcome(b"*0\r\nPING"), Parsed::Nothing(4));
+        assert_eq!(outcome(b"*-1\r\n"), Parsed::Nothing(5));
+        assert_eq!(outcome(b"\r\n"), Parsed::Nothing(2));
+        assert_eq!(outcome(b"  \t\n"), Parsed::Nothing(4));
+    }
+
+    #[test]
+    fn lengths_are_refused_before_anything_is_waited_for() {
+        let cases: [(&[u8], Broken); 14] = [
+            (b"*65\r\n", Broken::ArrayLen),
+            (b"*9223372036854775808\r\n", Broken::ArrayLen),
+            (b"*x\r\n", Broken::ArrayLen),
+            (b"*\r\n", Broken::ArrayLen),
+            (b"*1\rx", Broken::ArrayLen),
+            (b"*00000000000000000000000000000001\r\n", Broken::ArrayLen),
+            (b"*1\r\n$65537\r\n", Broken::WordLen),
+            (b"*1\r\n$-1\r\n", Broken::WordLen),
+            (b"*1\r\n$ 1\r\n", Broken::WordLen),
+            (b"*1\r\n$99999999999999999999\r\n", Broken::WordLen),
+            (b"*1\r\n*1\r\n", Broken::NotAWord(b'*')),
+            (b"*1\r\n:1\r\n", Broken::NotAWord(b':')),
+            (b"*1\r\n$1\r\nabc", Broken::NoLineEnd),
+            (b"say \"hello\n", Broken::Quotes),
+        ];
+        for (bytes, broken) in cases {
+            assert_eq!(outcome(bytes), Parsed::Broken(broken), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_bounded_as_a_whole() {
+        let word = format!("${MAX_WORD_LEN}\r\n{}\r\n", "x".repeat(MAX_WORD_LEN));
+        let bytes = format!("*3\r\n{word}{word}$1\r\n");
+        assert_eq!(
+            outcome(bytes.as_bytes()),
+            Parsed::Broken(Broken::CommandLen)
+        );
+        let endless = vec![b'a'; MAX_INLINE_LEN];
+        assert_eq!(outcome(&endless), Parsed::Broken(Broken::InlineLen));
+        assert_eq!(outcome(&endless[1..]), Parsed::More);
+        let many = "a ".repeat(MAX_WORDS + 1) + "\n";
+        assert_eq!(
+            outcome(many.as_bytes()),
+            Parsed::Broken(Broken::InlineWords)
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! The words of an inline command: split at blanks, with the quotation marks and escapes that `redis-cli` users know.
+//!
+//! A word never becomes longer by losing its marks, so it is rewritten where it stands. Must not know: where lines come from.
+
+use std::ops::Range;
+
+use super::parse::Broken;
+
+/// Finds the words of a line and hands over the place of each. `take` says whether there was room for it.
+pub(super) fn split(
+    line: &mut [u8],
+    mut take: impl FnMut(Range<usize>) -> bool,
+) -> Result<(), Broken> {
+    let mut at = 0;
+    loop {
+        while line.get(at).is_some_and(u8::is_ascii_whitespace) {
+            at += 1;
+        }
+        if at >= line.len() {
+            return Ok(());
+        }
+        let (word, next) = word(line, at)?;
+        if !take(word) {
+            return Err(Broken::InlineWords);
+        }
+        at = next;
+    }
+}
+
+/// The word that begins at `start`, and where it ended.
+fn word(line: &mut [u8], start: usize) -> Result<(Range<usize>, usize), Broken> {
+    let (mut from, mut to) = (start, start);
+    let mut put = |line: &mut [u8], byte: u8| {
+        if let Some(place) = line.get_mut(to) {
+            *place = byte;
+        }
+        to += 1;
+    };
+    while let Some(byte) = line.get(from).copied() {
+        if byte.is_ascii_whitespace() {
+            break;
+        }
+        if byte != b'"' && byte != b'\'' {
+            put(line, byte);
+            from += 1;
+            continue;
+        }
+        from += 1;
+        loop {
+            let inside = line.get(from).copied().ok_or(Broken::Quotes)?;
+            if inside == byte {
+                break;
+            }
+            let rest = line.get(from..).unwrap_or_default();
+            let (meant, len) = escaped(rest, byte).unwrap_or((inside, 1));
+            put(line, meant);
+            from += len;
+        }
+        from += 1;
+        // `"a"b` may be meant in two ways; neither is taken.
+        if line
+            .get(from)
+            .is_some_and(|next| !next.is_ascii_whitespace())
+        {
+            return Err(Broken::Quotes);
+        }
+    }
+    Ok((start..to, from))
+}
+
+/// What an escape means and how long it is, if one begins here.
+fn escaped(rest: &[u8], quote: u8) -> Option<(u8, usize)> {
+    let [b'\\', next, ..] = rest else {
+        return None;
+    };
+    if quote == b'\'' {
+        return (*next == b'\'').then_some((b'\'', 2));
+    }
+    if let [b'\\', b'x', high, low, ..] = rest
+        && let (Some(high), Some(low)) = (hex(*high), hex(*low))
+    {
+        return Some((high << 4 | low, 4));
+    }
+    let meant = match next {
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'b' => 8,
+        b'a' => 7,
+        other => *other,
+    };
+    Some((meant, 2))
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &[u8]) -> Result<Vec<Vec<u8>>, Broken> {
+        let mut line = line.to_vec();
+        let mut places = Vec::new();
+        split(&mut line, |place| {
+            places.push(place);
+            true
+        })?;
+        Ok(places
+            .into_iter()
+            .map(|place| line[place].to_vec())
+            .collect())
+    }
+
+    #[test]
+    fn blanks_separate_and_marks_join() {
+        let line = br#"  GET "a b"   'c "d'  "" e "#;
+        let expected: [&[u8]; 5] = [b"GET", b"a b", b"c \"d", b"", b"e"];
+        assert_eq!(words(line).unwrap(), expected);
+    }
+
+    #[test]
+    fn escapes_mean_what_they_mean_in_redis_cli() {
+        let line = br#""\n\r\t\b\a\\\"\x41\xg" '\'\n'"#;
+        let expected: [&[u8]; 2] = [b"\n\r\t\x08\x07\\\"Axg", b"'\\n"];
+        assert_eq!(words(line).unwrap(), expected);
+    }
+
+    #[test]
+    fn marks_that_do_not_close_are_refused() {
+        for line in [&b"\"a"[..], b"'a", b"\"a\"b", b"\"a\\\"", b"\"", b"a \""] {
+            assert_eq!(words(line), Err(Broken::Quotes), "{line:?}");
+        }
+    }
+}

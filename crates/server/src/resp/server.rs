@@ -1,0 +1,167 @@
+//! Bytes in, bytes out: everything that a client has sent so far is answered in one go.
+//!
+//! Must not know: sockets.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use tollgate_core::InvalidQuota;
+use tollgate_store::{Clock, Memory};
+
+use super::check::Checker;
+use super::commands::{self, After};
+use super::parse::{Command, Parsed, Words, parse};
+use super::session::Session;
+use super::throttle::Throttle;
+use super::write::Reply;
+use crate::counters::Counters;
+
+/// Answers that have grown to this many bytes are sent before more is read: a short question may have a long answer.
+const ENOUGH: usize = 64 * 1_024;
+
+/// The throttle commands over a store, and whoever decides on `TG.CHECK`.
+///
+/// ```
+/// use tollgate_server::resp::{Resp, Then};
+/// use tollgate_store::Memory;
+///
+/// let server = Resp::new(Memory::for_keys(1_000)?)?;
+/// let mut session = server.session(None);
+/// let mut input = *b"CL.THROTTLE alice 15 30 60\r\n";
+/// let mut out = Vec::new();
+/// let fed = server.feed(&mut session, &mut input, &mut out);
+/// assert_eq!((fed.consumed, fed.then), (input.len(), Then::Read));
+/// assert_eq!(out, b"*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Resp<C> {
+    pub(super) throttle: Throttle<C>,
+    pub(super) checker: Option<Arc<dyn Checker>>,
+    pub(super) password: Option<Box<[u8]>>,
+    pub(super) commands: AtomicU64,
+    pub(super) connections: AtomicU64,
+    /// Bytes held for all connections together: beginnings of large commands, answers that were not taken.
+    pub(super) held: AtomicUsize,
+    sessions: AtomicU64,
+    counters: Counters,
+}
+
+/// What became of the bytes that a client sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fed {
+    /// So many of them are done with. The rest is the beginning of a command, or waits for the answers to be sent.
+    pub consumed: usize,
+    /// What is to be done once the answers are sent.
+    pub then: Then,
+}
+
+/// What is to be done next with a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Read more.
+    Read,
+    /// There are whole commands left: feed them again.
+    GoOn,
+    /// End it.
+    Close,
+}
+
+impl<C: Clock> Resp<C> {
+    /// A server that keeps the states of the throttle commands in this store, which is its own: their limits take the
+    /// first three numbers.
+    ///
+    /// # Errors
+    /// Never in practice: one constant quota is built.
+    pub fn new(store: Memory<C>) -> Result<Self, InvalidQuota> {
+        Ok(Self {
+            throttle: Throttle::new(store)?,
+            checker: None,
+            password: None,
+            commands: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
+            held: AtomicUsize::new(0),
+            sessions: AtomicU64::new(0),
+            counters: Counters::default(),
+        })
+    }
+
+    /// The same server, with somebody to decide on `TG.CHECK`.
+    #[must_use]
+    pub fn with_checker(mut self, checker: Arc<dyn Checker>) -> Self {
+        self.checker = Some(checker);
+        self
+    }
+
+    /// The same server, which answers only those who give this password.
+    #[must_use]
+    pub fn with_password(mut self, password: &str) -> Self {
+        self.password = Some(password.as_bytes().into());
+        self
+    }
+
+    /// A new connection, between these two addresses (theirs, ours) if there is a socket.
+    #[must_use]
+    pub fn session(&self, ends: Option<(SocketAddr, SocketAddr)>) -> Session {
+        let id = self
+            .sessions
+            .fetch_add(1, Ordering::Relaxed)
+            .saturating_add(1);
+        Session::new(id, self.password.is_none(), ends)
+    }
+
+    /// What went wrong and was survived so far.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// How many keys were forgiven what they owed because there was no room for them.
+    #[must_use]
+    pub fn forgiven(&self) -> u64 {
+        self.throttle.store().usage().forgiven
+    }
+
+    /// Carries out the commands that `input` begins with and appends their answers to `out`, until a command is not whole,
+    /// the connection has to end, or the answers are long enough to be sent first.
+    pub fn feed(&self, session: &mut Session, input: &mut [u8], out: &mut Vec<u8>) -> Fed {
+        let mut words = Words::new();
+        let (mut consumed, mut done) = (0_usize, 0);
+        let then = loop {
+            if out.len() >= ENOUGH {
+                break Then::GoOn;
+            }
+            let rest = input.get_mut(consumed..).unwrap_or_default();
+            match parse(rest, &mut words) {
+                Parsed::More => break Then::Read,
+                Parsed::Nothing(len) => consumed = consumed.saturating_add(len),
+                Parsed::Command(len) => {
+                    consumed = consumed.saturating_add(len);
+                    done += 1;
+                    let command = Command::new(rest, &words);
+                    if commands::run(self, session, &command, out) == After::Close {
+                        break Then::Close;
+                    }
+                }
+                Parsed::Broken(broken) => {
+                    let mut reply = Reply::new(out, session.is_resp3);
+                    reply.error(format_args!("ERR Protocol error: {broken}"));
+                    break Then::Close;
+                }
+            }
+        };
+        self.commands.fetch_add(done, Ordering::Relaxed);
+        Fed { consumed, then }
+    }
+}
+
+impl<C> fmt::Debug for Resp<C> {
+    /// The password is not shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resp")
+            .field("commands", &self.commands)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,56 @@
+//! What the server remembers of a connection: its version of the protocol, its names, and the quota it asked for last.
+//!
+//! Must not know: sockets, commands.
+
+use std::net::SocketAddr;
+
+use super::throttle::Recent;
+
+/// The longest name that a client may give itself or its library, in bytes.
+pub(super) const MAX_NAME_LEN: usize = 128;
+
+/// One connection, as far as commands can see and change it.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) id: u64,
+    pub(super) is_resp3: bool,
+    /// Whether a password was given, or none is asked for.
+    pub(super) is_trusted: bool,
+    pub(super) name: Box<[u8]>,
+    pub(super) library: Box<[u8]>,
+    pub(super) library_version: Box<[u8]>,
+    /// Who asks, and the address they reached us on; unknown where there is no socket.
+    pub(super) ends: Option<(SocketAddr, SocketAddr)>,
+    pub(super) recent: Recent,
+}
+
+impl Session {
+    pub(super) fn new(id: u64, is_trusted: bool, ends: Option<(SocketAddr, SocketAddr)>) -> Self {
+        Self {
+            id,
+            is_resp3: false,
+            is_trusted,
+            name: Box::default(),
+            library: Box::default(),
+            library_version: Box::default(),
+            ends,
+            recent: Recent::default(),
+        }
+    }
+
+    /// As it was when it began.
+    pub(super) fn reset(&mut self, is_trusted: bool) {
+        let library = std::mem::take(&mut self.library);
+        let library_version = std::mem::take(&mut self.library_version);
+        *self = Self {
+            library,
+            library_version,
+            ..Self::new(self.id, is_trusted, self.ends)
+        };
+    }
+}
+
+/// A name that can be listed in one line of words: printable, and short.
+pub(super) fn is_fit_name(name: &[u8]) -> bool {
+    name.len() <= MAX_NAME_LEN && name.iter().all(|byte| matches!(byte, b'!'..=b'~'))
+}

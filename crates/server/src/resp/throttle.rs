@@ -1,0 +1,314 @@
+//! Limits whose quota comes with every call: what `CL.THROTTLE`, `THROTTLE` and `GCRA` share.
+//!
+//! A call names a key, a burst, a rate and a cost; nothing is configured. The quota is compiled from the call and decided
+//! by core on the state of that key. Two choices follow from that:
+//!
+//! - **A rate is rounded, never refused.** Callers of these commands expect an answer to any rate. One token takes
+//!   `ceil(period / count)` nanoseconds, at least one, so the rate in force is never above the asked one (except that
+//!   nothing is faster than 10^9 a second); a capacity beyond 2^62 ns is cut to that.
+//! - **What is owed is never cut to the capacity of a call.** Elsewhere a state that lies further ahead than its limit's
+//!   largest capacity is taken for a broken clock and brought back. Here the same key may be asked with a large burst
+//!   and then with a small one, and the largest is not known in advance. Cutting would forgive a debt to whoever alternates
+//!   between the two, so every quota shares the widest ceiling there is, as the originals do, which never cut.
+//!
+//! Each command family has a limit of its own, so the same key under two commands is two states. Must not know: words of
+//! the protocol, replies.
+
+use std::num::NonZeroU16;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_core::{InvalidQuota, MAX_CAPACITY, Nanos, Outcome, Rate, TokenBucket};
+use tollgate_store::{Answer, Check, Clock, Key, LimitId, Memory, Op, Ruled, StoreError};
+
+/// How many different quotas are remembered as known to the store.
+const KNOWN: usize = 256;
+
+/// Whose state it is: one limit for each family of commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    Cell,
+    Crab,
+    Gcra,
+}
+
+impl Family {
+    fn id(self) -> LimitId {
+        let number = match self {
+            Self::Cell => 0,
+            Self::Crab => 1,
+            Self::Gcra => 2,
+        };
+        LimitId(NonZeroU16::MIN.saturating_add(number))
+    }
+}
+
+/// The quota of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// Tokens at once. Zero admits nothing.
+    pub(crate) burst: u64,
+    /// Tokens in each period, at least one.
+    pub(crate) count: u64,
+    /// The period in nanoseconds, which may be longer than any span.
+    pub(crate) period: u128,
+}
+
+/// What a call wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Take so many tokens; none is a look.
+    Take(u64),
+    /// Put so many back.
+    Return(u64),
+}
+
+/// What a call is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) is_limited: bool,
+    pub(crate) remaining: u64,
+    /// When the same call would pass: `None` if it passed, or never will.
+    pub(crate) retry_after: Option<Nanos>,
+    pub(crate) reset_after: Nanos,
+}
+
+/// The last quota that a connection asked for, compiled. Most connections repeat one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Recent(Option<(Terms, Ruled, TokenBucket)>);
+
+/// The states of all three families.
+#[derive(Debug)]
+pub(crate) struct Throttle<C> {
+    store: Memory<C>,
+    widest: TokenBucket,
+    /// Fingerprints of quotas that the store has been told of, so that it is told seldom.
+    known: [AtomicU64; KNOWN],
+}
+
+impl<C: Clock> Throttle<C> {
+    pub(crate) fn new(store: Memory<C>) -> Result<Self, InvalidQuota> {
+        let widest = TokenBucket::at(Rate::new(1, MAX_CAPACITY)).burst(1);
+        Ok(Self {
+            store,
+            widest: widest.build()?,
+            known: [const { AtomicU64::new(0) }; KNOWN],
+        })
+    }
+
+    pub(crate) const fn store(&self) -> &Memory<C> {
+        &self.store
+    }
+
+    /// Decides on one call.
+    pub(crate) fn ask(
+        &self,
+        family: Family,
+        key: Key<'_>,
+        terms: &Terms,
+        wish: Wish,
+        recent: &mut Recent,
+    ) -> Result<Told, StoreError> {
+        let (ruled, quota) = match &recent.0 {
+            Some((known, ruled, quota)) if known == terms && ruled.id == family.id() => {
+                (ruled, quota)
+            }
+            _ => self.compile(family, terms, recent)?,
+        };
+        let op = match wish {
+            // A look at a bucket that holds nothing is still a look.
+            Wish::Take(_) if terms.burst == 0 => Op::Peek(0),
+            Wish::Take(cost) => Op::Spend(cost),
+            Wish::Return(amount) => Op::Credit(amount),
+        };
+        let (_, [answer]) = self.store.ask([Check { key, ruled, op }])?;
+        Ok(told(&answer, terms, wish, quota.refill()))
+    }
+
+    /// Compiles the quota of a call and makes it known to the store, which weighs states by it when room is short.
+    #[inline(never)]
+    fn compile<'a>(
+        &self,
+        family: Family,
+        terms: &Terms,
+        recent: &'a mut Recent,
+    ) -> Result<(&'a Ruled, &'a TokenBucket), StoreError> {
+        let quota = quota(terms, &self.widest);
+        let ruled = Ruled {
+            id: family.id(),
+            limit: quota.into(),
+        };
+        self.make_known(&ruled, &quota);
+        let (_, ruled, quota) = recent.0.insert((*terms, ruled, quota));
+        Ok((ruled, quota))
+    }
+
+    fn make_known(&self, ruled: &Ruled, quota: &TokenBucket) {
+        let words = [
+            u64::from(ruled.id.0.get()),
+            quota.interval().as_nanos(),
+            quota.refill().as_nanos(),
+        ];
+        // Any mixing will do: a clash only means that the store is told once more.
+        let mix = |sum: u64, word: &u64| {
+            (sum ^ word)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(29)
+        };
+        let fingerprint = words.iter().fold(0, mix) | 1;
+        let slot = usize::try_from(fingerprint >> 56).unwrap_or(0);
+        let Some(slot) = self.known.get(slot) else {
+            return;
+        };
+        if slot.load(Ordering::Relaxed) != fingerprint {
+            self.store.learn(ruled);
+            slot.store(fingerprint, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The bucket that decides by these terms.
+fn quota(terms: &Terms, widest: &TokenBucket) -> TokenBucket {
+    let longest = MAX_CAPACITY.as_nanos();
+    let interval = terms.period.div_ceil(u128::from(terms.count.max(1)));
+    let interval = u64::try_from(interval).map_or(longest, |interval| interval.clamp(1, longest));
+    let burst = terms.burst.clamp(1, longest / interval.max(1));
+    // One token in one interval is exact, so no rate is refused; and nothing here is beyond what a bucket holds.
+    let bucket = TokenBucket::at(Rate::new(1, Nanos::from_nanos(interval))).burst(burst);
+    bucket.build().unwrap_or(*widest).sharing_state_with(widest)
+}
+
+fn told(answer: &Answer, terms: &Terms, wish: Wish, capacity: Nanos) -> Told {
+    let owed = answer.status.reset_after;
+    let (is_limited, retry_after) = match (answer.outcome, wish) {
+        // No cost fits into nothing.
+        _ if terms.burst == 0 => (wish != Wish::Take(0), None),
+        (Outcome::Deny { retry_after }, _) => (true, Some(retry_after)),
+        (Outcome::Never, _) => (true, None),
+        // A look passes unless a call with a larger burst went deeper into debt than this one may.
+        (_, Wish::Take(0)) if owed > capacity => (true, Some(owed.saturating_sub(capacity))),
+        _ => (false, None),
+    };
+    Told {
+        is_limited,
+        remaining: if terms.burst == 0 {
+            0
+        } else {
+            answer.status.remaining
+        },
+        retry_after,
+        reset_after: owed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tollgate_core::Timestamp;
+    use tollgate_store::ManualClock;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+    fn throttle() -> (Throttle<Arc<ManualClock>>, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::at(NOW));
+        let store = Memory::with_clock(1_000, Arc::clone(&clock)).unwrap();
+        (Throttle::new(store).unwrap(), clock)
+    }
+
+    fn terms(burst: u64, count: u64, seconds: u64) -> Terms {
+        Terms {
+            burst,
+            count,
+            period: u128::from(seconds) * 1_000_000_000,
+        }
+    }
+
+    fn take(throttle: &Throttle<Arc<ManualClock>>, terms: &Terms, cost: u64) -> Told {
+        let key = Key::of(b"k").unwrap();
+        let mut recent = Recent::default();
+        throttle
+            .ask(Family::Cell, key, terms, Wish::Take(cost), &mut recent)
+            .unwrap()
+    }
+
+    #[test]
+    fn alternating_between_a_large_burst_and_a_small_one_forgives_nothing() {
+        let (throttle, _clock) = throttle();
+        let (large, small) = (terms(1_000, 1, 1), terms(1, 1, 1));
+        assert!(!take(&throttle, &large, 1_000).is_limited);
+        for _ in 0..3 {
+            let denied = take(&throttle, &small, 1);
+            assert_eq!(denied.retry_after, Some(Nanos::from_secs(1_000)));
+            let look = take(&throttle, &small, 0);
+            assert_eq!(look.retry_after, Some(Nanos::from_secs(999)));
+            assert!(take(&throttle, &large, 1).is_limited, "nothing was minted");
+        }
+    }
+
+    #[test]
+    fn any_rate_is_rounded_and_none_is_refused() {
+        let (throttle, _clock) = throttle();
+        let interval = |terms| quota(&terms, &throttle.widest).interval().as_nanos();
+        assert_eq!(interval(terms(1, 3, 1)), 333_333_334);
+        assert_eq!(interval(terms(1, 700_000_000, 1)), 2);
+        assert_eq!(interval(terms(1, u64::MAX, 1)), 1);
+        assert_eq!(interval(terms(1, 1, u64::MAX)), 1 << 62);
+        for count in [1, 7, 1 << 40, u64::MAX] {
+            for seconds in [1, 60, 1 << 40, u64::MAX] {
+                for burst in [0, 1, 1 << 40, u64::MAX] {
+                    let bucket = quota(&terms(burst, count, seconds), &throttle.widest);
+                    assert!(bucket.limit() <= burst.max(1));
+                    assert_eq!(bucket.ceiling(), MAX_CAPACITY);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_admitted_by_a_burst_of_nothing() {
+        let (throttle, _clock) = throttle();
+        let none = terms(0, 1, 1);
+        let told = take(&throttle, &none, 1);
+        assert_eq!(
+            (told.is_limited, told.remaining, told.retry_after),
+            (true, 0, None)
+        );
+        assert!(!take(&throttle, &none, 0).is_limited);
+        assert_eq!(
+            take(&throttle, &terms(1, 1, 1), 0).remaining,
+            1,
+            "nothing was charged"
+        );
+    }
+
+    #[test]
+    fn what_is_put_back_is_never_more_than_a_full_bucket() {
+        let (throttle, _clock) = throttle();
+        let five = terms(5, 1, 1);
+        assert_eq!(take(&throttle, &five, 3).remaining, 2);
+        let key = Key::of(b"k").unwrap();
+        let give = |amount| {
+            let wish = Wish::Return(amount);
+            throttle
+                .ask(Family::Cell, key, &five, wish, &mut Recent::default())
+                .unwrap()
+        };
+        assert_eq!(give(1).remaining, 3);
+        assert_eq!(give(1 << 40).remaining, 5);
+    }
+
+    #[test]
+    fn families_do_not_share_keys() {
+        let (throttle, _clock) = throttle();
+        let key = Key::of(b"k").unwrap();
+        for family in [Family::Cell, Family::Crab, Family::Gcra] {
+            // The same place for all: what was compiled for one family is not used for another.
+            let mut recent = Recent::default();
+            let ask = |wish, recent: &mut Recent| {
+                throttle.ask(family, key, &terms(1, 1, 60), wish, recent)
+            };
+            assert!(!ask(Wish::Take(1), &mut recent).unwrap().is_limited);
+            assert!(ask(Wish::Take(1), &mut recent).unwrap().is_limited);
+        }
+    }
+}

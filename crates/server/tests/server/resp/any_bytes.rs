@@ -1,0 +1,110 @@
+//! Any bytes as what a client sends: nothing panics, nothing grows, and how they are cut into packets changes nothing. Run
+//! by the fuzz target `resp` on whatever it finds, and here on fixed inputs.
+
+use std::sync::Arc;
+
+use tollgate_core::Timestamp;
+use tollgate_server::resp::{Resp, Session, Then};
+use tollgate_store::{ManualClock, Memory};
+
+/// What random bytes hardly ever are: pieces that mean something.
+const PIECES: [&[u8]; 24] = [
+    b"*5\r\n",
+    b"*1\r\n",
+    b"*-1\r\n",
+    b"*64\r\n",
+    b"*65\r\n",
+    b"$-1\r\n",
+    b"$4\r\n",
+    b"$1\r\n",
+    b"$65536\r\n",
+    b"$65537\r\n",
+    b"\r\n",
+    b"GCRA\r\n",
+    b"k\r\n",
+    b"1\r\n",
+    b"CL.THROTTLE k 1 1 1\r\n",
+    b"THROTTLE k 1 1 9223372036854775807\r\n",
+    b"GCRA k 9 1 0.1 TOKENS 2\r\n",
+    b"HELLO 3\r\n",
+    b"COMMAND DOCS\r\n",
+    b"CLIENT INFO\r\n",
+    b"TG.CHECK cost 1 ip ::1\r\n",
+    b"\"\\x41 ' ",
+    b"RESET\r\n",
+    b"PING \"a\\\"b\" 'c d'\n",
+];
+
+/// Feeds the bytes, as they are and as choices of pieces, in one go and cut up.
+///
+/// # Panics
+/// If the answers differ, or what is kept grows beyond its bound.
+pub(crate) fn any_bytes(bytes: &[u8]) {
+    check(bytes);
+    let pieces: Vec<u8> = bytes
+        .iter()
+        .take(256)
+        .flat_map(|byte| match PIECES.get(usize::from(*byte)) {
+            Some(piece) => *piece,
+            None => std::slice::from_ref(byte),
+        })
+        .copied()
+        .collect();
+    check(&pieces);
+}
+
+fn check(bytes: &[u8]) {
+    let whole = answers(bytes, bytes.len());
+    let cut = bytes.first().map_or(1, |byte| usize::from(*byte % 7) + 1);
+    assert_eq!(whole, answers(bytes, cut), "cut into {cut}");
+}
+
+fn answers(bytes: &[u8], cut: usize) -> Vec<u8> {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1)));
+    let server = Resp::new(Memory::with_clock(16, clock).unwrap()).unwrap();
+    let mut session: Session = server.session(None);
+    let (mut pending, mut answers) = (Vec::new(), Vec::new());
+    for packet in bytes.chunks(cut.max(1)) {
+        pending.extend_from_slice(packet);
+        loop {
+            let before = answers.len();
+            let mut out = Vec::new();
+            let fed = server.feed(&mut session, &mut pending, &mut out);
+            assert!(fed.consumed <= pending.len());
+            pending.drain(..fed.consumed);
+            answers.append(&mut out);
+            assert!(
+                answers.len() - before < 1 << 20,
+                "one turn's answers are bounded"
+            );
+            match fed.then {
+                Then::Read => break,
+                Then::GoOn => {}
+                Then::Close => return answers,
+            }
+        }
+        assert!(
+            pending.len() < 140 * 1_024,
+            "{} bytes are kept",
+            pending.len()
+        );
+    }
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::any_bytes;
+    use tollgate_testkit::fuzzing::pseudo_random_bytes;
+
+    #[test]
+    fn i13_no_bytes_from_a_client_break_a_promise() {
+        for seed in 0..64 {
+            let bytes = pseudo_random_bytes(seed, 96);
+            any_bytes(&bytes);
+            // Small numbers choose pieces.
+            let pieces: Vec<u8> = bytes.iter().map(|byte| byte % 28).collect();
+            any_bytes(&pieces);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! `TG.CHECK` on a policy, and on the one limit of the HTTP endpoint.
+
+use std::sync::Arc;
+
+use tollgate_core::{Nanos, Rate, TokenBucket};
+use tollgate_engine::Engine;
+use tollgate_policy::load;
+use tollgate_policy::rules::Rules;
+use tollgate_policy::source::Format;
+use tollgate_server::App;
+use tollgate_server::resp::Resp;
+use tollgate_store::{ManualClock, Memory};
+
+use super::{Line, Manual, NOW, server};
+
+const POLICY: &str = "
+limits:
+  - name: logins
+    match: { method: POST, route: /login }
+    key: [ip]
+    rate: 1/min
+    burst: 2
+  - name: per-user
+    key: [header.x-api-key]
+    rate: 10/s
+    burst: 10
+deny:
+  - match: { ip: 203.0.113.0/24 }
+";
+
+fn by_policy(policy: &str) -> (Resp<Manual>, Manual) {
+    let (server, clock) = server();
+    let policy = load(policy, "policy.yaml", Format::Yaml).unwrap();
+    let rules = Rules::compile(&policy, [7; 16]).unwrap();
+    let store = Memory::with_clock(1_000, Arc::clone(&clock)).unwrap();
+    let engine = Engine::new(rules, store).unwrap();
+    (server.with_checker(Arc::new(engine)), clock)
+}
+
+/// The answer of version 2 as words.
+fn words(answer: &str) -> Vec<&str> {
+    let lines = answer.split("\r\n").filter(|line| !line.is_empty());
+    lines
+        .filter(|line| !line.starts_with('*') && (!line.starts_with('$') || *line == "$-1"))
+        .map(|line| line.trim_start_matches(':'))
+        .collect()
+}
+
+fn verdict(answer: &str) -> [&str; 6] {
+    let words = words(answer);
+    let names: Vec<&str> = words.iter().step_by(2).copied().collect();
+    let told = [
+        "allowed",
+        "limit",
+        "remaining",
+        "retry_after_ms",
+        "reset_after_ms",
+        "wait_ms",
+    ];
+    assert_eq!(names, told, "{answer}");
+    let values: Vec<&str> = words.iter().skip(1).step_by(2).copied().collect();
+    values.try_into().unwrap()
+}
+
+#[test]
+fn a_policy_decides_by_the_attributes_that_are_sent() {
+    let (server, clock) = by_policy(POLICY);
+    let mut line = Line::new(&server);
+    let login = "TG.CHECK method POST route /login ip 192.0.2.1";
+    assert_eq!(
+        verdict(&line.say(login)),
+        ["1", "logins", "1", "0", "60000", "0"]
+    );
+    assert_eq!(
+        verdict(&line.say("tg.check PEEK method POST route /login ip 192.0.2.1")),
+        ["1", "logins", "1", "0", "60000", "0"]
+    );
+    assert_eq!(
+        verdict(&line.say(login)),
+        ["1", "logins", "0", "0", "120000", "0"]
+    );
+    assert_eq!(
+        verdict(&line.say(login)),
+        ["0", "logins", "0", "60000", "120000", "0"]
+    );
+    clock.advance(Nanos::MINUTE);
+    assert_eq!(verdict(&line.say(login))[0], "1");
+    let other = "TG.CHECK method POST route /login ip 192.0.2.2";
+    assert_eq!(
+        verdict(&line.say(other))[2],
+        "1",
+        "another address has its own"
+    );
+}
+
+#[test]
+fn costs_are_what_the_caller_says_and_headers_do_not_mind_their_case() {
+    let (server, _clock) = by_policy(POLICY);
+    let mut line = Line::new(&server);
+    let answer = line.say("TG.CHECK COST 7 header.X-Api-Key alice");
+    assert_eq!(verdict(&answer), ["1", "per-user", "3", "0", "700", "0"]);
+    let answer = line.say("TG.CHECK cost 4 peek header.x-api-key alice");
+    assert_eq!(verdict(&answer), ["0", "per-user", "3", "100", "700", "0"]);
+    let answer = line.say("TG.CHECK PEEK COST 11 header.x-api-key alice");
+    assert_eq!(verdict(&answer)[3], "-1", "never");
+}
+
+#[test]
+fn version_3_says_it_as_a_map_with_a_truth() {
+    let (server, _clock) = by_policy(POLICY);
+    let mut line = Line::new(&server);
+    line.say("HELLO 3");
+    let answer = line.say("TG.CHECK header.x-api-key bob");
+    assert_eq!(
+        answer,
+        "%6\r\n$7\r\nallowed\r\n#t\r\n$5\r\nlimit\r\n$8\r\nper-user\r\n$9\r\nremaining\r\n:9\r\n\
+         $14\r\nretry_after_ms\r\n:0\r\n$14\r\nreset_after_ms\r\n:100\r\n$7\r\nwait_ms\r\n:0\r\n"
+    );
+    let answer = line.say("TG.CHECK ip 203.0.113.9 header.x-api-key bob");
+    assert!(
+        answer.starts_with("%6\r\n$7\r\nallowed\r\n#f\r\n$5\r\nlimit\r\n_\r\n"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn what_cannot_be_understood_is_named() {
+    let (server, _clock) = by_policy(POLICY);
+    let mut line = Line::new(&server);
+    let cases = [
+        ("TG.CHECK", "-ERR attributes come as pairs: "),
+        ("TG.CHECK ip", "-ERR attributes come as pairs: "),
+        ("TG.CHECK COST 1", "-ERR attributes come as pairs: "),
+        (
+            "TG.CHECK COST x ip ::1",
+            "-ERR cost: 'x' is not a whole number",
+        ),
+        (
+            "TG.CHECK COST -1 ip ::1",
+            "-ERR cost: '-1' is not a whole number",
+        ),
+        (
+            "TG.CHECK ip nowhere",
+            "-ERR attribute 'ip': it is not an address",
+        ),
+        (
+            "TG.CHECK weather fine",
+            "-ERR attribute 'weather': there is no such one; there are ip, method,",
+        ),
+        (
+            "TG.CHECK ip ::1 ip ::1",
+            "-ERR attribute 'ip': it is given twice",
+        ),
+        (
+            "TG.CHECK header.a 1 header.A 2",
+            "-ERR attribute 'header.A': it is given twice",
+        ),
+    ];
+    for (ask, expected) in cases {
+        let answer = line.say(ask);
+        assert!(answer.starts_with(expected), "{ask}: {answer}");
+    }
+    let (without, _clock) = super::server();
+    let answer = Line::new(&without).say("TG.CHECK ip ::1");
+    assert_eq!(
+        answer,
+        "-ERR TG.CHECK needs a policy, and this server runs without one\r\n"
+    );
+}
+
+#[test]
+fn the_one_limit_of_the_endpoint_is_asked_by_key() {
+    let (server, _clock) = server();
+    let quota = TokenBucket::at(Rate::per_second(10))
+        .burst(20)
+        .build()
+        .unwrap();
+    let app = App::new("demo", quota, 1_000, ManualClock::at(NOW)).unwrap();
+    let server = server.with_checker(Arc::new(app));
+    let mut line = Line::new(&server);
+    assert_eq!(
+        verdict(&line.say("TG.CHECK COST 19 key alice")),
+        ["1", "demo", "1", "0", "1900", "0"]
+    );
+    assert_eq!(
+        verdict(&line.say("TG.CHECK PEEK COST 2 key alice")),
+        ["0", "demo", "1", "100", "1900", "0"]
+    );
+    assert_eq!(verdict(&line.say("TG.CHECK key bob"))[2], "19");
+    let answer = line.say("TG.CHECK ip ::1");
+    assert_eq!(
+        answer,
+        "-ERR attribute 'ip': there is no such one; this server has one limit, by `key`\r\n"
+    );
+    let answer = line.ask(&["TG.CHECK", "key", &"k".repeat(1_025)]);
+    assert!(answer.starts_with("-ERR key:"), "{answer}");
+}

@@ -1,0 +1,186 @@
+//! The server for Redis clients: fed with bytes where that is enough, over sockets where connections matter, and asked by the
+//! clients that people really use.
+
+mod allocation;
+mod any_bytes;
+mod checks;
+mod clients;
+mod connections;
+mod golden;
+mod hostile;
+mod splits;
+mod traces;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tollgate_core::Timestamp;
+use tollgate_server::Ended;
+use tollgate_server::resp::{Resp, RespLimits, Session, Then, run_with};
+use tollgate_store::{Clock, ManualClock, Memory};
+
+const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+/// Far above what anything here takes; only a hang reaches it.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+type Manual = Arc<ManualClock>;
+
+/// A server on a clock that stands still.
+fn server() -> (Resp<Manual>, Manual) {
+    let clock = Arc::new(ManualClock::at(NOW));
+    let store = Memory::with_clock(1_000, Arc::clone(&clock)).unwrap();
+    (Resp::new(store).unwrap(), clock)
+}
+
+/// One connection without a socket.
+struct Line<'a, C> {
+    server: &'a Resp<C>,
+    session: Session,
+    pending: Vec<u8>,
+    is_closed: bool,
+}
+
+impl<'a, C: Clock> Line<'a, C> {
+    fn new(server: &'a Resp<C>) -> Self {
+        Self {
+            session: server.session(None),
+            server,
+            pending: Vec::new(),
+            is_closed: false,
+        }
+    }
+
+    /// Sends bytes and returns what is answered to them.
+    fn send(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut answers = Vec::new();
+        self.pending.extend_from_slice(bytes);
+        while !self.is_closed {
+            let mut out = Vec::new();
+            let fed = self
+                .server
+                .feed(&mut self.session, &mut self.pending, &mut out);
+            self.pending.drain(..fed.consumed);
+            answers.append(&mut out);
+            match fed.then {
+                Then::Read => break,
+                Then::GoOn => {}
+                Then::Close => self.is_closed = true,
+            }
+        }
+        answers
+    }
+
+    /// Sends one command as words and returns the answer as text.
+    fn ask(&mut self, words: &[&str]) -> String {
+        String::from_utf8(self.send(&command(words))).unwrap()
+    }
+
+    /// The same for a line of words.
+    fn say(&mut self, line: &str) -> String {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        self.ask(&words)
+    }
+
+    /// Five numbers.
+    fn numbers(&mut self, line: &str) -> [i64; 5] {
+        let answer = self.say(line);
+        let rest = answer
+            .strip_prefix("*5\r\n:")
+            .unwrap_or_else(|| panic!("{line}: {answer}"));
+        let numbers: Vec<i64> = rest
+            .trim_end()
+            .split("\r\n:")
+            .map(|number| number.parse().unwrap())
+            .collect();
+        numbers.try_into().unwrap()
+    }
+}
+
+/// A command as clients send it.
+fn command(words: &[&str]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len());
+    for word in words {
+        bytes += &format!("${}\r\n{word}\r\n", word.len());
+    }
+    bytes.into_bytes()
+}
+
+/// A server that listens.
+struct Listening<C> {
+    address: SocketAddr,
+    server: Arc<Resp<C>>,
+    stop: oneshot::Sender<()>,
+    run: JoinHandle<Ended>,
+}
+
+async fn listen<C: Clock + 'static>(server: Resp<C>, limits: RespLimits) -> Listening<C> {
+    let server = Arc::new(server);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel();
+    let shutdown = async {
+        // A test that is over without stopping its server drops the sender: that stops it too.
+        drop(stopped.await);
+    };
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the harness keeps the handle and every test awaits it"
+    )]
+    let run = tokio::spawn(run_with(limits, listener, Arc::clone(&server), shutdown));
+    Listening {
+        address,
+        server,
+        stop,
+        run,
+    }
+}
+
+impl<C> Listening<C> {
+    async fn connect(&self) -> Client {
+        Client(TcpStream::connect(self.address).await.unwrap())
+    }
+
+    async fn stop(self) -> Ended {
+        self.stop.send(()).unwrap();
+        timeout(DEADLINE, self.run).await.unwrap().unwrap()
+    }
+}
+
+struct Client(TcpStream);
+
+impl Client {
+    async fn send(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).await.unwrap();
+    }
+
+    /// Waits for exactly this answer.
+    async fn expect(&mut self, answer: &str) {
+        let mut bytes = vec![0; answer.len()];
+        let read = timeout(DEADLINE, self.0.read_exact(&mut bytes)).await;
+        read.expect("an answer before the deadline").unwrap();
+        assert_eq!(String::from_utf8_lossy(&bytes), answer);
+    }
+
+    async fn pong(&mut self) {
+        self.send(b"PING\r\n").await;
+        self.expect("+PONG\r\n").await;
+    }
+
+    /// Everything until the server closes, whichever way.
+    async fn closed(&mut self) -> String {
+        let mut rest = Vec::new();
+        match timeout(DEADLINE, self.0.read_to_end(&mut rest)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+            Err(_) => panic!("the connection is still open"),
+        }
+        String::from_utf8(rest).unwrap()
+    }
+}
