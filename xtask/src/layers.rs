@@ -88,10 +88,11 @@ const TABLE: &[Row] = &[
             "crates/http",
             "crates/tower",
             "crates/redis",
+            "crates/policy",
             "crates/store",
             "crates/core",
         ]),
-        "listeners over the engine; store and core only until the engine exists",
+        "listeners over the engine; what is below it only to name what the engine is made of and says",
     ),
     row(
         "crates/sim",

@@ -3,7 +3,6 @@
 //! Must not know: how anything is decided or served.
 #![forbid(unsafe_code)]
 
-mod rate;
 mod serve;
 
 use std::process::ExitCode;
@@ -20,7 +19,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Answer checks over HTTP, with one demonstration limit, in memory
+    /// Answer checks over HTTP by a policy, with its state in memory
     Serve(serve::Options),
 }
 

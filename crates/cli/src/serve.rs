@@ -1,61 +1,79 @@
-//! `tollgate serve`: a listener, a limit and a signal to stop, put together.
+//! `tollgate serve`: a policy, a listener and the signals to reload and to stop, put together.
 //!
-//! Must not know: HTTP.
+//! Must not know: HTTP, what policies say.
 
 use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
-use tollgate_core::{Rate, TokenBucket};
-use tollgate_server::{App, run};
+use tollgate_policy::load_path;
+use tollgate_policy::model::Policy;
+use tollgate_policy::source::Problems;
+use tollgate_server::{App, Trusted, demo_policy, run};
 use tollgate_store::SystemClock;
-
-/// The name of the one limit there is before there are policy files.
-const LIMIT: &str = "demo";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
+    /// The policy file: YAML, TOML or JSON by its ending; without one a demonstration policy. SIGHUP reads it again
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_CONFIG")]
+    config: Option<PathBuf>,
     /// Address and port to listen on; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8080",
+        env = "TOLLGATE_LISTEN"
+    )]
     listen: SocketAddr,
-    /// How fast each key's bucket refills: N/s, N/min, N/h or N/d
-    #[arg(long, default_value = "10/s", value_parser = crate::rate::parse)]
-    rate: Rate,
-    /// The most that each key may spend at once
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    burst: u64,
     /// Keys in use at the same time that memory is set aside for, about 50 bytes each
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100_000,
+        env = "TOLLGATE_KEYS"
+    )]
     keys: usize,
+    /// Networks of gateways whose word about clients is taken, separated by commas; without it only this machine
+    #[arg(long, value_name = "NETWORKS", env = "TOLLGATE_TRUSTED_PROXIES")]
+    trusted_proxies: Option<Trusted>,
 }
 
 /// Serves until the process is told to stop.
 pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
-    let quota = TokenBucket::at(options.rate).burst(options.burst).build();
-    let quota =
-        quota.map_err(|error| format!("--rate and --burst do not make a limit: {error}"))?;
-    let app = Arc::new(App::new(LIMIT, quota, options.keys, SystemClock::new())?);
+    let policy = load(options.config.as_deref())?;
+    let app = App::new(&policy, options.keys, SystemClock::new())?;
+    let app = match &options.trusted_proxies {
+        Some(trusted) => app.trusting(trusted.clone()),
+        None => app,
+    };
+    let app = Arc::new(app);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        // Before the address is announced: whoever reads it may send the signal at once.
+        // Before the address is announced: whoever reads it may send a signal at once.
         let stop = stop_signal()?;
+        let reload = reload_signal(Arc::clone(&app), options.config.clone())?;
         let listener = TcpListener::bind(options.listen).await;
         let listener = listener.map_err(|error| CannotListen(options.listen, error))?;
         announce(&app, listener.local_addr()?);
-        let ended = run(listener, Arc::clone(&app), async {
-            stop.await;
+        let stopped = async {
+            tokio::select! {
+                () = stop => {}
+                () = reload => {}
+            }
             tracing::info!("stopping: no new connections, open ones may finish");
-        })
-        .await;
+        };
+        let ended = run(listener, Arc::clone(&app), stopped).await;
         let counters = app.counters();
         tracing::info!(
             cut = ended.cut,
             forgiven = app.forgiven(),
+            tickets_given_up = app.tickets_given_up(),
             refused_connections = counters.refused_connections(),
             accept_errors = counters.accept_errors(),
             panics = counters.panics(),
@@ -63,6 +81,26 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         );
         Ok(())
     })
+}
+
+/// The policy in a file, or the one that is built in.
+fn load(path: Option<&Path>) -> Result<Policy, BadPolicy> {
+    path.map_or_else(demo_policy, load_path).map_err(BadPolicy)
+}
+
+/// Reads the policy again and puts it in force if it is right; else the one before stays.
+fn reload(app: &App<SystemClock>, path: &Path) {
+    match load(Some(path)) {
+        Err(problems) => {
+            tracing::error!("the policy is not reloaded, the last good one stays: {problems}")
+        }
+        Ok(policy) => match app.replace(&policy) {
+            Ok(generation) => tracing::info!(generation, "the policy was reloaded"),
+            Err(error) => {
+                tracing::error!("the policy is not reloaded, the last good one stays: {error}")
+            }
+        },
+    }
 }
 
 fn announce(app: &App<SystemClock>, address: SocketAddr) {
@@ -99,6 +137,59 @@ fn stop_signal() -> io::Result<impl Future<Output = ()>> {
         }
     })
 }
+
+/// Reloads the policy whenever the process is sent SIGHUP. Never completes.
+#[cfg(unix)]
+fn reload_signal(
+    app: Arc<App<SystemClock>>,
+    path: Option<PathBuf>,
+) -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(async move {
+        while hangup.recv().await.is_some() {
+            let Some(path) = path.clone() else {
+                tracing::info!("there is no --config to reload");
+                continue;
+            };
+            let app = Arc::clone(&app);
+            // A large file takes a while to read and compile, and nobody's answer should wait for it.
+            let done = tokio::task::spawn_blocking(move || reload(&app, &path)).await;
+            if let Err(error) = done {
+                tracing::error!(%error, "reloading the policy failed, the last good one stays");
+            }
+        }
+        std::future::pending().await
+    })
+}
+
+#[cfg(not(unix))]
+fn reload_signal(
+    _app: Arc<App<SystemClock>>,
+    _path: Option<PathBuf>,
+) -> io::Result<impl Future<Output = ()>> {
+    Ok(std::future::pending())
+}
+
+/// A policy that cannot be put in force.
+#[derive(Debug)]
+struct BadPolicy(Problems);
+
+impl fmt::Display for BadPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(problems) = self;
+        let count = problems.list.len().saturating_add(problems.more);
+        let are = if count == 1 {
+            "is 1 problem"
+        } else {
+            "are problems"
+        };
+        write!(f, "there {are} with the policy\n\n{problems}")
+    }
+}
+
+impl Error for BadPolicy {}
 
 /// The address cannot be listened on.
 #[derive(Debug)]

@@ -49,6 +49,8 @@ pub(crate) struct Decision<'a, S> {
     pub(crate) request: &'a dyn Attributes,
     pub(crate) cost: Option<u64>,
     pub(crate) manner: Manner,
+    /// Whether all that is charged may be settled later.
+    pub(crate) reserves: bool,
 }
 
 impl<S: StateStore> Decision<'_, S> {
@@ -86,13 +88,13 @@ impl<S: StateStore> Decision<'_, S> {
         };
         self.decide_enforced(&asking, plan, findings);
         if self.manner == Manner::Charge && findings.is_admitted() && !findings.degraded.store {
-            Ticket::collect(&mut findings.ticket, generation, plan);
+            Ticket::collect(&mut findings.ticket, generation, plan, self.reserves);
         }
         if findings.is_admitted() {
             for index in rules_in(&asking, Mode::Shadow) {
                 self.decide_shadow(&asking, index, plan, findings);
                 if self.manner == Manner::Charge {
-                    Ticket::collect(&mut findings.ticket, generation, plan);
+                    Ticket::collect(&mut findings.ticket, generation, plan, self.reserves);
                 }
             }
         }
