@@ -57,7 +57,7 @@ fn what_is_not_understood_is_named() {
         (
             r#"{"cost":18446744073709551616}"#,
             "cost",
-            "1.8446744073709552e19",
+            "1.8446744073709552e+19",
             whole,
         ),
         (r#"{"peek":1}"#, "peek", "1", "it must be true or false"),

@@ -8,6 +8,11 @@
 )]
 
 mod connections;
+mod gateways;
 mod harness;
 mod inputs;
 mod limit;
+mod nginx;
+mod openapi;
+mod policy;
+mod tickets;
