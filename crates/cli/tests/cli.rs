@@ -9,6 +9,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -58,11 +59,15 @@ impl Served {
         }
     }
 
-    /// Sends a signal and waits for the end: how it ended, and the last line of its log.
-    fn stop(mut self, signal: &str) -> (ExitStatus, String) {
+    fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args(["-s", signal, &pid]).status();
         assert!(sent.unwrap().success());
+    }
+
+    /// Sends a signal and waits for the end: how it ended, and the last line of its log.
+    fn stop(mut self, signal: &str) -> (ExitStatus, String) {
+        self.signal(signal);
         let last = self.wait_for("stopped");
         (self.child.wait().unwrap(), last)
     }
@@ -119,13 +124,11 @@ fn get(address: SocketAddr, target: &str) -> Option<String> {
 #[test]
 fn it_says_what_it_does_does_it_and_stops_when_told() {
     for signal in ["TERM", "INT"] {
-        let served = Served::start(tollgate(&[
-            "serve",
-            "--listen=127.0.0.1:0",
-            "--rate=1/h",
-            "--burst=2",
-        ]));
-        let words = "demo: at most 2 at once, then one every 1 h, for each key";
+        let policy = Written::new(signal, &policy("2/h"));
+        let mut command = tollgate(&["serve", "--listen=127.0.0.1:0", "--config"]);
+        command.arg(&policy.0);
+        let served = Served::start(command);
+        let words = "demo: every request; for each header.x-api-key; at most 2 at once, then one every 30 min";
         assert!(served.printed.contains(words), "{}", served.printed);
         let command = format!("http://{}/v1/check?key=alice", served.address);
         assert!(served.printed.contains(&command), "{}", served.printed);
@@ -137,6 +140,96 @@ fn it_says_what_it_does_does_it_and_stops_when_told() {
         assert_eq!(status.code(), Some(0), "{last}");
         assert!(last.contains("stopped cut=0"), "{last}");
     }
+}
+
+/// A policy file that is gone when the test is over.
+struct Written(PathBuf);
+
+impl Written {
+    fn new(name: &str, text: &str) -> Self {
+        let name = format!("tollgate-cli-{}-{name}.yaml", std::process::id());
+        let written = Self(std::env::temp_dir().join(name));
+        written.write(text);
+        written
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(&self.0, text).unwrap();
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).ok();
+    }
+}
+
+/// One limit on every API key.
+fn policy(rate: &str) -> String {
+    format!("limits:\n  - name: demo\n    key: header.x-api-key\n    rate: {rate}\n")
+}
+
+#[test]
+fn without_a_policy_it_demonstrates_and_says_what_to_try() {
+    let served = Served::start(tollgate(&["serve", "--listen=127.0.0.1:0"]));
+    assert!(
+        served.printed.contains("per-key: every request;"),
+        "{}",
+        served.printed
+    );
+    let status = get(served.address, "/v1/check?key=carol&cost=20");
+    assert_eq!(status.as_deref(), Some("HTTP/1.1 200 OK"));
+    let status = get(served.address, "/v1/check?key=carol&cost=20");
+    assert_eq!(status.as_deref(), Some("HTTP/1.1 429 Too Many Requests"));
+}
+
+#[test]
+fn settings_may_come_from_the_environment() {
+    let policy = Written::new("environment", &policy("1/h"));
+    let mut command = tollgate(&["serve"]);
+    command
+        .env("TOLLGATE_LISTEN", "127.0.0.1:0")
+        .env("TOLLGATE_CONFIG", &policy.0);
+    let served = Served::start(command);
+    assert!(
+        served.printed.contains("demo: every request;"),
+        "{}",
+        served.printed
+    );
+}
+
+#[test]
+fn a_policy_that_is_wrong_is_shown_with_its_line() {
+    let wrong = Written::new("wrong", &policy("10/sce"));
+    let file = wrong.0.display().to_string();
+    let (code, stdout, stderr) = output(&["serve", "--listen=127.0.0.1:0", "--config", &file]);
+    assert_eq!((code, stdout.as_str()), (Some(1), ""));
+    let expected = format!("error: there is 1 problem with the policy\n\n{file}:4:11: ");
+    assert!(stderr.starts_with(&expected), "{stderr}");
+    assert!(stderr.contains("4 |     rate: 10/sce"), "{stderr}");
+}
+
+#[test]
+fn a_signal_reloads_the_policy_and_a_wrong_one_changes_nothing() {
+    let file = Written::new("reload", &policy("1/h"));
+    let mut command = tollgate(&["serve", "--listen=127.0.0.1:0", "--config"]);
+    command.arg(&file.0);
+    let served = Served::start(command);
+    let ask = |cost: u32, key: &str| {
+        let target = format!("/v1/check?key={key}&cost={cost}");
+        get(served.address, &target).unwrap()
+    };
+    assert!(ask(2, "a").contains("429"));
+    file.write(&policy("2/h"));
+    served.signal("HUP");
+    served.wait_for("the policy was reloaded generation=2");
+    assert!(ask(2, "b").contains("200"));
+    file.write("limits: [");
+    served.signal("HUP");
+    served.wait_for("the last good one stays");
+    assert!(ask(2, "c").contains("200"));
+    let (status, _) = served.stop("TERM");
+    assert_eq!(status.code(), Some(0));
 }
 
 #[test]
@@ -154,26 +247,18 @@ fn a_port_that_is_taken_is_an_error_that_says_so() {
 #[test]
 fn wrong_arguments_are_named() {
     let cases = [
+        ("--config=/nowhere.yaml", "the file cannot be read"),
+        ("--config=/nowhere.conf", "does not say how it is written"),
         (
-            "--rate=10/sec",
-            "period: \"sec\" is not one of s, min, h, d",
-        ),
-        ("--rate=ten/s", "number: \"ten\" is not a whole number"),
-        (
-            "--rate=700000000/s",
-            "limit: 700000000 is not valid: whole nanoseconds cannot express this rate within 0.1 %: \
-             charge in larger blocks, or change it; the nearest valid value is 500000000",
-        ),
-        (
-            "--burst=0",
-            "burst: 0 is not valid: it must be at least 1; the nearest valid value is 1",
+            "--trusted-proxies=10.0.0.1/8",
+            "did you mean `10.0.0.0/8` or `10.0.0.1`?",
         ),
         ("--keys=0", "keys: 0 is not valid: it must be at least 1"),
         (
             "--listen=8080",
             "invalid value '8080' for '--listen <ADDRESS>'",
         ),
-        ("--rat=1/s", "unexpected argument '--rat' found"),
+        ("--confg=a.yaml", "unexpected argument '--confg' found"),
     ];
     for (argument, expected) in cases {
         let (code, stdout, stderr) = output(&["serve", argument]);
@@ -189,7 +274,13 @@ fn version_and_help() {
     assert_eq!((code, stdout.as_str()), (Some(0), version));
     let (code, stdout, _) = output(&["serve", "--help"]);
     assert_eq!(code, Some(0));
-    for option in ["--listen", "--rate", "--burst", "--keys"] {
+    for option in [
+        "--config",
+        "--listen",
+        "--keys",
+        "--trusted-proxies",
+        "TOLLGATE_CONFIG",
+    ] {
         assert!(stdout.contains(option), "{stdout}");
     }
 }

@@ -83,8 +83,7 @@ pub(crate) async fn start_app<C: Clock + 'static>(
 
 impl<C> Server<C> {
     pub(crate) async fn connect(&self) -> Connection {
-        let stream = timeout(DEADLINE, TcpStream::connect(self.address)).await;
-        Connection(BufReader::new(stream.unwrap().unwrap()))
+        Connection::to(self.address).await
     }
 
     /// A GET on a connection of its own.
@@ -102,6 +101,11 @@ impl<C> Server<C> {
 pub(crate) struct Connection(BufReader<TcpStream>);
 
 impl Connection {
+    pub(crate) async fn to(address: SocketAddr) -> Self {
+        let stream = timeout(DEADLINE, TcpStream::connect(address)).await;
+        Self(BufReader::new(stream.unwrap().unwrap()))
+    }
+
     pub(crate) async fn get(&mut self, target: &str) -> Answer {
         self.ask("GET", target, "").await
     }
@@ -153,7 +157,8 @@ impl Connection {
                 assert_eq!(line, "");
                 break;
             };
-            assert_eq!(fields.insert(name.to_owned(), value.to_owned()), None);
+            let name = name.to_ascii_lowercase();
+            assert_eq!(fields.insert(name, value.to_owned()), None);
         }
         let length = fields.get("content-length").map_or("0", String::as_str);
         let length = if bodyless { 0 } else { length.parse().unwrap() };
@@ -193,7 +198,9 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
-        self.fields.get(name).map(String::as_str)
+        self.fields
+            .get(&name.to_ascii_lowercase())
+            .map(String::as_str)
     }
 
     pub(crate) fn json(&self) -> serde_json::Value {
