@@ -6,19 +6,18 @@ use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
-use tollgate_policy::load_path;
-use tollgate_policy::model::Policy;
+use tollgate_engine::reload::{Reloader, Timing, Watch};
 use tollgate_policy::source::Problems;
-use tollgate_server::{App, Trusted, demo_policy, run};
-use tollgate_store::SystemClock;
+use tollgate_server::{App, InvalidApp, Trusted, demo_policy, run};
+use tollgate_store::{Memory, SystemClock};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The policy file: YAML, TOML or JSON by its ending; without one a demonstration policy. SIGHUP reads it again
+    /// The policy file: YAML, TOML or JSON by its ending; without one a demonstration policy. Changes are put in force at once if they are right; SIGHUP reads it again
     #[arg(long, value_name = "FILE", env = "TOLLGATE_CONFIG")]
     config: Option<PathBuf>,
     /// Address and port to listen on; port 0 takes a free one
@@ -44,20 +43,21 @@ pub(crate) struct Options {
 
 /// Serves until the process is told to stop.
 pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
-    let policy = load(options.config.as_deref())?;
-    let app = App::new(&policy, options.keys, SystemClock::new())?;
+    let app = open(options)?;
     let app = match &options.trusted_proxies {
         Some(trusted) => app.trusting(trusted.clone()),
         None => app,
     };
     let app = Arc::new(app);
+    // Until the end of this function the file is looked at whenever it changes.
+    let _watch = app.reloader().map(watch).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
         // Before the address is announced: whoever reads it may send a signal at once.
         let stop = stop_signal()?;
-        let reload = reload_signal(Arc::clone(&app), options.config.clone())?;
+        let reload = reload_signal(app.reloader().cloned())?;
         let listener = TcpListener::bind(options.listen).await;
         let listener = listener.map_err(|error| CannotListen(options.listen, error))?;
         announce(&app, listener.local_addr()?);
@@ -83,24 +83,24 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     })
 }
 
-/// The policy in a file, or the one that is built in.
-fn load(path: Option<&Path>) -> Result<Policy, BadPolicy> {
-    path.map_or_else(demo_policy, load_path).map_err(BadPolicy)
+/// An app with the policy in the file, or with the one that is built in.
+fn open(options: &Options) -> Result<App<SystemClock>, Box<dyn Error>> {
+    let clock = SystemClock::new();
+    let app = match &options.config {
+        Some(path) => App::following(path, options.keys, clock),
+        None => App::new(&demo_policy()?, options.keys, clock),
+    };
+    app.map_err(|error| match error {
+        InvalidApp::File(problems) => BadPolicy(problems).into(),
+        other => other.into(),
+    })
 }
 
-/// Reads the policy again and puts it in force if it is right; else the one before stays.
-fn reload(app: &App<SystemClock>, path: &Path) {
-    match load(Some(path)) {
-        Err(problems) => {
-            tracing::error!("the policy is not reloaded, the last good one stays: {problems}")
-        }
-        Ok(policy) => match app.replace(&policy) {
-            Ok(generation) => tracing::info!(generation, "the policy was reloaded"),
-            Err(error) => {
-                tracing::error!("the policy is not reloaded, the last good one stays: {error}")
-            }
-        },
-    }
+type FileReloader = Arc<Reloader<Memory<SystemClock>>>;
+
+fn watch(reloader: &FileReloader) -> io::Result<Watch> {
+    // What came of it is in the log.
+    Watch::start(Arc::clone(reloader), Timing::default(), |_looked| {})
 }
 
 fn announce(app: &App<SystemClock>, address: SocketAddr) {
@@ -138,26 +138,22 @@ fn stop_signal() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Reloads the policy whenever the process is sent SIGHUP. Never completes.
+/// Reads the policy again whenever the process is sent SIGHUP, changed or not. Never completes.
 #[cfg(unix)]
-fn reload_signal(
-    app: Arc<App<SystemClock>>,
-    path: Option<PathBuf>,
-) -> io::Result<impl Future<Output = ()>> {
+fn reload_signal(reloader: Option<FileReloader>) -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
 
     let mut hangup = signal(SignalKind::hangup())?;
     Ok(async move {
         while hangup.recv().await.is_some() {
-            let Some(path) = path.clone() else {
-                tracing::info!("there is no --config to reload");
+            let Some(reloader) = reloader.clone() else {
+                tracing::info!("there is no --config to read again");
                 continue;
             };
-            let app = Arc::clone(&app);
             // A large file takes a while to read and compile, and nobody's answer should wait for it.
-            let done = tokio::task::spawn_blocking(move || reload(&app, &path)).await;
+            let done = tokio::task::spawn_blocking(move || reloader.reload_now()).await;
             if let Err(error) = done {
-                tracing::error!(%error, "reloading the policy failed, the last good one stays");
+                tracing::error!(%error, "reading the policy again failed; the one in force stays");
             }
         }
         std::future::pending().await
@@ -165,10 +161,7 @@ fn reload_signal(
 }
 
 #[cfg(not(unix))]
-fn reload_signal(
-    _app: Arc<App<SystemClock>>,
-    _path: Option<PathBuf>,
-) -> io::Result<impl Future<Output = ()>> {
+fn reload_signal(_reloader: Option<FileReloader>) -> io::Result<impl Future<Output = ()>> {
     Ok(std::future::pending())
 }
 

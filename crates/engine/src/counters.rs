@@ -108,7 +108,7 @@ impl Counters {
 }
 
 /// A number that this thread keeps; threads that begin one after another have different ones.
-fn own_index() -> usize {
+pub(crate) fn own_index() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static OWN: Cell<usize> = const { Cell::new(usize::MAX) };

@@ -6,8 +6,7 @@
 
 use std::sync::Arc;
 
-use arc_swap::Guard;
-use tollgate_core::{Nanos, Outcome};
+use tollgate_core::{Nanos, Outcome, Timestamp};
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::model::{Mode, OnStoreFailure};
 use tollgate_policy::rules::{Found, Listed, Role};
@@ -19,8 +18,10 @@ use crate::findings::{Findings, Refuser, reason_of};
 use crate::generation::Generation;
 use crate::lots::Lots;
 use crate::plan::{Added, Asking, Manner, Plan, Planned};
+use crate::stance::Stances;
 use crate::store::StateStore;
 use crate::ticket::Ticket;
+use crate::trial::{Word, Words};
 use crate::verdict::{LimitState, Reason, Standing, Verdict};
 
 /// How long whoever is refused for want of a store is told to wait.
@@ -54,28 +55,40 @@ pub(crate) struct Decision<'a, S> {
 }
 
 impl<S: StateStore> Decision<'_, S> {
-    pub(crate) fn make(&self, current: Guard<Arc<Generation>>, scratch: &mut Scratch) -> Verdict {
-        let mut verdict = Verdict::new(current);
+    /// Makes the decision; what is found out goes straight into the verdict, which is too large to be copied for fun.
+    pub(crate) fn make(&self, verdict: &mut Verdict, scratch: &mut Scratch) {
         let Verdict {
             generation,
             findings,
-        } = &mut verdict;
+        } = verdict;
         self.fill(generation, scratch, findings);
-        verdict
     }
 
     fn fill(&self, generation: &Arc<Generation>, scratch: &mut Scratch, findings: &mut Findings) {
         let Scratch { found, plan } = scratch;
-        generation.rules().find(self.request, found);
-        match found.listed() {
-            Listed::Exempt => return,
-            Listed::Denied(index) => {
-                return findings.refuse(Refuser::List(index), Reason::Listed, Outcome::Never);
+        let desk = generation.desk().read();
+        let desk = desk.as_ref().and_then(|desk| desk.as_deref());
+        let now = desk.map_or(Timestamp::EPOCH, |_| self.store.now());
+        if let Some(desk) = desk {
+            if desk.is_off() {
+                return;
             }
-            Listed::Limits => {}
+            let address = self.request.ip();
+            if let Some(until) = address.and_then(|address| desk.addresses.find(address, now)) {
+                let outcome = until.refusal(now);
+                return findings.refuse(Refuser::Operator, Reason::Blocked, outcome);
+            }
         }
+        generation.rules().find(self.request, found);
+        if let Listed::Denied(index) = found.listed() {
+            return findings.refuse(Refuser::List(index), Reason::Listed, Outcome::Never);
+        }
+        // Before being exempt: who cannot be read may have been spelled so as to look exempt.
         if found.unreadable() {
             return findings.refuse(Refuser::Engine, Reason::Unreadable, Outcome::Never);
+        }
+        if found.listed() == Listed::Exempt {
+            return;
         }
         let asking = Asking {
             generation,
@@ -85,36 +98,55 @@ impl<S: StateStore> Decision<'_, S> {
             cost: self.cost,
             manner: self.manner,
             lots: self.lots,
+            desk,
+            now,
         };
-        self.decide_enforced(&asking, plan, findings);
-        if self.manner == Manner::Charge && findings.is_admitted() && !findings.degraded.store {
-            Ticket::collect(&mut findings.ticket, generation, plan, self.reserves);
+        plan.clear();
+        let stances = Stances::of(&asking, plan);
+        self.decide_enforced(&asking, &stances, plan, findings);
+        if self.manner == Manner::Charge && !findings.degraded.store {
+            if findings.is_admitted() {
+                Ticket::collect(&mut findings.ticket, generation, plan, self.reserves);
+            }
+            if generation.has_trials() {
+                let words = Words::of(generation, plan);
+                self.compare(&asking, generation, words.iter(), plan, findings);
+            }
         }
         if findings.is_admitted() {
-            for index in rules_in(&asking, Mode::Shadow) {
-                self.decide_shadow(&asking, index, plan, findings);
+            for index in stances.rules_in(found, Mode::Shadow) {
+                let word = self.decide_shadow(&asking, index, plan, findings);
                 if self.manner == Manner::Charge {
                     Ticket::collect(&mut findings.ticket, generation, plan, self.reserves);
+                    self.compare(&asking, generation, word.into_iter(), plan, findings);
                 }
             }
         }
     }
 
-    fn decide_enforced(&self, asking: &Asking<'_>, plan: &mut Plan, findings: &mut Findings) {
-        plan.clear();
+    fn decide_enforced(
+        &self,
+        asking: &Asking<'_>,
+        stances: &Stances,
+        plan: &mut Plan,
+        findings: &mut Findings,
+    ) {
         if asking.found.more_than_fit() {
             refuse_too_many(findings);
         }
-        for index in rules_in(asking, Mode::Enforce) {
-            match plan.add(asking, index, Standing::Enforced) {
-                Added::Asked => {}
-                Added::NoKey => {
-                    self.count(asking, index, Event::Denied);
-                    if !findings.is_refused() {
-                        findings.refuse(Refuser::Rule(index), Reason::MissingKey, Outcome::Never);
-                    }
+        for index in stances.rules_in(asking.found, Mode::Enforce) {
+            let (reason, outcome) = match plan.add(asking, index, Standing::Enforced) {
+                Added::Asked => continue,
+                Added::TooMany => {
+                    refuse_too_many(findings);
+                    continue;
                 }
-                Added::TooMany => refuse_too_many(findings),
+                Added::NoKey => (Reason::MissingKey, Outcome::Never),
+                Added::Blocked(until) => (Reason::Blocked, until.refusal(asking.now)),
+            };
+            self.count(asking, index, Event::Denied);
+            if !findings.is_refused() {
+                findings.refuse(Refuser::Rule(index), reason, outcome);
             }
         }
         if findings.is_refused() {
@@ -150,30 +182,32 @@ impl<S: StateStore> Decision<'_, S> {
         index: usize,
         plan: &mut Plan,
         findings: &mut Findings,
-    ) {
-        plan.clear();
+    ) -> Option<Word> {
+        plan.restart();
         let is_counted = self.manner == Manner::Charge;
         match plan.add(asking, index, Standing::Shadow) {
-            Added::Asked if plan.planned().is_empty() => return,
+            Added::Asked if plan.planned().is_empty() => return None,
             Added::Asked => {}
-            Added::NoKey | Added::TooMany => {
+            Added::NoKey | Added::TooMany | Added::Blocked(_) => {
                 if is_counted {
                     self.count(asking, index, Event::WouldDeny);
                 }
-                return;
+                return None;
             }
         }
         if self.ask(asking, plan).is_err() {
             self.count(asking, index, Event::Error);
             // Nothing was answered, so nothing is owed.
-            return plan.clear();
+            plan.restart();
+            return None;
         }
+        let word = Words::first(asking.generation, plan);
         let from = findings.states().len();
         for (planned, answer) in plan.answered() {
             record(asking, plan, planned, answer, Standing::Shadow, findings);
         }
         if !is_counted {
-            return;
+            return None;
         }
         let is_admitted = plan
             .answered()
@@ -185,8 +219,9 @@ impl<S: StateStore> Decision<'_, S> {
         self.count_all(asking, plan, is_admitted, Event::WouldDeny);
         if !is_admitted {
             // Nothing was charged, so nothing is owed.
-            plan.clear();
+            plan.restart();
         }
+        word
     }
 
     /// Asks about all that is planned. Whoever shows a value that another was first to show is asked again without it.
@@ -280,16 +315,6 @@ impl RuleSum {
     }
 }
 
-/// The rules that were found and stand like this, in the order of the policy. Whether a limit is enforced for this very
-/// key is decided here, and only here.
-fn rules_in<'a>(asking: &'a Asking<'_>, mode: Mode) -> impl Iterator<Item = usize> + use<'a> {
-    let stands = move |index: &usize| {
-        let found = asking.generation.rule(*index);
-        found.is_some_and(|(rule, _)| rule.mode == mode)
-    };
-    asking.found.rules().iter().copied().filter(stands)
-}
-
 fn refuse_too_many(findings: &mut Findings) {
     if !findings.is_refused() {
         findings.refuse(Refuser::Engine, Reason::Capacity, Outcome::Never);
@@ -332,7 +357,7 @@ fn record(
 }
 
 /// What a limit says. A look at places answers only how many there are.
-fn looked_at(planned: &Planned, answer: &Answer) -> Outcome {
+pub(crate) fn looked_at(planned: &Planned, answer: &Answer) -> Outcome {
     let is_look = matches!(planned.op, Op::Acquire { weight: 0, .. });
     if is_look && planned.cost > answer.status.limit {
         Outcome::Never

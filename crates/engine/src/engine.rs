@@ -3,7 +3,7 @@
 //! Must not know: how decisions are made, files, who calls.
 
 use std::cell::Cell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,14 +13,17 @@ use tollgate_policy::attributes::Attributes;
 use tollgate_policy::rules::Rules;
 use tollgate_store::{Ruled, StoreError};
 
+use crate::control::{self, Control, Controls, Log};
 use crate::counters::{Counted, Counters};
 use crate::decide::{Decision, Scratch};
 use crate::generation::{Generation, Prepared};
+use crate::kept::Kept;
 use crate::lots::Lots;
-use crate::numbers::{Numbers, OutOfNumbers};
+use crate::numbers::{Numbering, Numbers, OutOfNumbers};
 use crate::plan::Manner;
 use crate::store::StateStore;
 use crate::ticket::{Response, Ticket};
+use crate::trial::Divergence;
 use crate::verdict::Verdict;
 
 /// Decides on requests by rules that can be replaced at any time.
@@ -53,14 +56,15 @@ pub struct Engine<S> {
     registry: Mutex<Registry>,
 }
 
-/// So many counters of limits that are gone are kept, in case they return.
-const MOST_KEPT_COUNTERS: usize = 10_000;
-
 /// What outlives a generation.
 #[derive(Debug, Default)]
-struct Registry {
-    numbers: Numbers,
-    counters: HashMap<Box<str>, Arc<Counters>>,
+pub(crate) struct Registry {
+    numbering: Numbering,
+    kept: Kept,
+    /// What operators have said.
+    pub(crate) controls: Controls,
+    /// What they have done.
+    pub(crate) log: Log,
 }
 
 impl<S: StateStore> Engine<S> {
@@ -69,12 +73,25 @@ impl<S: StateStore> Engine<S> {
     /// # Errors
     /// There are more states to be numbered than numbers.
     pub fn new(rules: Rules, store: S) -> Result<Self, OutOfNumbers> {
-        let mut registry = Registry::default();
-        let prepared = registry.prepare(rules, 1, &store)?;
+        Self::sharing(rules, store, &Numbering::default())
+    }
+
+    /// The same on a store that others have a part in, who share its numbering.
+    ///
+    /// # Errors
+    /// There are more states to be numbered than numbers.
+    pub fn sharing(rules: Rules, store: S, numbering: &Numbering) -> Result<Self, OutOfNumbers> {
+        let mut registry = Registry {
+            numbering: numbering.clone(),
+            ..Registry::default()
+        };
+        let mut given = numbering.lock();
+        let prepared = registry.prepare(rules, &given, 1, &store)?;
         for (_, new) in prepared.generation.quotas(None) {
             store.learn(new);
         }
-        registry.numbers = prepared.numbers;
+        *given = prepared.numbers;
+        drop(given);
         Ok(Self {
             store,
             current: ArcSwap::from_pointee(prepared.generation),
@@ -90,13 +107,15 @@ impl<S: StateStore> Engine<S> {
     /// There are no numbers left for new states. Then nothing changes.
     pub fn replace(&self, rules: Rules) -> Result<u64, OutOfNumbers> {
         let mut registry = self.registry();
+        let numbering = registry.numbering.clone();
+        let mut given = numbering.lock();
         let before = self.current.load_full();
         let number = before.number().saturating_add(1);
         let Prepared {
             generation,
             numbers,
             gone,
-        } = registry.prepare(rules, number, &self.store)?;
+        } = registry.prepare(rules, &given, number, &self.store)?;
         // Quotas of one number decide on the same states, and a window's counts are carried over to another length once.
         let mut carried = HashSet::new();
         for (old, new) in generation.quotas(Some(&before)) {
@@ -110,11 +129,13 @@ impl<S: StateStore> Engine<S> {
         for (_, new) in generation.quotas(None) {
             self.store.learn(new);
         }
+        self.place_desk(&generation, &registry.controls);
         self.current.store(Arc::new(generation));
+        self.store.forget_denials(None);
         for id in gone {
             self.store.forget(id);
         }
-        registry.numbers = numbers;
+        *given = numbers;
         Ok(number)
     }
 
@@ -193,6 +214,29 @@ impl<S: StateStore> Engine<S> {
         self.current.load().counters(rule).map(Counters::read)
     }
 
+    /// How the candidate of the limit of this name compares with what is enforced; `None` if it has none.
+    #[must_use]
+    pub fn divergence(&self, rule: &str) -> Option<Divergence> {
+        let generation = self.current.load();
+        generation.divergence(generation.index(rule)?)
+    }
+
+    /// The same of every limit that has a candidate, in the order of the policy.
+    #[must_use]
+    pub fn divergences(&self) -> Vec<Divergence> {
+        let generation = self.current.load();
+        let rules = 0..generation.rules().rules().len();
+        rules
+            .filter_map(|index| generation.divergence(index))
+            .collect()
+    }
+
+    /// What operators can do.
+    #[must_use]
+    pub const fn control(&self) -> Control<'_, S> {
+        Control::of(self)
+    }
+
     /// The generation in force.
     #[must_use]
     pub fn generation(&self) -> Arc<Generation> {
@@ -223,10 +267,21 @@ impl<S: StateStore> Engine<S> {
             manner,
             reserves,
         };
-        with_scratch(|scratch| decision.make(self.current.load(), scratch))
+        let mut verdict = Verdict::new(self.current.load());
+        with_scratch(|scratch| decision.make(&mut verdict, scratch));
+        verdict
     }
 
-    fn registry(&self) -> MutexGuard<'_, Registry> {
+    /// Puts in force for one generation what operators have said.
+    pub(crate) fn place_desk(&self, generation: &Generation, controls: &Controls) {
+        let (desk, quotas) = control::desk(generation, controls);
+        for ruled in &quotas {
+            self.store.learn(ruled);
+        }
+        generation.desk().put(desk);
+    }
+
+    pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
         // What it holds is replaced as a whole, so a thread that died left nothing half done.
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -236,21 +291,12 @@ impl Registry {
     fn prepare<S: StateStore>(
         &mut self,
         rules: Rules,
+        numbers: &Numbers,
         number: u64,
         store: &S,
     ) -> Result<Prepared, OutOfNumbers> {
-        let most = rules.rules().len().saturating_add(MOST_KEPT_COUNTERS);
-        if self.counters.len() > most {
-            let names: HashSet<&str> = rules.rules().iter().map(|rule| &*rule.name).collect();
-            self.counters.retain(|name, _| names.contains(&**name));
-        }
-        Generation::prepare(
-            rules,
-            &self.numbers,
-            &mut self.counters,
-            number,
-            store.now(),
-        )
+        self.kept.tidy(&rules);
+        Generation::prepare(rules, numbers, &mut self.kept, number, store.now())
     }
 }
 
@@ -264,14 +310,13 @@ fn changes_length(old: &Ruled, new: &Ruled) -> bool {
 
 /// This thread's room for decisions. A decision that begins inside another (a request whose attributes ask the engine)
 /// gets its own.
-fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+fn with_scratch(work: impl FnOnce(&mut Scratch)) {
     thread_local! {
         static OWN: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
     }
     let mut scratch = OWN.take().unwrap_or_else(|| Box::new(Scratch::new()));
-    let done = work(&mut scratch);
+    work(&mut scratch);
     OWN.set(Some(scratch));
-    done
 }
 
 impl<S> fmt::Debug for Engine<S> {

@@ -31,6 +31,8 @@ pub(crate) enum Refuser {
     List(usize),
     /// A rule whose key cannot be made, or whose store does not answer.
     Rule(usize),
+    /// An operator, who blocked the address.
+    Operator,
     /// Nobody in particular.
     Engine,
 }

@@ -14,7 +14,11 @@ use tollgate_store::{LimitId, Ruled};
 
 use crate::counters::Counters;
 use crate::deny_cache::Keep;
+use crate::desk::DeskSlot;
+use crate::kept::Kept;
+use crate::lots::Draw;
 use crate::numbers::{Assigned, Kind, Numbers, OutOfNumbers, Wanted, lifetime};
+use crate::trial::{Divergence, Trial};
 use crate::waiting::{Patience, Patient, bound};
 
 /// One version of a policy.
@@ -23,6 +27,10 @@ pub struct Generation {
     number: u64,
     rules: Rules,
     limits: Box<[Entry]>,
+    /// Whether any rule has a candidate.
+    has_trials: bool,
+    /// What operators have said about it; the one thing that changes.
+    desk: DeskSlot,
 }
 
 /// What the engine knows of one rule beyond the rule.
@@ -34,6 +42,10 @@ pub(crate) struct Entry {
     pub(crate) counts_values: bool,
     /// Whether some of its charges wait for the response.
     pub(crate) awaits_response: bool,
+    /// Draws which keys it is enforced for.
+    pub(crate) draw: Draw,
+    /// The comparison with its candidate, if it has one.
+    pub(crate) trial: Option<Arc<Trial>>,
 }
 
 /// What the engine knows of one meter beyond the meter.
@@ -92,12 +104,36 @@ impl Generation {
 
     /// The counters of the rule of this name.
     pub(crate) fn counters(&self, name: &str) -> Option<&Counters> {
-        let index = self
-            .rules
-            .rules()
-            .iter()
-            .position(|rule| &*rule.name == name)?;
-        self.limits.get(index).map(|entry| &*entry.counters)
+        let entry = self.limits.get(self.index(name)?);
+        entry.map(|entry| &*entry.counters)
+    }
+
+    /// Where the rule of this name stands.
+    pub(crate) fn index(&self, name: &str) -> Option<usize> {
+        let mut rules = self.rules.rules().iter();
+        rules.position(|rule| &*rule.name == name)
+    }
+
+    /// Whether any rule has a candidate.
+    pub(crate) const fn has_trials(&self) -> bool {
+        self.has_trials
+    }
+
+    /// What operators have said about it.
+    pub(crate) const fn desk(&self) -> &DeskSlot {
+        &self.desk
+    }
+
+    /// How a rule's candidate compares, if it has one.
+    pub(crate) fn divergence(&self, index: usize) -> Option<Divergence> {
+        let (rule, entry) = self.rule(index)?;
+        let of_candidate = |meter: &Meter| meter.role == Role::Candidate;
+        let recipe = rule.meters.iter().position(of_candidate).and_then(|meter| {
+            let place = MeterRef { rule: index, meter };
+            self.rules.recipe(place)
+        });
+        let threshold = self.rules.divergence_threshold();
+        Some(entry.trial.as_ref()?.read(&rule.name, threshold, recipe))
     }
 
     /// Every quota there is, with the quota of the other generation that has the same number and place, if there is one.
@@ -130,7 +166,7 @@ impl Generation {
     pub(crate) fn prepare(
         rules: Rules,
         numbers: &Numbers,
-        counters: &mut HashMap<Box<str>, Arc<Counters>>,
+        kept: &mut Kept,
         number: u64,
         now: Timestamp,
     ) -> Result<Prepared, OutOfNumbers> {
@@ -157,22 +193,24 @@ impl Generation {
                 let is_shared = uses.get(&id).is_some_and(|uses| *uses > 1);
                 Metered::new(rule, meter, (id, key), is_shared)
             });
-            let counters = counters
-                .entry(rule.name.clone())
-                .or_insert_with(|| Arc::new(Counters::new()));
             Entry {
                 meters: metered.collect(),
-                counters: Arc::clone(counters),
+                counters: kept.counters(rule),
                 counts_values: rule.meters.iter().any(|meter| meter.role == Role::Seen),
                 awaits_response: awaits_response(rule),
+                draw: Draw::of(rule, &rules),
+                trial: kept.trial(rule),
             }
         };
-        let limits = rules.rules().iter().enumerate().map(entry).collect();
+        let limits: Box<[Entry]> = rules.rules().iter().enumerate().map(entry).collect();
+        let has_trials = limits.iter().any(|entry| entry.trial.is_some());
         Ok(Prepared {
             generation: Self {
                 number,
                 rules,
                 limits,
+                has_trials,
+                desk: DeskSlot::default(),
             },
             numbers,
             gone,
@@ -183,8 +221,8 @@ impl Generation {
 impl Metered {
     fn new(rule: &Rule, meter: &Meter, (id, key): (LimitId, u32), is_shared: bool) -> Self {
         let ruled = |limit: Limit| Ruled { id, limit };
-        let may_wait =
-            matches!(meter.role, Role::Main | Role::Local) && rule.count == Count::Requests;
+        let may_wait = matches!(meter.role, Role::Main | Role::Local | Role::Candidate)
+            && rule.count == Count::Requests;
         let wait = rule.wait.filter(|_| may_wait);
         let patience = wait.and_then(|wait| Patience::of(&meter.quotas, wait));
         let own = |limit: &Limit| match (patience, wait) {

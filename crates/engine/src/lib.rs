@@ -7,28 +7,37 @@
 //! Must not know: transports, files, headers of answers.
 
 mod aftermath;
+pub mod control;
 mod counters;
 mod decide;
 pub mod deny_cache;
+mod desk;
 mod engine;
+pub mod envoy;
 mod findings;
 mod generation;
+mod kept;
 mod lots;
 mod numbers;
 mod plan;
+pub mod reload;
+mod stance;
 mod store;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 mod ticket;
+pub mod trial;
 mod verdict;
 mod waiting;
 
+pub use control::Control;
 pub use counters::Counted;
 pub use engine::Engine;
 pub use generation::Generation;
-pub use numbers::OutOfNumbers;
+pub use numbers::{Numbering, OutOfNumbers};
 pub use store::StateStore;
 pub use ticket::{Response, Ticket};
+pub use trial::{Agreement, Divergence};
 pub use verdict::{Degraded, LimitState, Reason, Standing, Verdict};

@@ -1,11 +1,15 @@
-//! Names of leases that nobody can guess: who knows one could give another's place back.
+//! What is drawn: names of leases that nobody can guess, because who knows one could give another's place back; and which
+//! keys a limit is enforced for while only a share of them is.
 //!
-//! Must not know: what is leased.
+//! Must not know: what is leased, how keys are made.
 
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use siphasher::sip::SipHasher13;
 use tollgate_core::concurrency::LeaseId;
+use tollgate_policy::model::Percent;
+use tollgate_policy::rules::{Rule, Rules};
 
 /// Draws names; no two of one process are alike, and none tells the next.
 #[derive(Debug, Default)]
@@ -22,6 +26,41 @@ impl Lots {
             .each_ref()
             .map(|key| u128::from(key.hash_one(count)));
         LeaseId(high << 64 | low)
+    }
+}
+
+/// Draws a share of a limit's keys. A key's lot follows from the fleet's secret, the limit's identity and the key alone: it is
+/// the same for every request, after every reload and on every node. A key that is drawn for a share is drawn for every
+/// larger one.
+#[derive(Clone, Copy)]
+pub(crate) struct Draw {
+    secret: [u8; 16],
+}
+
+impl Draw {
+    pub(crate) fn of(rule: &Rule, rules: &Rules) -> Self {
+        let identity = rule
+            .meters
+            .first()
+            .map_or(&rule.name, |meter| &meter.identity);
+        Self {
+            secret: rules.digest(format!("enforce {identity}").as_bytes()),
+        }
+    }
+
+    /// Whether a key belongs to this share of all keys.
+    pub(crate) fn falls_to(&self, key: &[u8], share: Percent) -> bool {
+        let mut hasher = SipHasher13::new_with_key(&self.secret);
+        hasher.write(key);
+        let lot = hasher.finish() % u64::from(Percent::ALL.hundredths());
+        lot < u64::from(share.hundredths())
+    }
+}
+
+impl std::fmt::Debug for Draw {
+    /// What follows from the secret is not shown.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Draw").finish_non_exhaustive()
     }
 }
 

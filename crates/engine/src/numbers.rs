@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::num::NonZeroU16;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{Nanos, Timestamp, Window};
@@ -85,6 +86,42 @@ impl fmt::Display for OutOfNumbers {
 
 impl std::error::Error for OutOfNumbers {}
 
+/// Whose states they are, told by the identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Party {
+    /// A policy's own limits.
+    Limits,
+    /// Limits of Envoy's files, whose identities begin with [`ENVOY`].
+    Envoy,
+}
+
+/// What no limit's own identity begins with: names have no colon, and ids begin with `id:`.
+pub(crate) const ENVOY: &str = "envoy:";
+
+impl Party {
+    fn of(identity: &str) -> Self {
+        if identity.starts_with(ENVOY) {
+            Self::Envoy
+        } else {
+            Self::Limits
+        }
+    }
+}
+
+/// The numbers of one store. Engines that share a store must share this too, or their limits would be taken for each
+/// other's.
+#[derive(Clone, Debug, Default)]
+pub struct Numbering {
+    numbers: Arc<Mutex<Numbers>>,
+}
+
+impl Numbering {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Numbers> {
+        // Numbers are replaced as a whole, so a thread that died left nothing half done.
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Who has which number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Numbers {
@@ -121,8 +158,18 @@ impl Numbers {
         wanted: &[Wanted<'_>],
         now: Timestamp,
     ) -> Result<Assigned, OutOfNumbers> {
+        self.assign_for(Party::Limits, wanted, now)
+    }
+
+    /// The same for one of those who share a store. What others have stays theirs.
+    pub(crate) fn assign_for(
+        &self,
+        party: Party,
+        wanted: &[Wanted<'_>],
+        now: Timestamp,
+    ) -> Result<Assigned, OutOfNumbers> {
         let mut numbers = self.clone();
-        let mut gone = numbers.retire(now);
+        let mut gone = numbers.retire(party, now);
         // Who is there stays; then who asks for a number gets it if it is free; then all others in one order that does
         // not depend on the order of the file.
         let mut order: Vec<&Wanted<'_>> = wanted.iter().collect();
@@ -134,10 +181,13 @@ impl Numbers {
         Ok(Assigned { ids, gone, numbers })
     }
 
-    /// Everyone is on their way out until they are wanted again. Whoever's time has come is gone for good.
-    fn retire(&mut self, now: Timestamp) -> Vec<LimitId> {
+    /// Everyone of a party is on their way out until they are wanted again. Whoever's time has come is gone for good.
+    fn retire(&mut self, party: Party, now: Timestamp) -> Vec<LimitId> {
         let mut gone = Vec::new();
-        self.given.retain(|_, kinds| {
+        self.given.retain(|identity, kinds| {
+            if Party::of(identity) != party {
+                return true;
+            }
             kinds.retain_mut(|given| match given.leaves {
                 Some(leaves) if leaves <= now => {
                     gone.push(given.id);
@@ -359,6 +409,24 @@ mod tests {
         assert_eq!(back.gone, one.ids);
         let same = none.numbers.assign(&[window(120)], NOW).unwrap();
         assert_eq!(same.ids, one.ids);
+    }
+
+    #[test]
+    fn those_who_share_a_store_neither_get_each_others_numbers_nor_retire_them() {
+        let one = Numbers::default().assign(&[wanted("login")], NOW).unwrap();
+        let twin = (0..200_000)
+            .map(|n| format!("{ENVOY}{n}"))
+            .find(|name| number_of(name) == number_of("login"))
+            .unwrap();
+        let both = one
+            .numbers
+            .assign_for(Party::Envoy, &[wanted(&twin)], NOW)
+            .unwrap();
+        assert_ne!(both.ids, one.ids);
+        let late = NOW.after(Nanos::HOUR);
+        let again = both.numbers.assign_for(Party::Envoy, &[], late).unwrap();
+        let again = again.numbers.assign(&[wanted("login")], late).unwrap();
+        assert_eq!((again.ids, again.gone), (one.ids, Vec::new()));
     }
 
     #[test]

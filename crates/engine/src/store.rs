@@ -2,6 +2,8 @@
 //!
 //! Must not know: rules, verdicts.
 
+use std::sync::Arc;
+
 use tollgate_core::Timestamp;
 use tollgate_store::{Clock, Key, LimitId, Memory, Ruled, Store};
 
@@ -26,8 +28,41 @@ pub trait StateStore: Store {
         let _ = id;
     }
 
+    /// What is remembered of denials may no longer be true: those of one key under one limit, or all of them. A store that
+    /// answers from memory what another has decided must forget them.
+    fn forget_denials(&self, of: Option<(&Key<'_>, LimitId)>) {
+        let _ = of;
+    }
+
     /// Forgets what one key has used of one limit. Answers whether there was anything.
     fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool;
+}
+
+/// A store that several engines share, whose numbers must then come [from one place](crate::Numbering).
+impl<S: StateStore> StateStore for Arc<S> {
+    fn now(&self) -> Timestamp {
+        (**self).now()
+    }
+
+    fn learn(&self, ruled: &Ruled) {
+        (**self).learn(ruled);
+    }
+
+    fn replace(&self, old: &Ruled, new: &Ruled) {
+        (**self).replace(old, new);
+    }
+
+    fn forget(&self, id: LimitId) {
+        (**self).forget(id);
+    }
+
+    fn forget_denials(&self, of: Option<(&Key<'_>, LimitId)>) {
+        (**self).forget_denials(of);
+    }
+
+    fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool {
+        (**self).erase(key, ruled)
+    }
 }
 
 impl<C: Clock> StateStore for Memory<C> {

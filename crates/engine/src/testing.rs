@@ -30,6 +30,12 @@ impl Caller {
         Self::default().with("header.user", user)
     }
 
+    /// The same, from this address.
+    pub(crate) fn from(mut self, ip: &str) -> Self {
+        self.ip = Some(ip.parse().unwrap());
+        self
+    }
+
     pub(crate) fn with(mut self, attribute: &str, value: &str) -> Self {
         let attribute = Attribute::named(attribute).unwrap();
         self.says.push((attribute, value.as_bytes().to_vec()));

@@ -208,7 +208,8 @@ fn due(rule: &Rule, is_open: bool, planned: &Planned, answer: &Answer) -> Option
     if let Op::Acquire { id, weight } = planned.op {
         return (weight > 0).then_some(Due::Place(id));
     }
-    if !is_open || !matches!(planned.role, Role::Main | Role::Local) {
+    let counts = matches!(planned.role, Role::Main | Role::Local | Role::Candidate);
+    if !is_open || !counts {
         return None;
     }
     match (&rule.count, planned.op) {

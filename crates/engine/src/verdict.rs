@@ -28,7 +28,7 @@ pub enum Reason {
     /// The limiter itself cannot say for certain: its table is full of others, its store does not answer, or more
     /// limits apply than can be decided together.
     Capacity,
-    /// An earlier denial blocked the key for a while.
+    /// An earlier denial blocked the key for a while, or an operator has blocked the key or the address.
     Blocked,
     /// The policy's `deny` list says so.
     Listed,
@@ -204,6 +204,7 @@ impl Verdict {
                 let entry = self.generation.rules().denials().get(index);
                 entry.map_or(403, |entry| entry.status)
             }
+            (Some(Refuser::Operator), _) => 403,
             (_, Some(Reason::Unreadable)) => 400,
             (Some(Refuser::Rule(_)), Some(Reason::Capacity)) | (Some(Refuser::Engine), _) => 503,
             _ => self.refusing_rule().map_or(429, |rule| rule.status),

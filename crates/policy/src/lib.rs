@@ -21,7 +21,7 @@ pub mod words;
 mod words_for;
 pub mod write;
 
-pub use load::{load, load_path};
+pub use load::{load, load_bytes, load_path, read_path};
 
 #[cfg(test)]
 mod generate;

@@ -36,16 +36,14 @@ pub fn load(text: &str, file_name: &str, format: Format) -> Result<Policy, Probl
 /// # Errors
 /// The file cannot be read, is no text, or is wrong.
 pub fn load_path(path: &Path) -> Result<Policy, Problems> {
-    let name = path.display().to_string();
-    let refuse = |message: String, help: &str| {
-        Problems::new(&name, "", vec![Problem::new(Place::START, message, help)])
-    };
-    let Some(format) = Format::of_path(path) else {
-        return Err(refuse(
-            "the name of the file does not say how it is written".to_owned(),
-            "name it with the ending `.yaml`, `.toml` or `.json`",
-        ));
-    };
+    load_bytes(read_path(path)?, path)
+}
+
+/// The bytes of a file that may be a policy.
+///
+/// # Errors
+/// It cannot be read, or is larger than a policy may be.
+pub fn read_path(path: &Path) -> Result<Vec<u8>, Problems> {
     let mut bytes = Vec::new();
     // One byte more than is read, so that a file of just the right size is told from a larger one.
     let most = u64::try_from(MAX_BYTES)
@@ -54,22 +52,40 @@ pub fn load_path(path: &Path) -> Result<Policy, Problems> {
     std::fs::File::open(path)
         .and_then(|file| file.take(most).read_to_end(&mut bytes))
         .map_err(|error| {
-            refuse(
+            refused(
+                path,
                 format!("the file cannot be read: {error}"),
                 "check its path and permissions",
             )
         })?;
     if bytes.len() > MAX_BYTES {
-        return Err(refuse(
+        return Err(refused(
+            path,
             format!("the file has more than {MAX_BYTES} bytes"),
             "split the policy, or move long lists of values out of it",
         ));
     }
+    Ok(bytes)
+}
+
+/// Checks a policy whose file has been read already, in the format that the file's ending says.
+///
+/// # Errors
+/// It is no text, or is wrong.
+pub fn load_bytes(bytes: Vec<u8>, path: &Path) -> Result<Policy, Problems> {
+    let Some(format) = Format::of_path(path) else {
+        return Err(refused(
+            path,
+            "the name of the file does not say how it is written".to_owned(),
+            "name it with the ending `.yaml`, `.toml` or `.json`",
+        ));
+    };
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let before = error.as_bytes().get(..at).unwrap_or_default();
         let line = before.split(|byte| *byte == b'\n').count();
-        refuse(
+        refused(
+            path,
             format!(
                 "the file is not UTF-8 text: byte {} on line {line} begins no character",
                 at + 1
@@ -77,7 +93,13 @@ pub fn load_path(path: &Path) -> Result<Policy, Problems> {
             "save it as UTF-8",
         )
     })?;
-    load(&text, &name, format)
+    load(&text, &path.display().to_string(), format)
+}
+
+/// What is wrong with a file as a whole.
+fn refused(path: &Path, message: String, help: &str) -> Problems {
+    let name = path.display().to_string();
+    Problems::new(&name, "", vec![Problem::new(Place::START, message, help)])
 }
 
 /// In YAML `absent` is a word and `"absent"` a text. JSON and TOML have only texts, so there the words are meant

@@ -1,19 +1,21 @@
 //! The server without its sockets: an engine, the policy in words, open tickets, and which endpoint answers what.
 //!
-//! Synchronous from end to end. Must not know: sockets, connections, timeouts, files.
+//! Synchronous from end to end. Must not know: sockets, connections, timeouts, what is in files.
 
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use hyper::{HeaderMap, Method, StatusCode};
+use tollgate_engine::reload::Reloader;
 use tollgate_engine::{Engine, OutOfNumbers};
 use tollgate_policy::explain::{Explanation, explain};
 use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
-use tollgate_policy::source::Problem;
+use tollgate_policy::source::{Problem, Problems};
 use tollgate_store::{Clock, InvalidSize, Memory};
 
 use crate::counters::Counters;
@@ -28,11 +30,13 @@ use crate::welcome::introduction;
 /// A policy in force, and the endpoints that ask it.
 #[derive(Debug)]
 pub struct App<C> {
-    pub(crate) engine: Engine<Memory<C>>,
+    pub(crate) engine: Arc<Engine<Memory<C>>>,
+    /// The file that the policy comes from, if it comes from one.
+    reloader: Option<Arc<Reloader<Memory<C>>>>,
     pub(crate) tickets: Tickets,
     pub(crate) trusted: Trusted,
     /// The policy in force, in words.
-    pub(crate) told: ArcSwap<Told>,
+    told: ArcSwap<Told>,
     /// Keys every digest of this process; another policy must make the same ones.
     secret: [u8; 16],
     replacing: Mutex<()>,
@@ -71,18 +75,47 @@ impl<C: Clock> App<C> {
         let store = Memory::with_clock(keys, clock).map_err(InvalidApp::Size)?;
         let engine = Engine::new(rules, store).map_err(InvalidApp::Numbers)?;
         let generation = engine.generation().number();
-        Ok(Self {
+        let told = Told {
+            generation,
+            explanation,
+        };
+        Ok(Self::made(Arc::new(engine), None, told, secret))
+    }
+
+    /// An app that decides by what a file says. Whoever holds its [`reloader`](Self::reloader) says when to look at the file
+    /// again.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file, or there cannot be so many keys.
+    pub fn following(path: &Path, keys: usize, clock: C) -> Result<Self, InvalidApp> {
+        let secret = random();
+        let store = Memory::with_clock(keys, clock).map_err(InvalidApp::Size)?;
+        let reloader = Reloader::open(path, secret, store).map_err(InvalidApp::File)?;
+        let (generation, policy) = reloader.in_force();
+        let told = Told {
+            generation,
+            explanation: explain(&policy).map_err(InvalidApp::Policy)?,
+        };
+        let engine = Arc::clone(reloader.engine());
+        Ok(Self::made(engine, Some(Arc::new(reloader)), told, secret))
+    }
+
+    fn made(
+        engine: Arc<Engine<Memory<C>>>,
+        reloader: Option<Arc<Reloader<Memory<C>>>>,
+        told: Told,
+        secret: [u8; 16],
+    ) -> Self {
+        Self {
             engine,
+            reloader,
             tickets: Tickets::default(),
             trusted: Trusted::default(),
-            told: ArcSwap::from_pointee(Told {
-                generation,
-                explanation,
-            }),
+            told: ArcSwap::from_pointee(told),
             secret,
             replacing: Mutex::default(),
             counters: Counters::default(),
-        })
+        }
     }
 
     /// The same app, taking the word of gateways in these networks only.
@@ -99,13 +132,10 @@ impl<C: Clock> App<C> {
     /// The policy cannot be put in force. Then the one before stays.
     pub fn replace(&self, policy: &Policy) -> Result<u64, InvalidApp> {
         // One after another, so that the words are those of the rules.
-        let _one_at_a_time = self
-            .replacing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.replacing();
         let (rules, explanation) = compile(policy, self.secret)?;
         let generation = self.engine.replace(rules).map_err(InvalidApp::Numbers)?;
-        self.told.store(std::sync::Arc::new(Told {
+        self.told.store(Arc::new(Told {
             generation,
             explanation,
         }));
@@ -113,8 +143,40 @@ impl<C: Clock> App<C> {
     }
 
     /// The engine that decides.
-    pub const fn engine(&self) -> &Engine<Memory<C>> {
+    pub const fn engine(&self) -> &Arc<Engine<Memory<C>>> {
         &self.engine
+    }
+
+    /// What looks at the policy's file, if it comes from one.
+    pub const fn reloader(&self) -> Option<&Arc<Reloader<Memory<C>>>> {
+        self.reloader.as_ref()
+    }
+
+    /// The policy in force in words. After the file has changed they are found when somebody asks.
+    pub(crate) fn told(&self) -> Arc<Told> {
+        let told = self.told.load_full();
+        let Some(reloader) = &self.reloader else {
+            return told;
+        };
+        let (generation, policy) = reloader.in_force();
+        if told.generation == generation {
+            return told;
+        }
+        let _one_at_a_time = self.replacing();
+        // What compiled can be explained; if not, the words before are better than none.
+        if let Ok(explanation) = explain(&policy) {
+            self.told.store(Arc::new(Told {
+                generation,
+                explanation,
+            }));
+        }
+        self.told.load_full()
+    }
+
+    fn replacing(&self) -> MutexGuard<'_, ()> {
+        self.replacing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What went wrong and was survived so far.
@@ -138,7 +200,7 @@ impl<C: Clock> App<C> {
     /// The policy in plain words and three commands to try, for a server reached at `address`.
     #[must_use]
     pub fn introduction(&self, address: SocketAddr) -> String {
-        introduction(address, &self.told.load().explanation)
+        introduction(address, &self.told().explanation)
     }
 
     pub(crate) fn answer(&self, question: &Question<'_>) -> Reply {
@@ -195,6 +257,8 @@ fn wrong_method(method: &Method, allowed: &'static str) -> Reply {
 pub enum InvalidApp {
     /// The policy cannot be honoured.
     Policy(Vec<Problem>),
+    /// The policy's file cannot be read, or is wrong.
+    File(Problems),
     /// There cannot be so many keys.
     Size(InvalidSize),
     /// There are more states than numbers for them.
@@ -212,6 +276,7 @@ impl fmt::Display for InvalidApp {
                 }
                 Ok(())
             }
+            Self::File(problems) => problems.fmt(f),
             Self::Size(error) => error.fmt(f),
             Self::Numbers(error) => error.fmt(f),
         }

@@ -49,7 +49,7 @@ struct Counters {
 
 impl<C: Clock> App<C> {
     pub(crate) fn limits(&self) -> Reply {
-        let told = self.told.load();
+        let told = self.told();
         let explanation = &told.explanation;
         Reply::json(json(&Listing {
             generation: told.generation,

@@ -163,3 +163,10 @@ pub trait Store: Send + Sync {
     /// call is safe, and whether something may have been charged.
     fn decide(&self, checks: &[Check<'_>], answers: &mut [Answer]) -> Result<Verdict, StoreError>;
 }
+
+/// A store that several share.
+impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
+    fn decide(&self, checks: &[Check<'_>], answers: &mut [Answer]) -> Result<Verdict, StoreError> {
+        (**self).decide(checks, answers)
+    }
+}

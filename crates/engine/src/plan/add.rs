@@ -2,13 +2,15 @@
 //!
 //! Must not know: how the store is asked.
 
+use tollgate_core::Timestamp;
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::model::Count;
-use tollgate_policy::rules::{Chosen, Found, KeyBuffer, Keyed, Meter, MeterRef, Role, Rule};
+use tollgate_policy::rules::{Chosen, Found, Keyed, Meter, MeterRef, Role, Rule};
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{Op, Ruled};
 
 use super::{Plan, Planned, QuotaAt, metered_of};
+use crate::desk::{Desk, Until};
 use crate::generation::{Entry, Generation, Metered};
 use crate::lots::Lots;
 use crate::verdict::Standing;
@@ -23,6 +25,10 @@ pub(crate) struct Asking<'a> {
     pub(crate) cost: Option<u64>,
     pub(crate) manner: Manner,
     pub(crate) lots: &'a Lots,
+    /// What operators have said, if they have said anything.
+    pub(crate) desk: Option<&'a Desk>,
+    /// What time it is, where operators have said something.
+    pub(crate) now: Timestamp,
 }
 
 /// Whether a request is charged or only looked at.
@@ -39,6 +45,8 @@ pub(crate) enum Added {
     Asked,
     /// Its key cannot be made, and it refuses without one.
     NoKey,
+    /// Its key is blocked by an operator.
+    Blocked(Until),
     /// There is no room for all of its meters.
     TooMany,
 }
@@ -82,23 +90,22 @@ impl Plan {
         meter: &Meter,
         metered: &Metered,
     ) -> Added {
-        let Asking {
-            generation,
-            request,
-            found,
-            ..
-        } = of.asking;
+        let asking = of.asking;
         let place = MeterRef {
             rule: of.index,
             meter: position,
         };
-        let make = |buffer: &mut KeyBuffer| generation.rules().key(place, *request, found, buffer);
-        let key = match self.keys.of(metered.key, make) {
+        let key = match self.make_key(asking, place, metered) {
             (Keyed::Here, key) => key,
             (Keyed::Skip, _) => return Added::Asked,
             (Keyed::Deny, _) => return Added::NoKey,
         };
-        let asking = of.asking;
+        let is_main = meter.role == Role::Main;
+        let desk = asking.desk.filter(|_| is_main);
+        let ordered = desk.and_then(|desk| desk.of_key(of.index, self.keys.bytes(key)));
+        if let Some(until) = ordered.and_then(|ordered| ordered.blocked(asking.now)) {
+            return Added::Blocked(until);
+        }
         let variant = match of.variant {
             Some(variant) => variant,
             None => {
@@ -112,7 +119,9 @@ impl Plan {
             _ if of.entry.counts_values => 1,
             _ => of.cost,
         };
-        let chosen = meter.chosen(variant, asking.request, asking.route);
+        let chosen = ordered
+            .and_then(|ordered| ordered.quota(position, asking.now))
+            .unwrap_or_else(|| meter.chosen(variant, asking.request, asking.route));
         let Some(quota) = self.quota(metered, chosen, cost) else {
             return Added::Asked;
         };
@@ -137,7 +146,12 @@ impl Plan {
     }
 
     /// `None`: this key is not limited here.
-    fn quota(&mut self, metered: &Metered, chosen: Chosen, cost: u64) -> Option<QuotaAt> {
+    pub(super) fn quota(
+        &mut self,
+        metered: &Metered,
+        chosen: Chosen,
+        cost: u64,
+    ) -> Option<QuotaAt> {
         match chosen {
             Chosen::Unlimited => None,
             Chosen::Listed(index) => {

@@ -4,6 +4,7 @@
 //! with the answers.
 
 mod add;
+mod beside;
 mod keys;
 
 pub(crate) use add::{Added, Asking, Manner};

@@ -2,9 +2,10 @@
 
 use tollgate_core::Nanos;
 use tollgate_policy::attributes::Attribute;
-use tollgate_policy::model::{Algorithm, LimitRule, Mode, Penalty, Tiers};
+use tollgate_policy::model::{Algorithm, LimitRule, Mode, Penalty, Percent, Tiers};
 use tollgate_testkit::allocation::{Counting, calls};
 
+use crate::control::{By, Switch};
 use crate::testing::{Caller, engine, key, limit, matching, per_second, quota};
 
 #[global_allocator]
@@ -57,6 +58,64 @@ fn five_limits_of_every_kind_allocate_nothing_admitted_or_denied() {
     patient.wait = Some(Nanos::from_secs(2).into());
     let limits = vec![tiers, routed, shadow, punishing, patient];
     assert_eq!(counted(limits), (0, 49));
+}
+
+#[test]
+fn candidates_shares_of_keys_and_what_operators_said_allocate_nothing() {
+    let minute = Nanos::MINUTE;
+    let mut tried = limit("tried", per_second(50));
+    tried.candidate = Some(quota(Algorithm::SlidingWindow, &[(30, minute)]));
+    let mut shadow = limit("shadow", per_second(40));
+    shadow.mode = Mode::Shadow;
+    shadow.candidate = Some(quota(
+        Algorithm::FixedWindow,
+        &[(60, minute), (99, Nanos::HOUR)],
+    ));
+    let mut shared = limit("share", per_second(60));
+    shared.enforce = Percent::from_hundredths(5_000);
+    let (engine, _clock) = engine(vec![tried, shadow, shared, limit("given", per_second(2))]);
+    let by = By {
+        who: "ada",
+        why: "a test",
+    };
+    let control = engine.control();
+    control
+        .override_key("given", &["alice"], "70/s", None, by)
+        .unwrap();
+    control.block_key("given", &["mallory"], None, by).unwrap();
+    control.block_address("10.0.0.0/8", None, by).unwrap();
+    control
+        .switch(
+            Some("share"),
+            Switch::enforced_for(Percent::from_hundredths(9_000)),
+            by,
+        )
+        .unwrap();
+    let alice = Caller::named("alice").from("192.0.2.1");
+    let others = [
+        Caller::named("mallory").from("192.0.2.1"),
+        Caller::named("bob").from("10.0.0.1"),
+    ];
+    assert!(engine.decide(&alice).is_admitted());
+    let mut admitted = 0;
+    let calls = calls(|| {
+        for _ in 0..200 {
+            admitted += u64::from(engine.decide(&alice).is_admitted());
+            for other in &others {
+                assert!(!engine.decide(other).is_admitted());
+            }
+        }
+    });
+    assert_eq!((calls, admitted), (0, 49));
+    let differ = |name: &str| {
+        let divergence = engine.divergence(name).unwrap();
+        (divergence.would_deny, divergence.would_allow)
+    };
+    assert_eq!(
+        (differ("tried"), differ("shadow")),
+        ((20, 0), (0, 10)),
+        "keys were noted"
+    );
 }
 
 #[test]

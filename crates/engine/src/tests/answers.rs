@@ -1,10 +1,11 @@
 //! What a verdict says: reasons, the limit that binds, levels by name, and counters of nearness.
 
 use tollgate_core::{Nanos, Outcome};
-use tollgate_policy::model::{Algorithm, Level, LimitRule};
+use tollgate_policy::model::{Algorithm, Level, LimitRule, Policy};
+use tollgate_policy::rules::Rules;
 
 use crate::Reason;
-use crate::testing::{Caller, engine, key, limit, per_second, quota};
+use crate::testing::{Caller, engine, engine_of, key, limit, matching, per_second, quota};
 
 fn reason_of(algorithm: Algorithm, period: Nanos) -> Option<Reason> {
     let (engine, _clock) = engine(vec![limit("api", quota(algorithm, &[(1, period)]))]);
@@ -137,4 +138,25 @@ fn debugging_a_verdict_shows_what_it_says_and_no_key() {
         shown.contains("generation: 1") && !shown.contains("secret"),
         "{shown}"
     );
+}
+
+/// Matching is sure of nothing that goes by such a path, so being exempt for another reason must not be enough either:
+/// the list may be meant for one path only.
+#[test]
+fn a_path_that_cannot_be_read_is_refused_even_where_the_request_is_exempt() {
+    let policy = Policy {
+        limits: vec![LimitRule {
+            matching: matching("path", "/login"),
+            ..limit("login", per_second(1))
+        }],
+        exempt: vec![matching("header.user", "alice")],
+        ..Policy::default()
+    };
+    let (engine, _clock) = engine_of(Rules::compile(&policy, [7; 16]).unwrap());
+    let at = |path: &str| Caller::named("alice").with("path", path);
+    assert_eq!(engine.decide(&at("/login")).outcome(), Outcome::Allow);
+    let verdict = engine.decide(&at(&format!("//{}", "a".repeat(10_000))));
+    assert_eq!(verdict.reason(), Some(Reason::Unreadable));
+    assert_eq!(verdict.outcome(), Outcome::Never);
+    assert_eq!(verdict.status(), Some(400));
 }

@@ -4,6 +4,7 @@ mod actions;
 mod allocation;
 mod answers;
 mod oracle;
+mod quotas;
 mod responses;
 mod swap;
 mod threads;

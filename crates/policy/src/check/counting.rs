@@ -11,6 +11,8 @@ pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
     distinct(limit, report);
     if counts_places(limit) {
         concurrency(limit, report);
+    } else {
+        waiting(limit, report);
     }
     charging(limit, report);
     let rule = limit.rule;
@@ -111,6 +113,33 @@ fn distinct(limit: &Checked<'_>, report: &mut Report) {
             "write a plain rate",
         ),
         _ => {}
+    }
+}
+
+/// Only a bucket can promise an instant to one request and count on it for the next.
+fn waiting(limit: &Checked<'_>, report: &mut Report) {
+    let rule = limit.rule;
+    let Some(wait) = &rule.wait else {
+        return;
+    };
+    let levels = rule.levels.iter().map(|level| &level.quota.value);
+    let cannot = std::iter::once(&rule.quota.value)
+        .chain(levels)
+        .find_map(|quota| match quota.algorithm {
+            Algorithm::FixedWindow => Some("fixed_window"),
+            Algorithm::SlidingWindow => Some("sliding_window"),
+            Algorithm::SlidingLog => Some("sliding_log"),
+            _ => None,
+        });
+    if let Some(algorithm) = cannot {
+        report.say(
+            wait.place,
+            format!(
+                "{}: `wait` promises everyone an instant of their own, which `{algorithm}` cannot",
+                limit.name()
+            ),
+            "leave `wait` out, or say `algorithm: token_bucket` or `leaky_queue`",
+        );
     }
 }
 

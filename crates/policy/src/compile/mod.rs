@@ -35,6 +35,7 @@ impl Rules {
             deny: policy.deny.clone(),
             groups: policy.groups.clone(),
             routes: policy.routes.iter().map(|at| at.value.clone()).collect(),
+            divergence_threshold: policy.divergence_threshold,
             ..Draft::default()
         };
         for limit in &policy.limits {

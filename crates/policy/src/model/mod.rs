@@ -67,6 +67,7 @@ pub enum Apply {
     #[default]
     All,
     /// Only the most specific: the one with the most conditions; of as many, the one that the file lists first.
+    /// Limits that are not enforced take nobody's place.
     Narrowest,
 }
 

@@ -45,6 +45,39 @@ enum Tag {
     Digest = 2,
 }
 
+/// One part of an encoded key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part<'a> {
+    Missing,
+    Present(&'a [u8]),
+    Digest(&'a [u8]),
+    /// It is not all there, or no part of a key.
+    Cut,
+}
+
+/// The parts of an encoded key, one after another.
+pub(super) fn parts(mut key: &[u8]) -> impl Iterator<Item = Part<'_>> {
+    std::iter::from_fn(move || {
+        if key.is_empty() {
+            return None;
+        }
+        let whole = std::mem::take(&mut key);
+        let part = whole.split_first_chunk::<HEAD>().and_then(|(head, rest)| {
+            let [tag, high, low] = *head;
+            let len = usize::from(u16::from_be_bytes([high, low]));
+            let (value, rest) = rest.split_at_checked(len)?;
+            key = rest;
+            match tag {
+                tag if tag == Tag::Missing as u8 => Some(Part::Missing),
+                tag if tag == Tag::Present as u8 => Some(Part::Present(value)),
+                tag if tag == Tag::Digest as u8 => Some(Part::Digest(value)),
+                _ => None,
+            }
+        });
+        Some(part.unwrap_or(Part::Cut))
+    })
+}
+
 impl KeyBuffer {
     /// An empty one.
     #[must_use]

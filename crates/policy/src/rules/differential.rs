@@ -16,7 +16,7 @@ use super::matcher::Broken;
 use super::{Found, Listed, Rules, naive};
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{
-    Apply, Condition, DenyRule, Glob, Group, Match, Network, Policy, Template, Test,
+    Apply, Condition, DenyRule, Glob, Group, Match, Mode, Network, Policy, Template, Test,
 };
 use crate::sample::{MINUTE, bucket, limit, named};
 
@@ -170,6 +170,8 @@ fn policy() -> impl Strategy<Value = Policy> {
                 let mut limit = limit(&format!("limit-{index}"), bucket(10, MINUTE));
                 limit.matching = matching;
                 limit.group = group.map(|group| Box::<str>::from(group).into());
+                // What is not enforced takes nobody's place in a group.
+                limit.mode = [Mode::Enforce, Mode::Enforce, Mode::Shadow, Mode::Off][index % 4];
                 limit
             });
         let group = |name: &str, apply| Group {

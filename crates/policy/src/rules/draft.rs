@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::Rule;
 use crate::attributes::Attribute;
-use crate::model::{DenyRule, Group, KeyPart, Match, Template};
+use crate::model::{DenyRule, Group, KeyPart, Match, Percent, Template};
 
 /// The most parts that one key may have, those of all levels above included.
 pub const MOST_KEY_PARTS: usize = 16;
@@ -28,6 +28,8 @@ pub struct Draft {
     pub groups: Vec<Group>,
     /// Templates that name a route though no limit matches by them.
     pub routes: Vec<Template>,
+    /// Above this share of differing decisions a candidate is advised against.
+    pub divergence_threshold: Percent,
 }
 
 /// One limit: the compiled rule, and what this module still has to compile.

@@ -2,14 +2,17 @@
 //!
 //! Must not know: how requests are matched.
 
-/// The most limits, and the most meters of them that must be asked, that one request may fall under.
+/// The most meters of enforced limits that one request may fall under: they are asked in one step.
 pub const MOST_METERS: usize = 32;
+
+/// The most limits, enforced or not, that one request may fall under.
+pub const MOST_LIMITS: usize = 64;
 
 /// What a request falls under. Filled by [`Rules::find`](super::Rules::find), as often as one likes.
 #[derive(Clone)]
 pub struct Found {
     pub(super) listed: Listed,
-    pub(super) rules: [usize; MOST_METERS],
+    pub(super) rules: [usize; MOST_LIMITS],
     pub(super) len: usize,
     pub(super) route: Option<usize>,
     pub(super) more_than_fit: bool,
@@ -35,7 +38,7 @@ impl Found {
     pub const fn new() -> Self {
         Self {
             listed: Listed::Limits,
-            rules: [0; MOST_METERS],
+            rules: [0; MOST_LIMITS],
             len: 0,
             route: None,
             more_than_fit: false,
@@ -56,7 +59,7 @@ impl Found {
         self.rules.get(..self.len).unwrap_or_default()
     }
 
-    /// More limits apply than [`MOST_METERS`] has room for. Those that are listed do apply; admitting a request by them alone
+    /// More limits apply than [`MOST_LIMITS`] or [`MOST_METERS`] has room for. Those that are listed do apply; admitting a request by them alone
     /// would let it out of the others.
     #[must_use]
     pub const fn more_than_fit(&self) -> bool {
@@ -76,10 +79,10 @@ impl Found {
         let Err(place) = self.rules().binary_search(&index) else {
             return;
         };
-        if self.len == MOST_METERS {
+        if self.len == MOST_LIMITS {
             self.more_than_fit = true;
         }
-        let end = (self.len + 1).min(MOST_METERS);
+        let end = (self.len + 1).min(MOST_LIMITS);
         // Of too many, the last in the file has to go, which may be this one.
         if let Some(from) = self.rules.get_mut(place..end)
             && !from.is_empty()

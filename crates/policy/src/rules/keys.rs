@@ -66,6 +66,17 @@ impl Rules {
         keyed
     }
 
+    /// Writes the key of a meter that a request with these values would have, in the order of the key's parts. `None` if
+    /// there are not as many values, or if one should be an address and is none.
+    pub fn key_of<T: AsRef<str>>(
+        &self,
+        meter: MeterRef,
+        values: &[T],
+        buffer: &mut KeyBuffer,
+    ) -> Option<()> {
+        self.recipe(meter)?.key_of(values, self.secret, buffer)
+    }
+
     /// The keyed digest of any bytes: the same in all processes that share the secret, and of no use without it.
     #[must_use]
     pub fn digest(&self, bytes: &[u8]) -> [u8; 16] {

@@ -16,6 +16,7 @@ mod meter;
 mod networks;
 mod path;
 mod prefixes;
+mod readable;
 mod tree;
 
 #[cfg(test)]
@@ -37,7 +38,7 @@ pub use draft::{
     Draft, DraftLimit, MOST_GLOB_BYTES, MOST_KEY_PARTS, MOST_SEGMENTS, Origin, Recipe, Unfit, Why,
 };
 pub use formula::{Formula, Shape, sharing};
-pub use found::{Found, Listed, MOST_METERS};
+pub use found::{Found, Listed, MOST_LIMITS, MOST_METERS};
 pub(crate) use keys::masked;
 pub use meter::{Chosen, Meter, Role};
 
@@ -101,6 +102,7 @@ pub struct Rules {
     denials: Box<[DenyRule]>,
     recipes: Box<[Box<[Recipe]>]>,
     matcher: Matcher,
+    divergence_threshold: Percent,
     secret: [u8; 16],
 }
 
@@ -128,6 +130,7 @@ impl Rules {
                 denials: draft.deny.into(),
                 recipes: recipes.into(),
                 matcher,
+                divergence_threshold: draft.divergence_threshold,
                 secret,
             }),
             Ok(_) => Err(unfit),
@@ -148,6 +151,12 @@ impl Rules {
     #[must_use]
     pub fn denials(&self) -> &[DenyRule] {
         &self.denials
+    }
+
+    /// Above this share of differing decisions a candidate is advised against.
+    #[must_use]
+    pub const fn divergence_threshold(&self) -> Percent {
+        self.divergence_threshold
     }
 
     /// Finds what a request falls under; what was found before is forgotten.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use super::Listed;
 use crate::attributes::{Attribute, Attributes};
-use crate::model::{Apply, Condition, Match, Network, Policy, Test};
+use crate::model::{Apply, Condition, LimitRule, Match, Mode, Network, Policy, Test};
 
 /// What a request falls under.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,6 +39,10 @@ pub(super) fn find(policy: &Policy, request: &dyn Attributes) -> Answer {
         let Some(name) = &limit.group else {
             return true;
         };
+        let is_enforced = |limit: &LimitRule| limit.mode.max(policy.mode) == Mode::Enforce;
+        if !is_enforced(limit) {
+            return true;
+        }
         let is_narrowest = |group: &&crate::model::Group| group.apply == Apply::Narrowest;
         if !policy
             .groups
@@ -50,6 +54,7 @@ pub(super) fn find(policy: &Policy, request: &dyn Attributes) -> Answer {
         }
         let mut rivals: Vec<usize> = matching.clone();
         rivals.retain(|rival| policy.limits[*rival].group.as_ref() == Some(name));
+        rivals.retain(|rival| is_enforced(&policy.limits[*rival]));
         let most = rivals
             .iter()
             .map(|rival| policy.limits[*rival].matching.conditions.len())

@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 
-use super::{Found, Listed, MOST_METERS, Origin, Rules};
+use super::{Found, Listed, MOST_LIMITS, MOST_METERS, Origin, Rules};
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{
-    Algorithm, Apply, Condition, DenyRule, Glob, Group, LimitRule, Match, Policy, Template, Test,
+    Algorithm, Apply, Condition, DenyRule, Glob, Group, LimitRule, Match, Mode, Policy, Template,
+    Test,
 };
 use crate::sample::{HOUR, MINUTE, Request, SECOND, bucket, limit, named, policy, quota};
 
@@ -201,14 +202,27 @@ fn as_many_meters_as_fit_are_found_and_one_more_is_said() {
         (exactly.rules().len(), exactly.more_than_fit()),
         (MOST_METERS, false)
     );
-    let more = found(
-        &policy(limits(MOST_METERS + 1).collect()),
-        &Request::default(),
-    );
+    let one_more: Vec<LimitRule> = limits(MOST_METERS + 1).collect();
+    let more = found(&policy(one_more.clone()), &Request::default());
     assert_eq!(
         (more.rules().len(), more.more_than_fit()),
         (MOST_METERS, true)
     );
+    // What is not enforced is not asked in the same step, and takes none of its room.
+    let mut shadowed = one_more;
+    for limit in shadowed.iter_mut().skip(1) {
+        limit.mode = Mode::Shadow;
+    }
+    let shadows = found(&policy(shadowed), &Request::default());
+    assert_eq!(
+        (shadows.rules().len(), shadows.more_than_fit()),
+        (MOST_METERS + 1, false)
+    );
+    let crowd = found(
+        &policy(limits(MOST_LIMITS + 1).collect()),
+        &Request::default(),
+    );
+    assert!(crowd.more_than_fit());
     // Limits with several windows take the room of several.
     let mut windows: Vec<LimitRule> = limits(11).collect();
     for limit in &mut windows {

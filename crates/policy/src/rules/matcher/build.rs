@@ -13,7 +13,7 @@ use super::condition::{Asks, Check, alone, exactly, pattern};
 use super::look::{Needs, Subject};
 use super::{Ends, Entry, Exact, Matcher, Named, Standing, Target};
 use crate::attributes::Attribute;
-use crate::model::{Apply, Condition, Match, Network, Test};
+use crate::model::{Apply, Condition, Match, Mode, Network, Test};
 
 /// Something to file an entry under.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -314,15 +314,21 @@ fn standings(draft: &Draft) -> Vec<Standing> {
             .iter()
             .position(|group| *group.name.value == *name && group.apply == Apply::Narrowest)
     };
-    let limits = draft.limits.iter().map(|limit| Standing {
-        group: limit.group.as_deref().and_then(narrowest),
-        conditions: limit.matching.conditions.len(),
-        asked: limit
-            .rule
-            .meters
-            .iter()
-            .filter(|meter| meter.role != Role::Candidate)
-            .count(),
+    let limits = draft.limits.iter().map(|limit| {
+        let is_enforced = limit.rule.mode == Mode::Enforce;
+        let meters = limit.rule.meters.iter();
+        let asked = meters.filter(|meter| meter.role != Role::Candidate).count();
+        Standing {
+            // What is not enforced takes nobody's place: a narrow limit that is tried in shadow, or was switched off,
+            // must not be what frees its requests from the wide one.
+            group: limit
+                .group
+                .as_deref()
+                .and_then(narrowest)
+                .filter(|_| is_enforced),
+            conditions: limit.matching.conditions.len(),
+            asked: if is_enforced { asked } else { 0 },
+        }
     });
     limits.collect()
 }

@@ -1,0 +1,297 @@
+//! Everything that operators have said and that still holds, as it is kept and handed on.
+//!
+//! Must not know: generations, stores.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+
+use serde::{Deserialize, Serialize};
+use tollgate_core::Timestamp;
+use tollgate_policy::model::{Mode, Percent};
+use tollgate_policy::rules::{KEY_ROOM, Recipe};
+
+use super::refused::Refused;
+use crate::desk::Lever;
+
+/// The most overrides at once.
+pub const MOST_OVERRIDES: usize = 10_000;
+/// The most blocks at once.
+pub const MOST_BLOCKS: usize = 10_000;
+/// The longest quota that an override may say.
+pub(super) const MOST_QUOTA: usize = 256;
+const MOST_ADDRESS: usize = 64;
+const MOST_NAME: usize = 64;
+/// Sixteen parts whose attributes have long names.
+const MOST_MADE_OF: usize = 8_192;
+/// Sixteen parts of 64 characters, each escaped.
+const MOST_SHOWN: usize = 16_384;
+/// The most limits that switches are kept for.
+const MOST_SWITCHES: usize = 70_000;
+
+/// Everything that operators have said and that still holds.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Controls {
+    /// The switch over everything.
+    #[serde(default)]
+    pub everything: Switch,
+    /// Switches of single limits, by name.
+    #[serde(default)]
+    pub limits: BTreeMap<Box<str>, Switch>,
+    /// Other quotas for single keys.
+    #[serde(default)]
+    pub overrides: Vec<KeyOverride>,
+    /// Who is refused.
+    #[serde(default)]
+    pub blocks: Vec<Block>,
+}
+
+/// How far a limit is enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Switch {
+    /// Whether it is halted, and how far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halt: Option<Halt>,
+    /// For which share of keys it is enforced, in hundredths of a percent, whatever the policy says; zero is for nobody. Of
+    /// everything: for no larger share than this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enforce: Option<u16>,
+}
+
+/// How far something is halted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Halt {
+    /// It is counted and reported, never enforced.
+    Shadow,
+    /// It is not asked.
+    Off,
+}
+
+/// A key, known without its values.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamedKey {
+    /// The limit whose key it is.
+    pub limit: Box<str>,
+    /// What the limit makes its keys of. A policy that makes them of something else has no such key.
+    pub made_of: Box<str>,
+    /// The encoded key in hexadecimal digits.
+    pub key: Box<str>,
+    /// As people read it, digests where the policy hashes values.
+    pub shown: Box<str>,
+}
+
+/// Another quota for one key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyOverride {
+    /// Whose quota.
+    pub key: NamedKey,
+    /// As in a policy: `9000/min burst 500`.
+    pub quota: Box<str>,
+    /// Until when, in nanoseconds since 1970; without it until it is taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<u64>,
+}
+
+/// Who is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Block {
+    /// A key of a limit.
+    Key {
+        /// The key.
+        key: NamedKey,
+        /// Until when, in nanoseconds since 1970; without it until it is taken back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<u64>,
+    },
+    /// An address or a network.
+    Address {
+        /// `192.0.2.7` or `10.0.0.0/8`.
+        address: String,
+        /// Until when, in nanoseconds since 1970; without it until it is taken back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<u64>,
+    },
+}
+
+impl Switch {
+    /// Halted this far, and otherwise as the policy says.
+    #[must_use]
+    pub const fn halted(halt: Halt) -> Self {
+        Self {
+            halt: Some(halt),
+            enforce: None,
+        }
+    }
+
+    /// Enforced for this share of keys.
+    #[must_use]
+    pub const fn enforced_for(share: Percent) -> Self {
+        Self {
+            halt: None,
+            enforce: Some(share.hundredths()),
+        }
+    }
+
+    pub(super) fn lever(self) -> Lever {
+        Lever {
+            mode: match self.halt {
+                None => Mode::Enforce,
+                Some(Halt::Shadow) => Mode::Shadow,
+                Some(Halt::Off) => Mode::Off,
+            },
+            enforce: self.enforce.map(Percent::from_hundredths),
+        }
+    }
+}
+
+impl fmt::Display for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let halt = match self.halt {
+            None => None,
+            Some(Halt::Shadow) => Some("shadow"),
+            Some(Halt::Off) => Some("off"),
+        };
+        match (halt, self.enforce) {
+            (None, None) => f.write_str("what the policy says"),
+            (Some(halt), None) => f.write_str(halt),
+            (halt, Some(share)) => {
+                let share = Percent::from_hundredths(share);
+                write!(f, "enforced for {share} of keys")?;
+                halt.map_or(Ok(()), |halt| write!(f, ", {halt}"))
+            }
+        }
+    }
+}
+
+impl Block {
+    fn until(&self) -> Option<u64> {
+        match self {
+            Self::Key { until, .. } | Self::Address { until, .. } => *until,
+        }
+    }
+
+    fn is_of_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Key { key: one, .. }, Self::Key { key: two, .. }) => one.is(two),
+            (Self::Address { address: one, .. }, Self::Address { address: two, .. }) => one == two,
+            _ => false,
+        }
+    }
+}
+
+impl NamedKey {
+    /// Whether both name the same key.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        (&self.limit, &self.made_of, &self.key) == (&other.limit, &other.made_of, &other.key)
+    }
+
+    fn check(&self) -> Result<(), Refused> {
+        check_len("limit", &self.limit, MOST_NAME)?;
+        check_len("made_of", &self.made_of, MOST_MADE_OF)?;
+        check_len("key", &self.key, 2 * KEY_ROOM)?;
+        check_len("shown", &self.shown, MOST_SHOWN)
+    }
+
+    /// The encoded key.
+    pub(super) fn bytes(&self) -> Option<Box<[u8]>> {
+        let digits = self.key.as_bytes().chunks(2);
+        let byte = |pair: &[u8]| {
+            let pair = std::str::from_utf8(pair)
+                .ok()
+                .filter(|pair| pair.len() == 2)?;
+            u8::from_str_radix(pair, 16).ok()
+        };
+        digits.map(byte).collect()
+    }
+}
+
+impl fmt::Debug for NamedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.shown, self.limit)
+    }
+}
+
+impl Controls {
+    /// Forgets what no longer holds.
+    pub(super) fn expire(&mut self, now: Timestamp) {
+        let holds = |until: Option<u64>| until.is_none_or(|until| now.as_nanos() < until);
+        self.overrides.retain(|one| holds(one.until));
+        self.blocks.retain(|one| holds(one.until()));
+    }
+
+    pub(super) fn block(&mut self, block: Block) -> Result<(), Refused> {
+        self.blocks.retain(|other| !other.is_of_same(&block));
+        if self.blocks.len() >= MOST_BLOCKS {
+            return Err(Refused::TooMany {
+                what: "blocks",
+                most: MOST_BLOCKS,
+            });
+        }
+        self.blocks.push(block);
+        Ok(())
+    }
+
+    pub(super) fn unblock(&mut self, is_it: impl Fn(&Block) -> bool) -> Result<(), Refused> {
+        let before = self.blocks.len();
+        self.blocks.retain(|block| !is_it(block));
+        if self.blocks.len() == before {
+            return Err(Refused::NotThere { what: "block" });
+        }
+        Ok(())
+    }
+
+    /// Whether it is within all bounds.
+    pub(super) fn check(&self) -> Result<(), Refused> {
+        for (what, len, most) in [
+            ("switches", self.limits.len(), MOST_SWITCHES),
+            ("overrides", self.overrides.len(), MOST_OVERRIDES),
+            ("blocks", self.blocks.len(), MOST_BLOCKS),
+        ] {
+            if len > most {
+                return Err(Refused::TooMany { what, most });
+            }
+        }
+        for one in &self.overrides {
+            one.key.check()?;
+            check_len("quota", &one.quota, MOST_QUOTA)?;
+        }
+        self.blocks.iter().try_for_each(|block| match block {
+            Block::Key { key, .. } => key.check(),
+            Block::Address { address, .. } => check_len("address", address, MOST_ADDRESS),
+        })
+    }
+}
+
+pub(super) fn check_len(field: &'static str, text: &str, most: usize) -> Result<(), Refused> {
+    if text.len() > most {
+        return Err(Refused::TooLong { field, most });
+    }
+    Ok(())
+}
+
+/// What a recipe makes keys of, in words that change with everything that changes keys.
+pub(super) fn signature(recipe: &Recipe) -> String {
+    let mut words = String::new();
+    for part in &recipe.parts {
+        let lower = if part.lower { " lower" } else { "" };
+        let hash = if part.hash { " hash" } else { "" };
+        let (v4, v6) = (part.v4_bits, part.v6_bits);
+        // Writing to a text cannot fail.
+        let _infallible = write!(words, "{}{lower}{hash} /{v4} /{v6}; ", part.attribute.value);
+    }
+    words.truncate(words.trim_end().len());
+    words
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let mut digits = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        let _infallible = write!(digits, "{byte:02x}");
+    }
+    digits
+}

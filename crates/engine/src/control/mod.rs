@@ -1,0 +1,429 @@
+//! What operators can do while requests are decided: halt limits, enforce them for a share of keys, give a key another quota,
+//! block keys and addresses, and forget what a key has used.
+//!
+//! Everything holds for the next decision; no store has to answer, except for a reset. Everything is signed, logged and
+//! bounded, and holds over reloads for the limit of the same name. A switch takes force away and never adds any: what the
+//! policy shadows stays in shadow. Must not know: transports, who may do what.
+
+mod compile;
+mod controls;
+mod log;
+mod quota;
+mod refused;
+#[cfg(test)]
+mod tests;
+
+pub use controls::{
+    Block, Controls, Halt, KeyOverride, MOST_BLOCKS, MOST_OVERRIDES, NamedKey, Switch,
+};
+pub use log::{Change, Event, MOST_EVENTS};
+pub use refused::Refused;
+
+pub(crate) use compile::desk;
+pub(crate) use log::Log;
+
+use tollgate_core::{Nanos, Timestamp};
+use tollgate_policy::rules::{KeyBuffer, MeterRef, Role};
+use tollgate_policy::words;
+use tollgate_store::{Key, Ruled};
+
+use crate::engine::{Engine, Registry};
+use crate::generation::Generation;
+use crate::store::StateStore;
+use controls::signature;
+
+/// Who does something, and why. Both are kept with what was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct By<'a> {
+    /// A name, at most 128 bytes.
+    pub who: &'a str,
+    /// A reason, at most 512 bytes.
+    pub why: &'a str,
+}
+
+/// The operators' side of an engine.
+///
+/// ```
+/// use tollgate_engine::Engine;
+/// use tollgate_engine::control::{By, Halt, Switch};
+/// use tollgate_policy::rules::Rules;
+/// use tollgate_policy::source::Format;
+/// use tollgate_store::Memory;
+///
+/// let text = "limits: [{ name: logins, key: ip, rate: 10/min }]";
+/// let policy = tollgate_policy::load(text, "policy.yaml", Format::Yaml)?;
+/// let rules = Rules::compile(&policy, [7; 16]).map_err(|problems| format!("{problems:?}"))?;
+/// let engine = Engine::new(rules, Memory::for_keys(1_000)?)?;
+///
+/// let by = By { who: "ada", why: "logins fail since 14:02" };
+/// engine.control().switch(Some("logins"), Switch::halted(Halt::Shadow), by)?;
+/// let mistake = engine.control().switch(Some("login"), Switch::default(), by).unwrap_err();
+/// assert_eq!(mistake.to_string(), "there is no limit `login`; did you mean `logins`?");
+/// assert_eq!(engine.control().events()[0].to_string(), "ada: limit `logins` switched to shadow (logins fail since 14:02)");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Control<'a, S> {
+    engine: &'a Engine<S>,
+}
+
+impl<'a, S: StateStore> Control<'a, S> {
+    pub(crate) const fn of(engine: &'a Engine<S>) -> Self {
+        Self { engine }
+    }
+
+    /// Halts a limit or, without a name, everything; or enforces it for another share of keys. The switch as it was
+    /// before makes it undone.
+    ///
+    /// In a group that applies the narrowest, a limit that is switched off still stands for the wider ones: who falls under
+    /// it is not limited by those either.
+    ///
+    /// With everything `off` nothing is refused at all, whatever lists and blocks say; in shadow those hold and only
+    /// limits do not.
+    ///
+    /// # Errors
+    /// There is no such limit, or it is not signed.
+    pub fn switch(&self, limit: Option<&str>, to: Switch, by: By<'_>) -> Result<(), Refused> {
+        self.change(by, |generation, controls, _| {
+            match limit {
+                None => controls.everything = to,
+                Some(name) => {
+                    known(generation, name)?;
+                    controls.limits.insert(name.into(), to);
+                    controls
+                        .limits
+                        .retain(|_, switch| *switch != Switch::default());
+                }
+            }
+            let limit = limit.map(Box::from);
+            Ok(Change::Switched { limit, to })
+        })
+    }
+
+    /// Gives one key of a limit another quota, for a while or until it is taken back. It is said as in a policy, with the
+    /// limit's own algorithm: `9000/min`, `9000/min burst 500`, `10/s, 1000/h` for several windows, `unlimited`, and
+    /// for places their number. What the key owes it still owes.
+    ///
+    /// # Errors
+    /// There is no such limit or key, the quota cannot be honoured, there are too many, or it is not signed.
+    pub fn override_key(
+        &self,
+        limit: &str,
+        key: &[&str],
+        quota: &str,
+        lasts: Option<Nanos>,
+        by: By<'_>,
+    ) -> Result<(), Refused> {
+        self.change(by, |generation, controls, now| {
+            let index = known(generation, limit)?;
+            let key = named(generation, index, limit, key)?;
+            controls::check_len("quota", quota, controls::MOST_QUOTA)?;
+            // Whether it can be honoured is found out now and not when the desk is made of it.
+            quota::chosen(generation, index, quota)?;
+            let entry = KeyOverride {
+                key,
+                quota: quota.trim().into(),
+                until: lasts.map(|lasts| now.after(lasts).as_nanos()),
+            };
+            let change = Change::Overridden {
+                limit: limit.into(),
+                key: entry.key.shown.clone(),
+                quota: entry.quota.clone(),
+                until: entry.until.map(Timestamp::from_nanos),
+            };
+            controls.overrides.retain(|other| !other.key.is(&entry.key));
+            if controls.overrides.len() >= MOST_OVERRIDES {
+                return Err(Refused::TooMany {
+                    what: "overrides",
+                    most: MOST_OVERRIDES,
+                });
+            }
+            controls.overrides.push(entry);
+            Ok(change)
+        })
+    }
+
+    /// Takes an override back.
+    ///
+    /// # Errors
+    /// There is no such override, or it is not signed.
+    pub fn lift_override(&self, limit: &str, key: &[&str], by: By<'_>) -> Result<(), Refused> {
+        self.change(by, |generation, controls, _| {
+            let index = known(generation, limit)?;
+            let key = named(generation, index, limit, key)?;
+            let before = controls.overrides.len();
+            controls.overrides.retain(|other| !other.key.is(&key));
+            if controls.overrides.len() == before {
+                return Err(Refused::NotThere { what: "override" });
+            }
+            Ok(Change::OverrideLifted {
+                limit: limit.into(),
+                key: key.shown,
+            })
+        })
+    }
+
+    /// Refuses every request that falls under a limit with this key; of a hierarchy the key of any level.
+    ///
+    /// # Errors
+    /// There is no such limit or key, there are too many blocks, or it is not signed.
+    pub fn block_key(
+        &self,
+        limit: &str,
+        key: &[&str],
+        lasts: Option<Nanos>,
+        by: By<'_>,
+    ) -> Result<(), Refused> {
+        self.change(by, |generation, controls, now| {
+            let index = known(generation, limit)?;
+            let key = named(generation, index, limit, key)?;
+            let shown = key.shown.clone();
+            let until = lasts.map(|lasts| now.after(lasts));
+            controls.block(Block::Key {
+                key,
+                until: until.map(Timestamp::as_nanos),
+            })?;
+            Ok(Change::Blocked {
+                limit: Some(limit.into()),
+                what: shown,
+                until,
+            })
+        })
+    }
+
+    /// Refuses every request from an address or a network (`192.0.2.7`, `10.0.0.0/8`), whatever the policy says.
+    ///
+    /// # Errors
+    /// It is no address, there are too many blocks, or it is not signed.
+    pub fn block_address(
+        &self,
+        address: &str,
+        lasts: Option<Nanos>,
+        by: By<'_>,
+    ) -> Result<(), Refused> {
+        self.change(by, |_, controls, now| {
+            let network = network(address)?;
+            let until = lasts.map(|lasts| now.after(lasts));
+            controls.block(Block::Address {
+                address: network.clone(),
+                until: until.map(Timestamp::as_nanos),
+            })?;
+            Ok(Change::Blocked {
+                limit: None,
+                what: network.into(),
+                until,
+            })
+        })
+    }
+
+    /// Lets a blocked key through again. Blocks that a `penalty` has put up end with [`reset`](Self::reset).
+    ///
+    /// # Errors
+    /// It is not blocked, or this is not signed.
+    pub fn unblock_key(&self, limit: &str, key: &[&str], by: By<'_>) -> Result<(), Refused> {
+        self.change(by, |generation, controls, _| {
+            let index = known(generation, limit)?;
+            let key = named(generation, index, limit, key)?;
+            let is_it =
+                |block: &Block| matches!(block, Block::Key { key: other, .. } if other.is(&key));
+            controls.unblock(is_it)?;
+            Ok(Change::Unblocked {
+                limit: Some(limit.into()),
+                what: key.shown,
+            })
+        })
+    }
+
+    /// Lets a blocked address or network through again.
+    ///
+    /// # Errors
+    /// It is not blocked, or this is not signed.
+    pub fn unblock_address(&self, address: &str, by: By<'_>) -> Result<(), Refused> {
+        self.change(by, |_, controls, _| {
+            let network = network(address)?;
+            let is_it = |block: &Block| {
+                matches!(block, Block::Address { address, .. } if *address == network)
+            };
+            controls.unblock(is_it)?;
+            Ok(Change::Unblocked {
+                limit: None,
+                what: network.into(),
+            })
+        })
+    }
+
+    /// Forgets what a key has used of a limit, its candidate's part and a block by `penalty` included; of a hierarchy at
+    /// the level that the key is for. Answers whether there was anything. Which values a `distinct` limit has seen
+    /// lately stays known.
+    ///
+    /// # Errors
+    /// There is no such limit or key, or it is not signed.
+    pub fn reset(&self, limit: &str, key: &[&str], by: By<'_>) -> Result<bool, Refused> {
+        let mut found = false;
+        self.change(by, |generation, _, _| {
+            let index = known(generation, limit)?;
+            let named = named(generation, index, limit, key)?;
+            found = self.erase(generation, index, key);
+            Ok(Change::Reset {
+                limit: limit.into(),
+                key: named.shown,
+                found,
+            })
+        })?;
+        Ok(found)
+    }
+
+    /// Everything that holds now, to be kept or handed to other nodes.
+    #[must_use]
+    pub fn controls(&self) -> Controls {
+        let mut controls = self.engine.registry().controls.clone();
+        controls.expire(self.engine.store().now());
+        controls
+    }
+
+    /// Puts everything in force that another node or an earlier process has [kept](Self::controls), in the place of what
+    /// holds now. What is said about limits that the policy does not have is kept in case they return.
+    ///
+    /// # Errors
+    /// There is more than may be kept, or it is not signed. Then nothing changes.
+    pub fn restore(&self, kept: Controls, by: By<'_>) -> Result<(), Refused> {
+        self.change(by, |_, controls, _| {
+            kept.check()?;
+            *controls = kept;
+            Ok(Change::Restored)
+        })
+    }
+
+    /// What was done lately, the oldest first; at most [`MOST_EVENTS`].
+    #[must_use]
+    pub fn events(&self) -> Vec<Event> {
+        self.engine.registry().log.read()
+    }
+
+    /// Changes what holds, or nothing, and logs it.
+    fn change(
+        &self,
+        by: By<'_>,
+        what: impl FnOnce(&Generation, &mut Controls, Timestamp) -> Result<Change, Refused>,
+    ) -> Result<(), Refused> {
+        refused::check_signature(by)?;
+        let mut registry = self.engine.registry();
+        let Registry { controls, log, .. } = &mut *registry;
+        let generation = self.engine.generation();
+        let now = self.engine.store().now();
+        let mut next = controls.clone();
+        next.expire(now);
+        let change = what(&generation, &mut next, now)?;
+        if next != *controls {
+            *controls = next;
+            self.engine.place_desk(&generation, controls);
+            // What was remembered of denials may be wrong now.
+            self.engine.store().forget_denials(None);
+        }
+        log.add(Event {
+            who: by.who.into(),
+            when: now,
+            why: by.why.into(),
+            what: change,
+        });
+        Ok(())
+    }
+
+    fn erase(&self, generation: &Generation, index: usize, values: &[&str]) -> bool {
+        let Some((rule, entry)) = generation.rule(index) else {
+            return false;
+        };
+        let mut found = false;
+        let mut buffer = KeyBuffer::new();
+        for (meter, (of, metered)) in rule.meters.iter().zip(&entry.meters).enumerate() {
+            let place = MeterRef { rule: index, meter };
+            let is_his = of.role != Role::Seen
+                && generation
+                    .rules()
+                    .key_of(place, values, &mut buffer)
+                    .is_some();
+            let quota: Option<&Ruled> = metered.listed.first().filter(|_| is_his);
+            if let (Some(ruled), Ok(key)) = (quota, Key::of(buffer.as_bytes())) {
+                found |= self.engine.store().erase(&key, ruled);
+                self.engine.store().forget_denials(Some((&key, ruled.id)));
+            }
+        }
+        found
+    }
+}
+
+impl<S> std::fmt::Debug for Control<'_, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Control").finish_non_exhaustive()
+    }
+}
+
+/// Where the limit of this name stands.
+fn known(generation: &Generation, name: &str) -> Result<usize, Refused> {
+    generation.index(name).ok_or_else(|| {
+        let names = generation.rules().rules().iter().map(|rule| &*rule.name);
+        Refused::UnknownLimit {
+            name: name.into(),
+            nearest: words::nearest(name, names).map(Box::from),
+        }
+    })
+}
+
+/// The key that these values make, of whichever level they are for.
+fn named(
+    generation: &Generation,
+    index: usize,
+    limit: &str,
+    values: &[&str],
+) -> Result<NamedKey, Refused> {
+    let rules = generation.rules();
+    let meters = rules
+        .rules()
+        .get(index)
+        .map_or(&[][..], |rule| &rule.meters);
+    let mut buffer = KeyBuffer::new();
+    let mut parts = Vec::new();
+    for (meter, _) in meters
+        .iter()
+        .enumerate()
+        .filter(|(_, of)| of.role == Role::Main)
+    {
+        let place = MeterRef { rule: index, meter };
+        let Some(recipe) = rules.recipe(place) else {
+            continue;
+        };
+        if rules.key_of(place, values, &mut buffer).is_some() {
+            return Ok(NamedKey {
+                limit: limit.into(),
+                made_of: signature(recipe).into(),
+                key: controls::hex(buffer.as_bytes()).into(),
+                shown: recipe.readable(buffer.as_bytes()).into(),
+            });
+        }
+        let names = recipe
+            .parts
+            .iter()
+            .map(|part| part.attribute.value.to_string());
+        let names: Vec<String> = names.collect();
+        if !parts.contains(&names) {
+            parts.push(names);
+        }
+    }
+    Err(Refused::BadKey {
+        limit: limit.into(),
+        given: values.len(),
+        parts,
+    })
+}
+
+fn network(text: &str) -> Result<String, Refused> {
+    let network = words::network(text).map_err(|wrong| Refused::Wrong {
+        field: "address",
+        wrong,
+    })?;
+    let single = if network.address.is_ipv4() { 32 } else { 128 };
+    Ok(if network.bits == single {
+        network.address.to_string()
+    } else {
+        format!("{}/{}", network.address, network.bits)
+    })
+}
