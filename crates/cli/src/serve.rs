@@ -156,7 +156,7 @@ fn reload_signal(reloader: Option<FileReloader>) -> io::Result<impl Future<Outpu
                 tracing::error!(%error, "reading the policy again failed; the one in force stays");
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     })
 }
 

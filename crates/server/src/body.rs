@@ -4,7 +4,7 @@
 //! Must not know: sockets, tickets' inside.
 
 use serde::Serialize;
-use tollgate_core::Outcome;
+use tollgate_core::{Nanos, Outcome};
 use tollgate_engine::{LimitState, Standing, Verdict};
 
 use crate::words::{Refusal, part_word, reason_word, refusal};
@@ -104,6 +104,6 @@ fn stand<'a>(verdict: &'a Verdict, state: &LimitState) -> Stand<'a> {
         limit: state.status.limit,
         remaining: state.status.remaining,
         reset_after_ms: state.status.reset_after.as_millis_ceil(),
-        retry_after_ms: state.retry_after().map(|after| after.as_millis_ceil()),
+        retry_after_ms: state.retry_after().map(Nanos::as_millis_ceil),
     }
 }

@@ -15,12 +15,15 @@ use crate::input::{BadInput, parse_cost};
 /// So many questions may be asked at once.
 pub(crate) const MOST_QUESTIONS: usize = 100;
 
+/// Header fields with lower-case names.
+pub(crate) type Headers = Vec<(Box<str>, Box<[u8]>)>;
+
 /// What is said about a ticket: its id and what came of the request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) ticket: u128,
     pub(crate) status: Option<u16>,
-    pub(crate) headers: Vec<(Box<str>, Box<[u8]>)>,
+    pub(crate) headers: Headers,
     pub(crate) cost: Option<u64>,
 }
 
@@ -123,7 +126,7 @@ fn ticket_id(text: &[u8]) -> Result<u128, BadInput> {
         .ok_or_else(|| BadInput::new("ticket", text, "it must be 32 hexadecimal digits"))
 }
 
-fn texts(place: &str, fields: Fields) -> Result<Vec<(Box<str>, Box<[u8]>)>, BadInput> {
+fn texts(place: &str, fields: Fields) -> Result<Headers, BadInput> {
     let read = |(name, value): (String, Loose)| {
         let text = value.text(&name).map_err(|bad| bad.inside(place))?;
         let text: Box<[u8]> = text.into_bytes().into();

@@ -59,7 +59,16 @@ pub(crate) async fn start_app<C: Clock + 'static>(
 ) -> Server<C> {
     let clock = Arc::new(clock);
     let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
-    let app = Arc::new(app.trusting(trusted));
+    serve_app(app.trusting(trusted), clock, limits).await
+}
+
+/// Any app on a free port.
+pub(crate) async fn serve_app<C: Clock + 'static>(
+    app: App<Arc<C>>,
+    clock: Arc<C>,
+    limits: Limits,
+) -> Server<C> {
+    let app = Arc::new(app);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();

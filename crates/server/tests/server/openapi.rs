@@ -36,11 +36,14 @@ impl<'a> Checker<'a> {
             return self.check(schema, value, name);
         }
         if let Some(either) = schema["anyOf"].as_array() {
-            let tried = either.iter().map(|one| self.check(one, value, name));
-            return tried.fold(Err(String::new()), |best, next| match (best, next) {
-                (Err(one), Err(other)) => Err(format!("{one}, and {other}")),
-                _ => Ok(()),
-            });
+            let mut wrong = Vec::new();
+            for one in either {
+                match self.check(one, value, name) {
+                    Ok(()) => return Ok(()),
+                    Err(why) => wrong.push(why),
+                }
+            }
+            return Err(wrong.join(", and "));
         }
         if !has_type(&schema["type"], value) {
             return Err(format!("{name}: {value} is not {}", schema["type"]));

@@ -2,8 +2,11 @@
 
 use serde_json::{Value, json};
 use tollgate_core::Nanos;
+use tollgate_engine::reload::Looked;
+use tollgate_server::{App, Limits};
+use tollgate_store::ManualClock;
 
-use crate::harness::{policy, serving};
+use crate::harness::{policy, serve_app, serving};
 
 const SEVERAL: &str = r#"
 deny:
@@ -149,6 +152,43 @@ async fn a_wait_is_said_in_milliseconds() {
         let body = answer.json();
         assert_eq!((answer.status, &body["wait_ms"]), (status, &json!(wait)));
     }
+}
+
+#[tokio::test]
+async fn a_file_that_changes_is_told_in_its_new_words_and_a_wrong_one_is_not() {
+    let name = format!("tollgate-server-{}.yaml", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let write = |text: &str| std::fs::write(&path, text).unwrap();
+    write("limits: [{ name: a, rate: 10/h }]");
+    let now = tollgate_core::Timestamp::from_secs(1_700_000_000);
+    let clock = std::sync::Arc::new(ManualClock::at(now));
+    let app = App::following(&path, 1_000, std::sync::Arc::clone(&clock)).unwrap();
+    let server = serve_app(app, clock, Limits::default()).await;
+    let mut client = server.connect().await;
+    assert_eq!(
+        client.get("/v1/limits").await.json()["limits"][0]["name"],
+        "a"
+    );
+
+    write("limits: [{ name: b, rate: 10/h }]");
+    let reloader = server.app.reloader().unwrap();
+    assert_eq!(reloader.look(), Looked::Swapped(2));
+    let listed = client.get("/v1/limits").await.json();
+    assert_eq!(
+        (&listed["limits"][0]["name"], &listed["generation"]),
+        (&json!("b"), &json!(2))
+    );
+    assert_eq!(client.get("/v1/check").await.json()["limit"], "b");
+
+    write("limits: [");
+    assert_eq!(reloader.look(), Looked::Refused);
+    assert_eq!(
+        client.get("/v1/limits").await.json()["limits"][0]["name"],
+        "b"
+    );
+    assert_eq!(client.get("/v1/check").await.json()["generation"], 2);
+    std::fs::remove_file(&path).unwrap();
+    assert!(App::following(&path, 1_000, ManualClock::at(now)).is_err());
 }
 
 #[tokio::test]
