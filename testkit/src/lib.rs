@@ -5,6 +5,7 @@
 
 pub mod allocation;
 pub mod fuzzing;
+pub mod nginx;
 pub mod oracle;
 pub mod redis;
 pub mod vectors;

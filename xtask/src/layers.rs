@@ -92,7 +92,7 @@ const TABLE: &[Row] = &[
             "crates/store",
             "crates/core",
         ]),
-        "listeners over the engine, which answer the attributes that policies ask for",
+        "listeners over the engine; what is below it only to name what the engine is made of and says",
     ),
     row(
         "crates/sim",

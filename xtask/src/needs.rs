@@ -31,6 +31,11 @@ pub(crate) const NEEDS: &[Need] = &[
         why: "the server for Redis clients is asked by real ones",
     },
     Need {
+        program: "nginx",
+        debian_package: "nginx",
+        why: "the endpoint for its auth_request is tested behind a real one",
+    },
+    Need {
         program: "pip3",
         debian_package: "python3-pip",
         why: "brings the servers that no distribution has; see peers.rs",

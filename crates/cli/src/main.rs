@@ -9,7 +9,6 @@ mod explain;
 mod input;
 mod json;
 mod output;
-mod rate;
 mod request;
 mod schema;
 mod serve;
@@ -34,7 +33,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Answer checks over HTTP, with one demonstration limit, in memory
+    /// Answer checks over HTTP by a policy, with its state in memory
     Serve(serve::Options),
     /// Say everything that is wrong with policy files
     Check(check::Options),

@@ -1,40 +1,50 @@
-//! `tollgate serve`: listeners, a limit and a signal to stop, put together.
+//! `tollgate serve`: a policy, listeners and the signals to reload and to stop, put together.
 //!
-//! Must not know: HTTP, the protocol of Redis.
+//! Must not know: HTTP, the protocol of Redis, what policies say.
 
 use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tollgate_core::{Rate, TokenBucket};
+use tollgate_engine::Engine;
+use tollgate_engine::reload::{Reloader, Timing, Watch};
+use tollgate_policy::source::Problems;
 use tollgate_server::resp::{self, Resp};
-use tollgate_server::{App, run};
+use tollgate_server::{App, InvalidApp, Trusted, demo_policy, run};
 use tollgate_store::{Memory, SystemClock};
-
-/// The name of the one limit there is before there are policy files.
-const LIMIT: &str = "demo";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
+    /// The policy file: YAML, TOML or JSON by its ending; without one a demonstration policy. Changes are put in force at once if they are right; SIGHUP reads it again
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_CONFIG")]
+    config: Option<PathBuf>,
     /// Address and port to listen on; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8080",
+        env = "TOLLGATE_LISTEN"
+    )]
     listen: SocketAddr,
     /// Address and port to listen on for Redis clients, or `off`
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6380", value_parser = place)]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6380", value_parser = place, env = "TOLLGATE_LISTEN_RESP")]
     listen_resp: Place,
-    /// How fast each key's bucket refills: N/s, N/min, N/h or N/d
-    #[arg(long, default_value = "10/s", value_parser = crate::rate::parse)]
-    rate: Rate,
-    /// The most that each key may spend at once
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    burst: u64,
     /// Keys in use at the same time that memory is set aside for, about 50 bytes each
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100_000,
+        env = "TOLLGATE_KEYS"
+    )]
     keys: usize,
+    /// Networks of gateways whose word about clients is taken, separated by commas; without it only this machine
+    #[arg(long, value_name = "NETWORKS", env = "TOLLGATE_TRUSTED_PROXIES")]
+    trusted_proxies: Option<Trusted>,
 }
 
 /// Where to listen, if at all.
@@ -61,19 +71,24 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         .with_writer(io::stderr)
         .with_target(false)
         .init();
-    let quota = TokenBucket::at(options.rate).burst(options.burst).build();
-    let quota =
-        quota.map_err(|error| format!("--rate and --burst do not make a limit: {error}"))?;
-    let app = Arc::new(App::new(LIMIT, quota, options.keys, SystemClock::new())?);
+    let app = open(options)?;
+    let app = match &options.trusted_proxies {
+        Some(trusted) => app.trusting(trusted.clone()),
+        None => app,
+    };
+    let app = Arc::new(app);
+    // Until the end of this function the file is looked at whenever it changes.
+    let _watch = app.reloader().map(follow).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     let resp = Resp::new(Memory::for_keys(options.keys)?)?;
-    let checker: Arc<dyn resp::Checker> = Arc::<App<SystemClock>>::clone(&app);
+    let checker: Arc<dyn resp::Checker> = Arc::<Engine<Memory<SystemClock>>>::clone(app.engine());
     let resp = Arc::new(resp.with_checker(checker));
     runtime.block_on(async {
-        // Before the address is announced: whoever reads it may send the signal at once.
+        // Before the address is announced: whoever reads it may send a signal at once.
         let stop = stop_signal()?;
+        let reload = reload_signal(app.reloader().cloned())?;
         let listener = listen(options.listen, "--listen").await?;
         let for_redis = match options.listen_resp {
             Place::Off => None,
@@ -94,7 +109,10 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         };
         let ((), ended, resp_ended) = tokio::join!(
             async {
-                stop.await;
+                tokio::select! {
+                    () = stop => {}
+                    () = reload => {}
+                }
                 tracing::info!("stopping: no new connections, open ones may finish");
                 stopping.send_replace(true);
             },
@@ -110,21 +128,47 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
                 }
             },
         );
-        let (counters, of_resp) = (app.counters(), resp.counters());
-        tracing::info!(
-            cut = ended.cut.saturating_add(resp_ended),
-            forgiven = app.forgiven().saturating_add(resp.forgiven()),
-            refused_connections = counters
-                .refused_connections()
-                .saturating_add(of_resp.refused_connections()),
-            accept_errors = counters
-                .accept_errors()
-                .saturating_add(of_resp.accept_errors()),
-            panics = counters.panics().saturating_add(of_resp.panics()),
-            "stopped"
-        );
+        tell_the_end(&app, &resp, ended.cut.saturating_add(resp_ended));
         Ok(())
     })
+}
+
+/// What came of it all, in one line.
+fn tell_the_end(app: &App<SystemClock>, resp: &Resp<SystemClock>, cut: usize) {
+    let (counters, of_resp) = (app.counters(), resp.counters());
+    tracing::info!(
+        cut,
+        forgiven = app.forgiven().saturating_add(resp.forgiven()),
+        tickets_given_up = app.tickets_given_up(),
+        refused_connections = counters
+            .refused_connections()
+            .saturating_add(of_resp.refused_connections()),
+        accept_errors = counters
+            .accept_errors()
+            .saturating_add(of_resp.accept_errors()),
+        panics = counters.panics().saturating_add(of_resp.panics()),
+        "stopped"
+    );
+}
+
+/// An app with the policy in the file, or with the one that is built in.
+fn open(options: &Options) -> Result<App<SystemClock>, Box<dyn Error>> {
+    let clock = SystemClock::new();
+    let app = match &options.config {
+        Some(path) => App::following(path, options.keys, clock),
+        None => App::new(&demo_policy()?, options.keys, clock),
+    };
+    app.map_err(|error| match error {
+        InvalidApp::File(problems) => BadPolicy(problems).into(),
+        other => other.into(),
+    })
+}
+
+type FileReloader = Arc<Reloader<Memory<SystemClock>>>;
+
+fn follow(reloader: &FileReloader) -> io::Result<Watch> {
+    // What came of it is in the log.
+    Watch::start(Arc::clone(reloader), Timing::default(), |_looked| {})
 }
 
 async fn listen(address: SocketAddr, option: &'static str) -> Result<TcpListener, CannotListen> {
@@ -137,19 +181,11 @@ async fn listen(address: SocketAddr, option: &'static str) -> Result<TcpListener
 }
 
 fn announce(app: &App<SystemClock>, address: SocketAddr, resp: Option<SocketAddr>) {
-    let text = app.introduction(address);
-    let (also, try_also) = match resp {
-        Some(resp) => (
-            format!("listening on redis://{resp}\n"),
-            format!("  redis-cli {} CL.THROTTLE user1 15 30 60 1\n", reach(resp)),
-        ),
-        None => (String::new(), String::new()),
-    };
+    let also = resp.map(|resp| format!("redis-cli {} CL.THROTTLE user1 15 30 60 1", reach(resp)));
+    let text = app.introduction(address, also.as_slice());
+    let redis = resp.map_or_else(String::new, |resp| format!("listening on redis://{resp}\n"));
     let mut stdout = io::stdout().lock();
-    let written = write!(
-        stdout,
-        "{also}listening on http://{address}\n\n{text}{try_also}\n"
-    );
+    let written = writeln!(stdout, "{redis}listening on http://{address}\n\n{text}");
     if let Err(error) = written.and_then(|()| stdout.flush()) {
         // Nobody reads it; the server is no worse for that.
         tracing::warn!(%error, "could not write to stdout");
@@ -190,6 +226,52 @@ fn stop_signal() -> io::Result<impl Future<Output = ()>> {
         }
     })
 }
+
+/// Reads the policy again whenever the process is sent SIGHUP, changed or not. Never completes.
+#[cfg(unix)]
+fn reload_signal(reloader: Option<FileReloader>) -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(async move {
+        while hangup.recv().await.is_some() {
+            let Some(reloader) = reloader.clone() else {
+                tracing::info!("there is no --config to read again");
+                continue;
+            };
+            // A large file takes a while to read and compile, and nobody's answer should wait for it.
+            let done = tokio::task::spawn_blocking(move || reloader.reload_now()).await;
+            if let Err(error) = done {
+                tracing::error!(%error, "reading the policy again failed; the one in force stays");
+            }
+        }
+        std::future::pending::<()>().await;
+    })
+}
+
+#[cfg(not(unix))]
+fn reload_signal(_reloader: Option<FileReloader>) -> io::Result<impl Future<Output = ()>> {
+    Ok(std::future::pending())
+}
+
+/// A policy that cannot be put in force.
+#[derive(Debug)]
+struct BadPolicy(Problems);
+
+impl fmt::Display for BadPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(problems) = self;
+        let count = problems.list.len().saturating_add(problems.more);
+        let are = if count == 1 {
+            "is 1 problem"
+        } else {
+            "are problems"
+        };
+        write!(f, "there {are} with the policy\n\n{problems}")
+    }
+}
+
+impl Error for BadPolicy {}
 
 /// The address cannot be listened on.
 #[derive(Debug)]

@@ -50,6 +50,8 @@ pub(crate) struct Decision<'a, S> {
     pub(crate) request: &'a dyn Attributes,
     pub(crate) cost: Option<u64>,
     pub(crate) manner: Manner,
+    /// Whether all that is charged may be settled later.
+    pub(crate) reserves: bool,
 }
 
 impl<S: StateStore> Decision<'_, S> {
@@ -104,7 +106,7 @@ impl<S: StateStore> Decision<'_, S> {
         self.decide_enforced(&asking, &stances, plan, findings);
         if self.manner == Manner::Charge && !findings.degraded.store {
             if findings.is_admitted() {
-                Ticket::collect(&mut findings.ticket, generation, plan);
+                Ticket::collect(&mut findings.ticket, generation, plan, self.reserves);
             }
             if generation.has_trials() {
                 let words = Words::of(generation, plan);
@@ -116,7 +118,7 @@ impl<S: StateStore> Decision<'_, S> {
             for index in stances.rules_in(found, Mode::Shadow) {
                 let word = self.decide_shadow(&asking, index, plan, findings);
                 if self.manner == Manner::Charge {
-                    Ticket::collect(&mut findings.ticket, generation, plan);
+                    Ticket::collect(&mut findings.ticket, generation, plan, self.reserves);
                     let word = (word.into_iter(), Standing::Shadow);
                     self.compare(&asking, generation, word, plan, findings);
                 }

@@ -151,6 +151,13 @@ impl<S: StateStore> Engine<S> {
         self.run(request, Some(cost), Manner::Charge)
     }
 
+    /// Decides at a cost that is only an estimate. The ticket of an admitted request settles every limit that was charged,
+    /// whether or not the policy knows the real cost from responses.
+    #[must_use]
+    pub fn reserve(&self, request: &dyn Attributes, estimate: Option<u64>) -> Verdict {
+        self.decision(request, estimate, Manner::Charge, true)
+    }
+
     /// What would be decided now. Nothing is charged, punished or counted.
     #[must_use]
     pub fn peek(&self, request: &dyn Attributes) -> Verdict {
@@ -169,6 +176,16 @@ impl<S: StateStore> Engine<S> {
     /// The store did not carry out some of it; the rest was. Places return when their leases end.
     pub fn respond(&self, ticket: Ticket, response: &dyn Response) -> Result<(), StoreError> {
         let settled = ticket.respond(&self.store, response);
+        drop(ticket);
+        settled
+    }
+
+    /// Settles what an admitted request was charged in advance at what it really cost, and gives its places back.
+    ///
+    /// # Errors
+    /// The store did not carry out some of it; the rest was.
+    pub fn settle(&self, ticket: Ticket, actual: u64) -> Result<(), StoreError> {
+        let settled = ticket.settle(&self.store, actual);
         drop(ticket);
         settled
     }
@@ -232,12 +249,23 @@ impl<S: StateStore> Engine<S> {
     }
 
     fn run(&self, request: &dyn Attributes, cost: Option<u64>, manner: Manner) -> Verdict {
+        self.decision(request, cost, manner, false)
+    }
+
+    fn decision(
+        &self,
+        request: &dyn Attributes,
+        cost: Option<u64>,
+        manner: Manner,
+        reserves: bool,
+    ) -> Verdict {
         let decision = Decision {
             store: &self.store,
             lots: &self.lots,
             request,
             cost,
             manner,
+            reserves,
         };
         let mut verdict = Verdict::new(self.current.load());
         with_scratch(|scratch| decision.make(&mut verdict, scratch));

@@ -67,12 +67,19 @@ enum Due {
 
 impl Ticket {
     /// Adds what the answered checks of a plan still owe.
-    pub(crate) fn collect(ticket: &mut Option<Self>, generation: &Arc<Generation>, plan: &Plan) {
+    pub(crate) fn collect(
+        ticket: &mut Option<Self>,
+        generation: &Arc<Generation>,
+        plan: &Plan,
+        reserves: bool,
+    ) {
         for (planned, answer) in plan.answered() {
             let Some((rule, entry)) = generation.rule(planned.rule) else {
                 continue;
             };
-            let Some(what) = due(rule, entry.awaits_response, planned, answer) else {
+            // What a value was charged for stays seen, so it is not given back either.
+            let is_open = entry.awaits_response || (reserves && !entry.counts_values);
+            let Some(what) = due(rule, is_open, planned, answer) else {
                 continue;
             };
             let Some(ruled) = plan.ruled(generation, planned) else {
@@ -115,6 +122,15 @@ impl Ticket {
                 let cost = actual_cost(rule, response).unwrap_or(owed.cost);
                 counts.then_some(Op::ChargeAlways(cost))
             }
+        })
+    }
+
+    /// Settles everything at what the work really cost.
+    pub(crate) fn settle<S: Store>(&self, store: &S, actual: u64) -> Result<(), StoreError> {
+        self.each(store, |_, owed| match owed.what {
+            Due::Place(id) => Some(Op::Release(id)),
+            Due::Estimate(receipt) => Some(Op::Settle { receipt, actual }),
+            Due::Response => None,
         })
     }
 
@@ -188,12 +204,12 @@ fn actual_cost(rule: &Rule, response: &dyn Response) -> Option<u64> {
 }
 
 /// What one check leaves to be done.
-fn due(rule: &Rule, awaits_response: bool, planned: &Planned, answer: &Answer) -> Option<Due> {
+fn due(rule: &Rule, is_open: bool, planned: &Planned, answer: &Answer) -> Option<Due> {
     if let Op::Acquire { id, weight } = planned.op {
         return (weight > 0).then_some(Due::Place(id));
     }
     let counts = matches!(planned.role, Role::Main | Role::Local | Role::Candidate);
-    if !awaits_response || !counts {
+    if !is_open || !counts {
         return None;
     }
     match (&rule.count, planned.op) {

@@ -101,6 +101,18 @@ impl LimitState {
         usize::try_from(self.rule).unwrap_or(usize::MAX)
     }
 
+    /// Which of the rule's meters it is the state of, by its index.
+    #[must_use]
+    pub fn meter_index(&self) -> usize {
+        usize::from(self.meter)
+    }
+
+    /// The part that the meter plays in its rule.
+    #[must_use]
+    pub const fn role(&self) -> Role {
+        self.role
+    }
+
     /// Whether less than this is left: `remaining / limit` compared without dividing.
     pub(crate) fn is_tighter_than(&self, other: &Self) -> bool {
         let part = |of: &Self, by: &Self| {

@@ -1,34 +1,53 @@
-//! The check itself: which question was asked, what the limit says, and the answer in words.
+//! The server without its sockets: an engine, the policy in words, open tickets, and which endpoint answers what.
 //!
-//! Synchronous from end to end. Must not know: sockets, connections, timeouts.
+//! Synchronous from end to end. Must not know: sockets, connections, timeouts, what is in files.
 
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroU16;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hyper::{Method, StatusCode};
-use serde::Serialize;
-use tollgate_core::{Nanos, Outcome, Status, Timestamp, TokenBucket, Unit};
-use tollgate_http::{InvalidPolicyName, Policy, Problem, address_key, retry_after};
-use tollgate_store::{Check, Clock, InvalidSize, Key, LimitId, Memory, Op, Ruled};
+use arc_swap::ArcSwap;
+use hyper::{HeaderMap, Method, StatusCode};
+use tollgate_engine::reload::Reloader;
+use tollgate_engine::{Engine, OutOfNumbers};
+use tollgate_policy::explain::{Explanation, explain};
+use tollgate_policy::model::Policy;
+use tollgate_policy::rules::Rules;
+use tollgate_policy::source::{Problem, Problems};
+use tollgate_store::{Clock, InvalidSize, Memory};
 
 use crate::counters::Counters;
-use crate::input::{BadInput, Input, echo};
-use crate::json::parse_json;
-use crate::query::parse_query;
-use crate::reply::{RATELIMIT, RATELIMIT_POLICY, Reply};
+use crate::gateways::Trusted;
+use crate::input::{BadInput, echo};
+use crate::openapi;
+use crate::reply::Reply;
+use crate::routes::{Endpoint, Route};
+use crate::tickets::Tickets;
 use crate::welcome::introduction;
 
-pub(crate) const CHECK_PATH: &str = "/v1/check";
-
-/// One limit on every key, and the endpoints that ask it.
+/// A policy in force, and the endpoints that ask it.
 #[derive(Debug)]
 pub struct App<C> {
-    policy: Policy,
-    quota: TokenBucket,
-    ruled: Ruled,
-    store: Memory<C>,
+    pub(crate) engine: Arc<Engine<Memory<C>>>,
+    /// The file that the policy comes from, if it comes from one.
+    reloader: Option<Arc<Reloader<Memory<C>>>>,
+    pub(crate) tickets: Tickets,
+    pub(crate) trusted: Trusted,
+    /// The policy in force, in words.
+    told: ArcSwap<Told>,
+    /// Keys every digest of this process; another policy must make the same ones.
+    secret: [u8; 16],
+    replacing: Mutex<()>,
     counters: Counters,
+}
+
+/// A policy in words, and the number that verdicts name it by.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) generation: u64,
+    pub(crate) explanation: Explanation,
 }
 
 /// One request, read in full.
@@ -37,6 +56,7 @@ pub(crate) struct Question<'a> {
     pub(crate) method: &'a Method,
     pub(crate) path: &'a str,
     pub(crate) query: &'a str,
+    pub(crate) headers: &'a HeaderMap,
     pub(crate) body: &'a [u8],
     /// Who asks.
     pub(crate) peer: IpAddr,
@@ -45,26 +65,118 @@ pub(crate) struct Question<'a> {
 }
 
 impl<C: Clock> App<C> {
-    /// An app with one limit called `name`, with room for about `keys` keys in use at the same time.
+    /// An app that decides by `policy`, with room for about `keys` keys in use at the same time.
     ///
     /// # Errors
-    /// The name or the number of keys is not valid.
-    pub fn new(name: &str, quota: TokenBucket, keys: usize, clock: C) -> Result<Self, InvalidApp> {
-        let policy = Policy::new(name, quota.limit(), quota.refill(), Unit::Requests)
-            .map_err(InvalidApp::Name)?;
+    /// The policy cannot be put in force, or there cannot be so many keys.
+    pub fn new(policy: &Policy, keys: usize, clock: C) -> Result<Self, InvalidApp> {
+        let secret = random();
+        let (rules, explanation) = compile(policy, secret)?;
         let store = Memory::with_clock(keys, clock).map_err(InvalidApp::Size)?;
-        let ruled = Ruled {
-            id: LimitId(NonZeroU16::MIN),
-            limit: quota.into(),
+        let engine = Engine::new(rules, store).map_err(InvalidApp::Numbers)?;
+        let generation = engine.generation().number();
+        let told = Told {
+            generation,
+            explanation,
         };
-        store.learn(&ruled);
-        Ok(Self {
-            policy,
-            quota,
-            ruled,
-            store,
+        Ok(Self::made(Arc::new(engine), None, told, secret))
+    }
+
+    /// An app that decides by what a file says. Whoever holds its [`reloader`](Self::reloader) says when to look at the file
+    /// again.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file, or there cannot be so many keys.
+    pub fn following(path: &Path, keys: usize, clock: C) -> Result<Self, InvalidApp> {
+        let secret = random();
+        let store = Memory::with_clock(keys, clock).map_err(InvalidApp::Size)?;
+        let reloader = Reloader::open(path, secret, store).map_err(InvalidApp::File)?;
+        let (generation, policy) = reloader.in_force();
+        let told = Told {
+            generation,
+            explanation: explain(&policy).map_err(InvalidApp::Policy)?,
+        };
+        let engine = Arc::clone(reloader.engine());
+        Ok(Self::made(engine, Some(Arc::new(reloader)), told, secret))
+    }
+
+    fn made(
+        engine: Arc<Engine<Memory<C>>>,
+        reloader: Option<Arc<Reloader<Memory<C>>>>,
+        told: Told,
+        secret: [u8; 16],
+    ) -> Self {
+        Self {
+            engine,
+            reloader,
+            tickets: Tickets::default(),
+            trusted: Trusted::default(),
+            told: ArcSwap::from_pointee(told),
+            secret,
+            replacing: Mutex::default(),
             counters: Counters::default(),
-        })
+        }
+    }
+
+    /// The same app, taking the word of gateways in these networks only.
+    #[must_use]
+    pub fn trusting(mut self, trusted: Trusted) -> Self {
+        self.trusted = trusted;
+        self
+    }
+
+    /// Puts another policy in force, for every request that is decided after this; states stay with limits of the same
+    /// identity. Answers the number of the new version.
+    ///
+    /// # Errors
+    /// The policy cannot be put in force. Then the one before stays.
+    pub fn replace(&self, policy: &Policy) -> Result<u64, InvalidApp> {
+        // One after another, so that the words are those of the rules.
+        let _one_at_a_time = self.replacing();
+        let (rules, explanation) = compile(policy, self.secret)?;
+        let generation = self.engine.replace(rules).map_err(InvalidApp::Numbers)?;
+        self.told.store(Arc::new(Told {
+            generation,
+            explanation,
+        }));
+        Ok(generation)
+    }
+
+    /// The engine that decides.
+    pub const fn engine(&self) -> &Arc<Engine<Memory<C>>> {
+        &self.engine
+    }
+
+    /// What looks at the policy's file, if it comes from one.
+    pub const fn reloader(&self) -> Option<&Arc<Reloader<Memory<C>>>> {
+        self.reloader.as_ref()
+    }
+
+    /// The policy in force in words. After the file has changed they are found when somebody asks.
+    pub(crate) fn told(&self) -> Arc<Told> {
+        let told = self.told.load_full();
+        let Some(reloader) = &self.reloader else {
+            return told;
+        };
+        let (generation, policy) = reloader.in_force();
+        if told.generation == generation {
+            return told;
+        }
+        let _one_at_a_time = self.replacing();
+        // What compiled can be explained; if not, the words before are better than none.
+        if let Ok(explanation) = explain(&policy) {
+            self.told.store(Arc::new(Told {
+                generation,
+                explanation,
+            }));
+        }
+        self.told.load_full()
+    }
+
+    fn replacing(&self) -> MutexGuard<'_, ()> {
+        self.replacing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What went wrong and was survived so far.
@@ -76,132 +188,57 @@ impl<C: Clock> App<C> {
     /// How many keys were forgiven what they owed because there was no room for them.
     #[must_use]
     pub fn forgiven(&self) -> u64 {
-        self.store.usage().forgiven
+        self.engine.store().usage().forgiven
     }
 
-    /// The limit in plain words and three commands to try, for a server reached at `address`.
+    /// How many tickets were given up because there was no room for more.
     #[must_use]
-    pub fn introduction(&self, address: SocketAddr) -> String {
-        introduction(address, self.policy.name(), &self.quota)
+    pub fn tickets_given_up(&self) -> u64 {
+        self.tickets.usage().0
+    }
+
+    /// The policy in plain words and commands to try, for a server reached at `address`; `also` are further commands.
+    #[must_use]
+    pub fn introduction(&self, address: SocketAddr, also: &[String]) -> String {
+        introduction(address, &self.told().explanation, also)
     }
 
     pub(crate) fn answer(&self, question: &Question<'_>) -> Reply {
-        let Question { method, path, .. } = *question;
-        match (path, method) {
-            (CHECK_PATH, &Method::GET | &Method::POST) => {
-                self.check(question).unwrap_or_else(|bad| bad_request(&bad))
-            }
-            (CHECK_PATH, _) => wrong_method(method, "GET, POST"),
-            ("/healthz", &Method::GET | &Method::HEAD) => Reply::text("ok\n"),
-            ("/", &Method::GET | &Method::HEAD) => Reply::text(self.introduction(question.local)),
-            ("/healthz" | "/", _) => wrong_method(method, "GET, HEAD"),
-            _ => {
-                let detail = format!("there is nothing at {:?}", echo(path.as_bytes()));
-                Reply::plain(StatusCode::NOT_FOUND, detail)
-            }
-        }
-    }
-
-    fn check(&self, question: &Question<'_>) -> Result<Reply, BadInput> {
-        let mut input = parse_query(question.query)?;
-        if *question.method == Method::POST && !question.body.is_empty() {
-            input = input.and(parse_json(question.body)?)?;
-        }
-        let Input { key, cost, limit } = input;
-        let name = self.policy.name();
-        if let Some(limit) = limit.filter(|limit| limit != name) {
-            let reason = format!("there is no such limit; there is {name:?}");
-            return Err(BadInput::new("limit", limit.as_bytes(), reason));
-        }
-        let key = key.unwrap_or_else(|| address_key(question.peer).into_bytes());
-        self.decide(&key, cost.unwrap_or(1))
-    }
-
-    /// The name of the limit.
-    pub(crate) fn name(&self) -> &str {
-        self.policy.name()
-    }
-
-    /// Spends from the limit, or looks whether it could.
-    pub(crate) fn ask(
-        &self,
-        key: &[u8],
-        cost: u64,
-        is_peek: bool,
-    ) -> Result<(Outcome, Status), BadInput> {
-        let checked = Key::of(key).map_err(|too_long| {
-            BadInput::new("key", key, format!("it has {} bytes", too_long.len))
-        })?;
-        let check = Check {
-            key: checked,
-            ruled: &self.ruled,
-            op: if is_peek {
-                Op::Peek(cost)
-            } else {
-                Op::Spend(cost)
-            },
+        let Some(route) = Route::at(question.path) else {
+            let detail = format!("there is nothing at {:?}", echo(question.path.as_bytes()));
+            return Reply::plain(StatusCode::NOT_FOUND, detail);
         };
-        let (verdict, [answer]) = self
-            .store
-            .ask([check])
-            .map_err(|error| BadInput::new("key", key, error.to_string()))?;
-        Ok((verdict.outcome(), answer.status))
-    }
-
-    fn decide(&self, key: &[u8], cost: u64) -> Result<Reply, BadInput> {
-        let (outcome, status) = self.ask(key, cost, false)?;
-        let reply = if outcome.is_admitted() {
-            let admitted = Admitted {
-                allowed: true,
-                limit: self.policy.name(),
-                remaining: status.remaining,
-                reset_after_ms: status.reset_after.as_millis_ceil(),
-            };
-            Reply::json(admitted.to_json())
-        } else {
-            Reply::problem(&Problem::quota_exceeded(
-                &self.policy,
-                outcome,
-                cost,
-                status.limit,
-            ))
-        };
-        let more_after = self.more_after(&status);
-        let field = self.policy.limit_field(outcome, &status, more_after);
-        let reply = reply
-            .with(RATELIMIT_POLICY, self.policy.policy_field())
-            .with(RATELIMIT, &field);
-        Ok(match retry_after(outcome) {
-            Some(seconds) => reply.retry_after(seconds),
-            None => reply,
-        })
-    }
-
-    /// Time until one more unit is there. Zero if something remains, or if nothing is ever admitted.
-    fn more_after(&self, status: &Status) -> Nanos {
-        // What is owed is a duration; seen from the beginning of time it is an instant again.
-        let owed = status.reset_after.as_nanos();
-        match self.quota.decide(owed, Timestamp::EPOCH, 1).outcome {
-            Outcome::Deny { retry_after } => retry_after,
-            Outcome::Allow | Outcome::Wait(_) | Outcome::Never => Nanos::ZERO,
+        if !route.allows(question.method) {
+            return wrong_method(question.method, route.methods);
         }
+        let answered = match route.endpoint {
+            Endpoint::Check => self.check(question),
+            Endpoint::Batch => self.check_batch(question),
+            Endpoint::Acquire => self.acquire(question),
+            Endpoint::Reserve => self.reserve(question),
+            Endpoint::Report(report) => self.report(report, question),
+            Endpoint::Auth(gateway) => self.authorize(gateway, question),
+            Endpoint::Status => self.status(question),
+            Endpoint::Limits => Ok(self.limits()),
+            Endpoint::OpenApi => Ok(Reply::json(openapi::DOCUMENT)),
+            Endpoint::Health => Ok(Reply::text("ok\n")),
+            Endpoint::Front => Ok(Reply::text(self.introduction(question.local, &[]))),
+        };
+        answered.unwrap_or_else(|bad| bad_request(&bad))
     }
 }
 
-/// The body of an admission.
-#[derive(Serialize)]
-struct Admitted<'a> {
-    allowed: bool,
-    limit: &'a str,
-    remaining: u64,
-    reset_after_ms: u64,
+fn compile(policy: &Policy, secret: [u8; 16]) -> Result<(Rules, Explanation), InvalidApp> {
+    let rules = Rules::compile(policy, secret).map_err(InvalidApp::Policy)?;
+    let explanation = explain(policy).map_err(InvalidApp::Policy)?;
+    Ok((rules, explanation))
 }
 
-impl Admitted<'_> {
-    fn to_json(&self) -> String {
-        // Serialising strings and integers into memory cannot fail; the status says it all if it ever did.
-        serde_json::to_string(self).unwrap_or_default()
-    }
+/// A secret of this process.
+fn random() -> [u8; 16] {
+    // A fresh hasher is keyed by the operating system's randomness; how its bits fall is all that is asked of it.
+    let half = || u128::from(RandomState::new().hash_one(0_u8));
+    (half() << 64 | half()).to_be_bytes()
 }
 
 fn bad_request(bad: &BadInput) -> Reply {
@@ -214,21 +251,34 @@ fn wrong_method(method: &Method, allowed: &'static str) -> Reply {
     Reply::plain(StatusCode::METHOD_NOT_ALLOWED, detail).allow(allowed)
 }
 
-/// Why an app cannot be made.
+/// Why an app cannot be made, or a policy not be put in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidApp {
-    /// The limit's name cannot be sent.
-    Name(InvalidPolicyName),
+    /// The policy cannot be honoured.
+    Policy(Vec<Problem>),
+    /// The policy's file cannot be read, or is wrong.
+    File(Problems),
     /// There cannot be so many keys.
     Size(InvalidSize),
+    /// There are more states than numbers for them.
+    Numbers(OutOfNumbers),
 }
 
 impl fmt::Display for InvalidApp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Name(error) => error.fmt(f),
+            Self::Policy(problems) => {
+                for (index, problem) in problems.iter().enumerate() {
+                    let line = problem.place.line;
+                    let separator = if index == 0 { "" } else { "; " };
+                    write!(f, "{separator}line {line}: {}", problem.message)?;
+                }
+                Ok(())
+            }
+            Self::File(problems) => problems.fmt(f),
             Self::Size(error) => error.fmt(f),
+            Self::Numbers(error) => error.fmt(f),
         }
     }
 }

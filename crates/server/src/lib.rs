@@ -1,23 +1,34 @@
-//! The HTTP check endpoint: ask it whether a request may proceed, and it answers in the words of the RateLimit draft. Beside
+//! The HTTP API: ask it whether a request may proceed, and it answers in the words of the RateLimit draft. Beside
 //! it [`resp`], the same for Redis clients.
 //!
-//! [`App`] decides and words the answer, [`run`] listens. The listener, the clock and the end of the run are arguments,
-//! so tests own all three. Must not know: command lines, signals, how the state is kept.
+//! [`App`] decides and words the answer, [`run`] listens. The listener, the clock, the policy and the end of the run are
+//! arguments, so tests own all of them. Must not know: command lines, signals, files, how the state is kept.
 #![forbid(unsafe_code)]
 
 mod app;
+mod asked;
+mod body;
+mod check;
 mod counters;
+mod demo;
+mod gateways;
 mod input;
 mod json;
+mod known;
+mod limits;
+mod openapi;
 mod query;
 mod reply;
+mod report;
 pub mod resp;
+mod routes;
 mod run;
+mod tickets;
 mod welcome;
+mod words;
 
 pub use app::{App, InvalidApp};
 pub use counters::Counters;
-pub use input::{BadInput, Input};
-pub use json::parse_json;
-pub use query::parse_query;
+pub use demo::demo_policy;
+pub use gateways::{InvalidNetwork, Trusted};
 pub use run::{Ended, Limits, run, run_with};

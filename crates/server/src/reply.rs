@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
+use tollgate_core::Nanos;
 use tollgate_http::Problem;
 
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -13,15 +14,30 @@ pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelim
 
 /// A response being put together.
 #[derive(Debug)]
-pub(crate) struct Reply(Response<Full<Bytes>>);
+pub(crate) struct Reply {
+    response: Response<Full<Bytes>>,
+    wait: Nanos,
+}
 
 impl Reply {
     pub(crate) fn text(body: impl Into<Bytes>) -> Self {
         Self::new(StatusCode::OK, "text/plain; charset=utf-8", body)
     }
 
-    pub(crate) fn json(body: String) -> Self {
+    pub(crate) fn empty(status: StatusCode) -> Self {
+        let mut reply = Self::new(status, "", Bytes::new());
+        reply.response.headers_mut().remove(CONTENT_TYPE);
+        reply
+    }
+
+    pub(crate) fn json(body: impl Into<Bytes>) -> Self {
         Self::new(StatusCode::OK, "application/json", body)
+    }
+
+    /// A refusal whose body is already problem details.
+    pub(crate) fn refused(status: u16, body: String) -> Self {
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+        Self::new(status, tollgate_http::CONTENT_TYPE, body)
     }
 
     pub(crate) fn problem(problem: &Problem) -> Self {
@@ -47,13 +63,28 @@ impl Reply {
     pub(crate) fn with(mut self, name: HeaderName, value: &str) -> Self {
         // Values are ours and printable: numbers, and names that were checked when the limit was made.
         if let Ok(value) = HeaderValue::from_str(value) {
-            self.0.headers_mut().insert(name, value);
+            self.response.headers_mut().insert(name, value);
         }
         self
     }
 
+    pub(crate) fn is_success(&self) -> bool {
+        self.response.status().is_success()
+    }
+
+    /// The same, sent only after a while.
+    pub(crate) const fn after(mut self, wait: Nanos) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// How long it is to be held back.
+    pub(crate) const fn wait(&self) -> Nanos {
+        self.wait
+    }
+
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
-        self.0
+        self.response
     }
 
     fn new(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Self {
@@ -63,6 +94,9 @@ impl Reply {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         // Every answer is about this moment. RFC 6585 forbids storing a 429, and a stored 200 would admit forever.
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        Self(response)
+        Self {
+            response,
+            wait: Nanos::ZERO,
+        }
     }
 }

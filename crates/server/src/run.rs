@@ -16,20 +16,19 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, StatusCode};
+use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tollgate_store::Clock;
 
-use crate::app::{App, CHECK_PATH, Question};
+use crate::app::{App, Question};
 use crate::counters::count;
 use crate::reply::Reply;
+use crate::routes::most_body;
 
-/// The largest request body, in bytes.
-const MAX_BODY_LEN: usize = 8_192;
 /// The largest request head, in bytes, and the most fields in it.
 const MAX_HEAD_LEN: usize = 16_384;
 const MAX_FIELDS: usize = 64;
@@ -155,6 +154,9 @@ fn serve<C: Clock + 'static>(
         let app = Arc::clone(&app);
         async move {
             let reply = respond(limits, &app, request, peer, local).await;
+            if !reply.wait().is_zero() {
+                sleep(Duration::from_nanos(reply.wait().as_nanos())).await;
+            }
             Ok::<_, Infallible>(reply.into_response())
         }
     });
@@ -181,10 +183,9 @@ async fn respond<C: Clock>(
     local: SocketAddr,
 ) -> Reply {
     let (head, body) = request.into_parts();
-    let wants_body = head.method == Method::POST && head.uri.path() == CHECK_PATH;
-    let body = match wants_body {
-        true => read(limits, body).await,
-        false => Ok(Bytes::new()),
+    let body = match most_body(&head.method, head.uri.path()) {
+        0 => Ok(Bytes::new()),
+        most => read(limits, body, most).await,
     };
     let body = match body {
         Ok(body) => body,
@@ -194,6 +195,7 @@ async fn respond<C: Clock>(
         method: &head.method,
         path: head.uri.path(),
         query: head.uri.query().unwrap_or(""),
+        headers: &head.headers,
         body: &body,
         peer: peer.ip(),
         local,
@@ -209,16 +211,16 @@ async fn respond<C: Clock>(
 }
 
 /// The body, or the answer that says why it cannot be read.
-async fn read(limits: Limits, body: Incoming) -> Result<Bytes, Reply> {
+async fn read(limits: Limits, body: Incoming, most: usize) -> Result<Bytes, Reply> {
     let too_long = || {
-        let detail = format!("body: it is longer than {MAX_BODY_LEN} bytes");
+        let detail = format!("body: it is longer than {most} bytes");
         Reply::plain(StatusCode::PAYLOAD_TOO_LARGE, detail)
     };
     // A declared length is believed before a byte is read, so that nobody sends what will be refused.
-    if body.size_hint().lower() > MAX_BODY_LEN as u64 {
+    if body.size_hint().lower() > most as u64 {
         return Err(too_long());
     }
-    match timeout(limits.body, Limited::new(body, MAX_BODY_LEN).collect()).await {
+    match timeout(limits.body, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
         Ok(Err(_)) => Err(Reply::plain(

@@ -1,101 +1,94 @@
-//! What a newcomer reads: the limit in plain words and three commands to try.
+//! What a newcomer reads: the policy in plain words and three commands to try.
 //!
 //! Must not know: HTTP, terminals.
 
 use std::net::SocketAddr;
 
-use tollgate_core::{Nanos, TokenBucket};
+use tollgate_policy::explain::{Explanation, LimitExplained};
 
-/// The introduction of a server that listens on `address`.
-pub(crate) fn introduction(address: SocketAddr, name: &str, quota: &TokenBucket) -> String {
-    let limit = in_words(name, quota);
+/// So many limits are introduced; of the rest only how many there are.
+const MOST_SHOWN: usize = 12;
+
+/// The introduction of a server that listens on `address`; `also` are further commands to try, a line each.
+pub(crate) fn introduction(address: SocketAddr, policy: &Explanation, also: &[String]) -> String {
+    let also: String = also.iter().map(|line| format!("  {line}\n")).collect();
+    let mut limits = String::new();
+    if let Some(mode) = &policy.mode {
+        limits.push_str(&format!("  {mode}\n"));
+    }
+    if policy.limits.is_empty() {
+        limits.push_str("  there are no limits: every request is admitted\n");
+    }
+    for limit in policy.limits.iter().take(MOST_SHOWN) {
+        limits.push_str(&format!("  {}\n", in_words(limit)));
+    }
+    if let Some(more @ 1..) = policy.limits.len().checked_sub(MOST_SHOWN) {
+        limits.push_str(&format!(
+            "  and {more} more: curl -s http://{address}/v1/limits\n"
+        ));
+    }
     let check = format!("http://{address}/v1/check");
     format!(
         "Tollgate, a rate limiter. Ask it whether a request may proceed:\n\
          \n\
-         \x20 {limit}\n\
+         {limits}\
          \n\
          Try it:\n\
          \x20 curl -i '{check}?key=alice'\n\
          \x20 for i in $(seq 25); do curl -s -o /dev/null -w '%{{http_code}} ' '{check}?key=bob'; done; echo\n\
-         \x20 curl -s -d '{{\"key\": \"alice\", \"cost\": 0}}' {check}\n"
+         \x20 curl -s -d '{{\"attributes\": {{\"ip\": \"192.0.2.7\", \"path\": \"/login\", \"method\": \"POST\"}}}}' {check}\n\
+         {also}\
+         \n\
+         Everything else: http://{address}/openapi.json\n"
     )
 }
 
-/// The quota that is in force, as a sentence.
-fn in_words(name: &str, quota: &TokenBucket) -> String {
-    if quota.limit() == 0 {
-        return format!("{name}: nothing is ever admitted");
-    }
-    let (limit, every) = (quota.limit(), span(quota.interval()));
-    let unit = match quota.block() {
-        1 => String::from("one"),
-        block => block.to_string(),
+/// One limit as a line.
+fn in_words(limit: &LimitExplained) -> String {
+    let first = limit.quotas.first();
+    let windows = first.map_or(&[][..], |quota| &quota.windows);
+    let words: Vec<&str> = windows.iter().map(|window| window.words.as_str()).collect();
+    let words = match words.is_empty() {
+        true => "no limit".to_owned(),
+        false => words.join(", and "),
     };
-    format!("{name}: at most {limit} at once, then {unit} every {every}, for each key")
-}
-
-/// A span in the largest unit it fills, to three decimals.
-fn span(span: Nanos) -> String {
-    const UNITS: [(u64, &str); 7] = [
-        (86_400_000_000_000, "d"),
-        (3_600_000_000_000, "h"),
-        (60_000_000_000, "min"),
-        (1_000_000_000, "s"),
-        (1_000_000, "ms"),
-        (1_000, "µs"),
-        (1, "ns"),
-    ];
-    let nanos = span.as_nanos();
-    let fits = |(size, _): &&(u64, &str)| nanos >= *size;
-    let (size, unit) = UNITS.iter().find(fits).copied().unwrap_or((1, "ns"));
-    // 128 bits hold any span in thousandths.
-    let thousandths = u128::from(nanos).saturating_mul(1_000) / u128::from(size);
-    let exact = thousandths.saturating_mul(u128::from(size)) == u128::from(nanos) * 1_000;
-    let about = if exact { "" } else { "about " };
-    let decimals = format!("{:03}", thousandths % 1_000);
-    let decimals = decimals.trim_end_matches('0');
-    let point = if decimals.is_empty() { "" } else { "." };
-    format!("{about}{}{point}{decimals} {unit}", thousandths / 1_000)
+    let mode = match limit.mode.as_str() {
+        "enforced" => String::new(),
+        other => format!(" ({other})"),
+    };
+    format!(
+        "{}{mode}: {}; for {}; {words}",
+        limit.name, limit.applies_to, limit.per
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_core::Rate;
+    use tollgate_policy::explain::explain;
+    use tollgate_policy::load;
+    use tollgate_policy::source::Format;
 
-    #[test]
-    fn spans_are_written_as_people_do() {
-        let cases = [
-            (100_000_000, "100 ms"),
-            (1_500_000_000, "1.5 s"),
-            (60_000_000_000, "1 min"),
-            (333_333_334, "about 333.333 ms"),
-            (12_342_857_142_858, "about 3.428 h"),
-            (1_000_001, "about 1 ms"),
-            (1_050, "1.05 µs"),
-            (1, "1 ns"),
-            (0, "0 ns"),
-            (u64::MAX, "about 213503.982 d"),
-        ];
-        for (nanos, text) in cases {
-            assert_eq!(span(Nanos::from_nanos(nanos)), text);
-        }
+    fn introduced(text: &str) -> String {
+        let policy = load(text, "a.yaml", Format::Yaml).unwrap();
+        introduction(([127, 0, 0, 1], 80).into(), &explain(&policy).unwrap(), &[])
     }
 
     #[test]
-    fn a_limit_is_one_sentence() {
-        let words = |rate, burst| {
-            let quota = TokenBucket::at(rate).burst(burst).build().unwrap();
-            in_words("demo", &quota)
-        };
-        assert_eq!(
-            words(Rate::per_second(10), 20),
-            "demo: at most 20 at once, then one every 100 ms, for each key"
-        );
-        assert_eq!(
-            words(Rate::per_second(0), 0),
-            "demo: nothing is ever admitted"
-        );
+    fn a_limit_is_one_line() {
+        let text = introduced("limits: [{ name: a, rate: 10/s, burst: 20, mode: shadow }]");
+        let line = "  a (shadow: counted, never enforced): every request; for everyone together; at most 20 at once, \
+                    then one every 100 ms; never more than 30 in any second\n";
+        assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn a_long_policy_does_not_fill_the_screen() {
+        let limits: String = (0..15)
+            .map(|n| format!("  - {{ name: l{n}, rate: 1/s }}\n"))
+            .collect();
+        let text = introduced(&format!("limits:\n{limits}"));
+        assert!(text.contains("l11:") && !text.contains("l12:"), "{text}");
+        assert!(text.contains("  and 3 more: "), "{text}");
     }
 }

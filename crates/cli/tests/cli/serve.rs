@@ -1,6 +1,7 @@
 //! `tollgate serve` as people run it: what it prints, what it answers, how it stops.
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -53,11 +54,15 @@ impl Served {
         }
     }
 
-    /// Sends a signal and waits for the end: how it ended, and the last line of its log.
-    fn stop(mut self, signal: &str) -> (ExitStatus, String) {
+    fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args(["-s", signal, &pid]).status();
         assert!(sent.unwrap().success());
+    }
+
+    /// Sends a signal and waits for the end: how it ended, and the last line of its log.
+    fn stop(mut self, signal: &str) -> (ExitStatus, String) {
+        self.signal(signal);
         let last = self.wait_for("stopped");
         (self.child.wait().unwrap(), last)
     }
@@ -98,14 +103,16 @@ fn get(address: SocketAddr, target: &str) -> Option<String> {
 #[test]
 fn it_says_what_it_does_does_it_and_stops_when_told() {
     for signal in ["TERM", "INT"] {
-        let served = Served::start(tollgate(&[
+        let policy = Written::new(signal, &policy("2/h"));
+        let mut command = tollgate(&[
             "serve",
             "--listen=127.0.0.1:0",
             "--listen-resp=off",
-            "--rate=1/h",
-            "--burst=2",
-        ]));
-        let words = "demo: at most 2 at once, then one every 1 h, for each key";
+            "--config",
+        ]);
+        command.arg(&policy.0);
+        let served = Served::start(command);
+        let words = "demo: every request; for each header.x-api-key; at most 2 at once, then one every 30 min";
         assert!(served.printed.contains(words), "{}", served.printed);
         let command = format!("http://{}/v1/check?key=alice", served.address);
         assert!(served.printed.contains(&command), "{}", served.printed);
@@ -122,13 +129,10 @@ fn it_says_what_it_does_does_it_and_stops_when_told() {
 /// The same limit answers both, and the commands that the welcome names work.
 #[test]
 fn redis_clients_are_answered_beside_http_ones() {
-    let served = Served::start(tollgate(&[
-        "serve",
-        "--listen=127.0.0.1:0",
-        "--listen-resp=127.0.0.1:0",
-        "--rate=1/h",
-        "--burst=2",
-    ]));
+    let policy = Written::new("redis", &policy("2/h"));
+    let mut command = tollgate(&["serve", "--listen=127.0.0.1:0", "--listen-resp=127.0.0.1:0"]);
+    command.arg("--config").arg(&policy.0);
+    let served = Served::start(command);
     let (_, address) = served.printed.split_once("listening on redis://").unwrap();
     let address: SocketAddr = address.lines().next().unwrap().parse().unwrap();
     let command = format!(
@@ -140,7 +144,7 @@ fn redis_clients_are_answered_beside_http_ones() {
     assert_eq!(status.as_deref(), Some("HTTP/1.1 200 OK"));
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    let commands = "CL.THROTTLE user1 15 30 60 1\r\nTG.CHECK key alice\r\nQUIT\r\n";
+    let commands = "CL.THROTTLE user1 15 30 60 1\r\nTG.CHECK header.x-api-key alice\r\nQUIT\r\n";
     stream.write_all(commands.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -155,6 +159,129 @@ fn redis_clients_are_answered_beside_http_ones() {
     let (status, last) = served.stop("TERM");
     assert_eq!(status.code(), Some(0), "{last}");
     assert!(last.contains("stopped cut=0"), "{last}");
+}
+
+/// A policy file that is gone when the test is over.
+struct Written(PathBuf);
+
+impl Written {
+    fn new(name: &str, text: &str) -> Self {
+        let name = format!("tollgate-cli-{}-{name}.yaml", std::process::id());
+        let written = Self(std::env::temp_dir().join(name));
+        written.write(text);
+        written
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(&self.0, text).unwrap();
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).ok();
+    }
+}
+
+/// One limit on every API key.
+fn policy(rate: &str) -> String {
+    format!("limits:\n  - name: demo\n    key: header.x-api-key\n    rate: {rate}\n")
+}
+
+#[test]
+fn without_a_policy_it_demonstrates_and_says_what_to_try() {
+    let served = Served::start(tollgate(&[
+        "serve",
+        "--listen=127.0.0.1:0",
+        "--listen-resp=off",
+    ]));
+    assert!(
+        served.printed.contains("per-key: every request;"),
+        "{}",
+        served.printed
+    );
+    let status = get(served.address, "/v1/check?key=carol&cost=20");
+    assert_eq!(status.as_deref(), Some("HTTP/1.1 200 OK"));
+    let status = get(served.address, "/v1/check?key=carol&cost=20");
+    assert_eq!(status.as_deref(), Some("HTTP/1.1 429 Too Many Requests"));
+}
+
+#[test]
+fn settings_may_come_from_the_environment() {
+    let policy = Written::new("environment", &policy("1/h"));
+    let mut command = tollgate(&["serve"]);
+    command
+        .env("TOLLGATE_LISTEN", "127.0.0.1:0")
+        .env("TOLLGATE_LISTEN_RESP", "off")
+        .env("TOLLGATE_CONFIG", &policy.0);
+    let served = Served::start(command);
+    assert!(
+        served.printed.contains("demo: every request;"),
+        "{}",
+        served.printed
+    );
+}
+
+#[test]
+fn a_policy_that_is_wrong_is_shown_with_its_line() {
+    let wrong = Written::new("wrong", &policy("10/sce"));
+    let file = wrong.0.display().to_string();
+    let (code, stdout, stderr) = output(&[
+        "serve",
+        "--listen=127.0.0.1:0",
+        "--listen-resp=off",
+        "--config",
+        &file,
+    ]);
+    assert_eq!((code, stdout.as_str()), (Some(1), ""));
+    let expected = format!("error: there is 1 problem with the policy\n\n{file}:4:11: ");
+    assert!(stderr.starts_with(&expected), "{stderr}");
+    assert!(stderr.contains("4 |     rate: 10/sce"), "{stderr}");
+}
+
+#[test]
+fn a_policy_that_changes_is_put_in_force_and_a_wrong_one_changes_nothing() {
+    let file = Written::new("reload", &policy("1/h"));
+    let mut command = tollgate(&[
+        "serve",
+        "--listen=127.0.0.1:0",
+        "--listen-resp=off",
+        "--config",
+    ]);
+    command.arg(&file.0);
+    let served = Served::start(command);
+    let ask = |cost: u32, key: &str| {
+        let target = format!("/v1/check?key={key}&cost={cost}");
+        get(served.address, &target).unwrap()
+    };
+    assert!(ask(2, "a").contains("429"));
+    file.write(&policy("2/h"));
+    while !ask(2, "b").contains("200") {
+        served.wait_for("policy loaded");
+    }
+    file.write("limits: [");
+    served.wait_for("the last good one stays");
+    assert!(ask(2, "c").contains("200"));
+    let (status, _) = served.stop("TERM");
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn a_signal_reads_the_policy_again_whether_or_not_it_changed() {
+    let file = Written::new("signal", &policy("1/h"));
+    let mut command = tollgate(&[
+        "serve",
+        "--listen=127.0.0.1:0",
+        "--listen-resp=off",
+        "--config",
+    ]);
+    command.arg(&file.0);
+    let served = Served::start(command);
+    served.signal("HUP");
+    let line = served.wait_for("generation=2");
+    assert!(line.contains("policy loaded"), "{line}");
+    let (status, _) = served.stop("TERM");
+    assert_eq!(status.code(), Some(0));
 }
 
 #[test]
@@ -179,19 +306,10 @@ fn a_port_that_is_taken_is_an_error_that_says_so() {
 #[test]
 fn wrong_arguments_are_named() {
     let cases = [
+        ("--config=/nowhere.yaml", "the file cannot be read"),
         (
-            "--rate=10/sec",
-            "period: \"sec\" is not one of s, min, h, d",
-        ),
-        ("--rate=ten/s", "number: \"ten\" is not a whole number"),
-        (
-            "--rate=700000000/s",
-            "limit: 700000000 is not valid: whole nanoseconds cannot express this rate within 0.1 %: \
-             charge in larger blocks, or change it; the nearest valid value is 500000000",
-        ),
-        (
-            "--burst=0",
-            "burst: 0 is not valid: it must be at least 1; the nearest valid value is 1",
+            "--trusted-proxies=10.0.0.1/8",
+            "did you mean `10.0.0.0/8` or `10.0.0.1`?",
         ),
         ("--keys=0", "keys: 0 is not valid: it must be at least 1"),
         (
@@ -202,7 +320,7 @@ fn wrong_arguments_are_named() {
             "--listen-resp=on",
             "it must be an address with a port, or `off`",
         ),
-        ("--rat=1/s", "unexpected argument '--rat' found"),
+        ("--confg=a.yaml", "unexpected argument '--confg' found"),
     ];
     for (argument, expected) in cases {
         let (code, stdout, stderr) = output(&["serve", argument]);
@@ -218,7 +336,14 @@ fn version_and_help() {
     assert_eq!((code, stdout.as_str()), (Some(0), version));
     let (code, stdout, _) = output(&["serve", "--help"]);
     assert_eq!(code, Some(0));
-    for option in ["--listen", "--listen-resp", "--rate", "--burst", "--keys"] {
+    for option in [
+        "--config",
+        "--listen",
+        "--listen-resp",
+        "--keys",
+        "--trusted-proxies",
+        "TOLLGATE_CONFIG",
+    ] {
         assert!(stdout.contains(option), "{stdout}");
     }
 }

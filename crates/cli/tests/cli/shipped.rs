@@ -3,8 +3,8 @@
 
 use crate::harness::{Folder, ended, repository, tollgate};
 
-const SHIPPED: [&str; 7] = [
-    "absence", "aws", "discord", "github", "layered", "login", "stripe",
+const SHIPPED: [&str; 8] = [
+    "absence", "aws", "demo", "discord", "github", "layered", "login", "stripe",
 ];
 
 #[test]

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use tollgate_core::Timestamp;
+use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
 use tollgate_policy::source::{Place, Problem, Problems};
 use tollgate_policy::{load_bytes, read_path};
@@ -91,6 +92,8 @@ struct Seen {
     status: Status,
     /// What the file was when it was last read; `None` if it could not be.
     last: Option<Fingerprint>,
+    /// What the file said when it was put in force.
+    policy: Arc<Policy>,
 }
 
 impl<S: StateStore> Reloader<S> {
@@ -101,7 +104,7 @@ impl<S: StateStore> Reloader<S> {
     pub fn open(path: &Path, secret: [u8; 16], store: S) -> Result<Self, Problems> {
         let bytes = read_path(path)?;
         let hash = Fingerprint::of(&bytes, secret);
-        let rules = compile(bytes, path, secret)?;
+        let (policy, rules) = compile(bytes, path, secret)?;
         let engine = Engine::new(rules, store).map_err(|error| whole(path, &error))?;
         let status = Status {
             valid: true,
@@ -118,6 +121,7 @@ impl<S: StateStore> Reloader<S> {
             seen: Mutex::new(Seen {
                 status,
                 last: Some(hash),
+                policy: Arc::new(policy),
             }),
         })
     }
@@ -137,6 +141,13 @@ impl<S: StateStore> Reloader<S> {
     #[must_use]
     pub fn status(&self) -> Status {
         self.seen().status.clone()
+    }
+
+    /// What the file said when it was put in force, and as which generation.
+    #[must_use]
+    pub fn in_force(&self) -> (u64, Arc<Policy>) {
+        let seen = self.seen();
+        (seen.status.generation, Arc::clone(&seen.policy))
     }
 
     /// The engine.
@@ -170,12 +181,14 @@ impl<S: StateStore> Reloader<S> {
             self.recover(&mut seen.status);
             return Looked::Same;
         }
-        let replaced = compile(bytes, &self.path, self.secret).and_then(|rules| {
+        let replaced = compile(bytes, &self.path, self.secret).and_then(|(policy, rules)| {
             let replaced = self.engine.replace(rules);
-            replaced.map_err(|error| whole(&self.path, &error))
+            let generation = replaced.map_err(|error| whole(&self.path, &error))?;
+            Ok((policy, generation))
         });
         match replaced {
-            Ok(generation) => {
+            Ok((policy, generation)) => {
+                seen.policy = Arc::new(policy);
                 self.recover(&mut seen.status);
                 seen.status = Status {
                     valid: true,
@@ -218,12 +231,13 @@ impl<S: StateStore> Reloader<S> {
     }
 }
 
-/// The rules that the text of a file makes.
-fn compile(bytes: Vec<u8>, path: &Path, secret: [u8; 16]) -> Result<Rules, Problems> {
+/// What the text of a file says, and the rules that it makes.
+fn compile(bytes: Vec<u8>, path: &Path, secret: [u8; 16]) -> Result<(Policy, Rules), Problems> {
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let policy = load_bytes(bytes, path)?;
-    Rules::compile(&policy, secret)
-        .map_err(|list| Problems::new(&path.display().to_string(), &text, list))
+    let rules = Rules::compile(&policy, secret)
+        .map_err(|list| Problems::new(&path.display().to_string(), &text, list))?;
+    Ok((policy, rules))
 }
 
 /// A problem of the file as a whole.

@@ -54,6 +54,41 @@ fn an_estimate_becomes_what_the_response_says() {
 }
 
 #[test]
+fn what_is_reserved_is_settled_under_every_limit_whatever_the_policy_knows_of_costs() {
+    let plain = limit(
+        "plain",
+        quota(Algorithm::TokenBucket, &[(1_000, Nanos::HOUR)]),
+    );
+    let window = limit(
+        "window",
+        quota(Algorithm::FixedWindow, &[(500, Nanos::HOUR)]),
+    );
+    let (engine, _clock) = engine(vec![plain, window, tokens()]);
+    let alice = Caller::named("alice");
+    let left = || {
+        let peeked = engine.peek_at(&alice, 0);
+        [0, 1, 2].map(|index| peeked.limits()[index].status.remaining)
+    };
+    let mut verdict = engine.reserve(&alice, Some(200));
+    assert_eq!(left(), [800, 300, 800]);
+    engine.settle(verdict.take_ticket().unwrap(), 50).unwrap();
+    assert_eq!(left(), [950, 450, 950], "less than was thought");
+    let mut verdict = engine.reserve(&alice, Some(200));
+    engine.settle(verdict.take_ticket().unwrap(), 300).unwrap();
+    assert_eq!(left(), [650, 150, 650], "more than was thought");
+    let mut verdict = engine.reserve(&alice, Some(100));
+    engine.cancel(verdict.take_ticket().unwrap()).unwrap();
+    assert_eq!(left(), [650, 150, 650]);
+    let mut plain = engine.decide_at(&alice, 1);
+    engine.cancel(plain.take_ticket().unwrap()).unwrap();
+    assert_eq!(
+        left(),
+        [649, 149, 650],
+        "only the response's cost is open otherwise"
+    );
+}
+
+#[test]
 fn places_are_held_until_the_response_or_the_end_of_the_lease() {
     let (engine, clock) = engine(vec![limit("at-once", places(2))]);
     let alice = Caller::named("alice");

@@ -153,7 +153,7 @@ impl<S: StateStore> Decision<'_, S> {
             let goes_on = findings.is_admitted();
             self.compare_one(asking, &word, (rule, trial), plan, (standing, goes_on));
             if findings.is_admitted() {
-                Ticket::collect(&mut findings.ticket, generation, plan);
+                Ticket::collect(&mut findings.ticket, generation, plan, self.reserves);
             }
         }
     }

@@ -7,7 +7,6 @@
 //! Must not know: command lines, signals, policies.
 
 mod about;
-mod by_app;
 mod by_engine;
 mod check;
 mod commands;

@@ -10,8 +10,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tollgate_core::{Rate, Timestamp, TokenBucket};
-use tollgate_server::{App, Ended, Limits, run_with};
+use tollgate_core::Timestamp;
+use tollgate_policy::model::Policy;
+use tollgate_policy::source::Format;
+use tollgate_server::{App, Ended, Limits, Trusted, run_with};
 use tollgate_store::{Clock, ManualClock};
 
 /// Far above what anything here takes; only a hang reaches it.
@@ -25,17 +27,48 @@ pub(crate) struct Server<C> {
     run: JoinHandle<Ended>,
 }
 
-/// The demonstration limit, 10/s with a burst of 20, on a clock that stands still.
+/// One limit on every API key, 10/s with a burst of 20.
+const ONE_LIMIT: &str = "limits: [{ name: demo, key: header.x-api-key, rate: 10/s, burst: 20 }]";
+
+/// What a policy file says.
+pub(crate) fn policy(text: &str) -> Policy {
+    let loaded = tollgate_policy::load(text, "policy.yaml", Format::Yaml);
+    loaded.unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// One limit, on a clock that stands still.
 pub(crate) async fn demo() -> Server<ManualClock> {
+    serving(ONE_LIMIT).await
+}
+
+/// A policy of the test's own, on a clock that stands still.
+pub(crate) async fn serving(text: &str) -> Server<ManualClock> {
     let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
-    start(clock, Limits::default()).await
+    start_app(text, clock, Limits::default(), Trusted::default()).await
 }
 
 pub(crate) async fn start<C: Clock + 'static>(clock: C, limits: Limits) -> Server<C> {
+    start_app(ONE_LIMIT, clock, limits, Trusted::default()).await
+}
+
+pub(crate) async fn start_app<C: Clock + 'static>(
+    text: &str,
+    clock: C,
+    limits: Limits,
+    trusted: Trusted,
+) -> Server<C> {
     let clock = Arc::new(clock);
-    let quota = TokenBucket::at(Rate::per_second(10)).burst(20);
-    let app = App::new("demo", quota.build().unwrap(), 1_000, Arc::clone(&clock));
-    let app = Arc::new(app.unwrap());
+    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    serve_app(app.trusting(trusted), clock, limits).await
+}
+
+/// Any app on a free port.
+pub(crate) async fn serve_app<C: Clock + 'static>(
+    app: App<Arc<C>>,
+    clock: Arc<C>,
+    limits: Limits,
+) -> Server<C> {
+    let app = Arc::new(app);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();
@@ -59,8 +92,7 @@ pub(crate) async fn start<C: Clock + 'static>(clock: C, limits: Limits) -> Serve
 
 impl<C> Server<C> {
     pub(crate) async fn connect(&self) -> Connection {
-        let stream = timeout(DEADLINE, TcpStream::connect(self.address)).await;
-        Connection(BufReader::new(stream.unwrap().unwrap()))
+        Connection::to(self.address).await
     }
 
     /// A GET on a connection of its own.
@@ -78,6 +110,11 @@ impl<C> Server<C> {
 pub(crate) struct Connection(BufReader<TcpStream>);
 
 impl Connection {
+    pub(crate) async fn to(address: SocketAddr) -> Self {
+        let stream = timeout(DEADLINE, TcpStream::connect(address)).await;
+        Self(BufReader::new(stream.unwrap().unwrap()))
+    }
+
     pub(crate) async fn get(&mut self, target: &str) -> Answer {
         self.ask("GET", target, "").await
     }
@@ -87,9 +124,23 @@ impl Connection {
     }
 
     pub(crate) async fn ask(&mut self, method: &str, target: &str, body: &str) -> Answer {
+        self.ask_with(method, target, &[], body).await
+    }
+
+    pub(crate) async fn ask_with(
+        &mut self,
+        method: &str,
+        target: &str,
+        fields: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
+        let fields: String = fields
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
         let length = body.len();
         self.send(&format!(
-            "{method} {target} HTTP/1.1\r\nhost: test\r\ncontent-length: {length}\r\n\r\n{body}"
+            "{method} {target} HTTP/1.1\r\nhost: test\r\n{fields}content-length: {length}\r\n\r\n{body}"
         ))
         .await;
         self.answer(method == "HEAD").await
@@ -115,7 +166,8 @@ impl Connection {
                 assert_eq!(line, "");
                 break;
             };
-            assert_eq!(fields.insert(name.to_owned(), value.to_owned()), None);
+            let name = name.to_ascii_lowercase();
+            assert_eq!(fields.insert(name, value.to_owned()), None);
         }
         let length = fields.get("content-length").map_or("0", String::as_str);
         let length = if bodyless { 0 } else { length.parse().unwrap() };
@@ -155,7 +207,9 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
-        self.fields.get(name).map(String::as_str)
+        self.fields
+            .get(&name.to_ascii_lowercase())
+            .map(String::as_str)
     }
 
     pub(crate) fn json(&self) -> serde_json::Value {

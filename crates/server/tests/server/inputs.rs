@@ -6,53 +6,47 @@ use crate::harness::demo;
 async fn bad_queries_are_answered_with_field_value_and_reason() {
     let server = demo().await;
     let mut client = server.connect().await;
-    let long = "x".repeat(1_025);
-    let shown = "x".repeat(64);
-    let unknown = "there is no such field; there are key, cost and limit";
-    let escape = "a % must be followed by two hexadecimal digits";
     let cases = [
         (
             "cost=abc",
-            r#"cost: "abc" is not valid: it must be a whole number"#.to_owned(),
+            r#"cost: "abc" is not valid: it must be a whole number"#,
         ),
         (
             "cost=-1",
-            r#"cost: "-1" is not valid: it must not be negative"#.to_owned(),
+            r#"cost: "-1" is not valid: it must not be negative"#,
         ),
         (
             "cost=18446744073709551616",
-            r#"cost: "18446744073709551616" is not valid: it is above 18446744073709551615"#
-                .to_owned(),
-        ),
-        (
-            "key=",
-            r#"key: "" is not valid: it must not be empty"#.to_owned(),
+            r#"cost: "18446744073709551616" is not valid: it is above 18446744073709551615"#,
         ),
         (
             "user=alice",
-            format!(r#"user: "alice" is not valid: {unknown}"#),
+            "user: \"alice\" is not valid: there is no such attribute; there are ip, method, host, route, path, domain, \
+             header.NAME, query.NAME, cookie.NAME, claim.NAME, descriptor.NAME",
         ),
         (
-            "key=a&key=b",
-            r#"key: "b" is not valid: it is given twice"#.to_owned(),
-        ),
-        ("key=%zz", format!(r#"key: "%zz" is not valid: {escape}"#)),
-        (
-            "limit=other",
-            r#"limit: "other" is not valid: there is no such limit; there is "demo""#.to_owned(),
+            "key=a&header.x-api-key=b",
+            r#"header.x-api-key: "b" is not valid: header.x-api-key is given twice"#,
         ),
         (
-            &format!("key={long}"),
-            format!(r#"key: "{shown}…" is not valid: it has 1025 bytes, at most 1024 fit"#),
+            "key=%zz",
+            r#"key: "%zz" is not valid: a % must be followed by two hexadecimal digits"#,
+        ),
+        (
+            "ip=here",
+            r#"ip: "here" is not valid: it is not an IP address"#,
         ),
     ];
     for (query, detail) in cases {
-        for method in ["GET", "POST"] {
-            let answer = client.ask(method, &format!("/v1/check?{query}"), "").await;
-            assert_eq!((answer.status, answer.problem()), (400, detail.clone()));
+        for path in ["/v1/check", "/v1/status"] {
+            let answer = client.get(&format!("{path}?{query}")).await;
+            assert_eq!((answer.status, answer.problem().as_str()), (400, detail));
             assert_eq!(answer.field("ratelimit"), None);
         }
     }
+    let both = client.post("/v1/check?key=a", "{}").await;
+    let detail = r#"query: "key=a" is not valid: with POST everything is said in the body"#;
+    assert_eq!((both.status, both.problem().as_str()), (400, detail));
 }
 
 #[tokio::test]
@@ -61,38 +55,69 @@ async fn bad_bodies_are_answered_with_field_value_and_reason() {
     let mut client = server.connect().await;
     let cases = [
         (
+            "/v1/check",
             r#"{"cost": -1}"#,
             r#"cost: "-1" is not valid: it must not be negative"#,
         ),
         (
-            r#"{"key": ""}"#,
-            r#"key: "" is not valid: it must not be empty"#,
+            "/v1/check",
+            r#"{"attributes": {"ip": 5}}"#,
+            r#"attributes.ip: "5" is not valid: it must be a string"#,
         ),
         (
+            "/v1/check",
+            r#"{"user": "alice"}"#,
+            r#"user: "\"alice\"" is not valid: there is no such field; there are attributes, key, cost, peek"#,
+        ),
+        (
+            "/v1/check",
             "key=alice",
             r#"body: "key=alice" is not valid: it must be a JSON object"#,
         ),
         (
+            "/v1/check",
+            "",
+            r#"body: "" is not valid: it must be a JSON object"#,
+        ),
+        (
+            "/v1/check",
             "{",
             r#"body: "{" is not valid: EOF while parsing an object at line 1 column 1"#,
         ),
+        (
+            "/v1/check/batch",
+            r#"{"requests": [{}, {"cost": "1"}]}"#,
+            r#"requests[1].cost: "\"1\"" is not valid: it must be a whole number"#,
+        ),
+        (
+            "/v1/acquire",
+            r#"{"peek": true}"#,
+            r#"peek: "true" is not valid: what is only looked at cannot be held; see /v1/check"#,
+        ),
+        (
+            "/v1/respond",
+            r#"{"ticket": "00000000000000000000000000000000"}"#,
+            r#"status: "" is not valid: it must be given"#,
+        ),
+        (
+            "/v1/settle",
+            r#"{"ticket": "00000000000000000000000000000000"}"#,
+            r#"cost: "" is not valid: it must be given"#,
+        ),
+        (
+            "/v1/cancel",
+            r#"{"ticket": "00000000000000000000000000000000", "cost": 1}"#,
+            r#"cost: "1" is not valid: there is no such field; there are ticket"#,
+        ),
     ];
-    for (body, detail) in cases {
-        let answer = client.post("/v1/check", body).await;
+    for (path, body, detail) in cases {
+        let answer = client.post(path, body).await;
         assert_eq!((answer.status, answer.problem().as_str()), (400, detail));
     }
-    let unknown = client.post("/v1/check", r#"{"user": "alice"}"#).await;
-    assert_eq!(unknown.status, 400);
-    assert!(unknown.problem().contains("unknown field `user`"));
-    let twice = client.post("/v1/check?key=a", r#"{"key": "b"}"#).await;
-    assert_eq!(
-        (twice.status, twice.problem().as_str()),
-        (400, r#"key: "b" is not valid: it is given twice"#)
-    );
 }
 
 #[tokio::test]
-async fn a_body_is_at_most_eight_kibibytes() {
+async fn bodies_are_bounded() {
     let server = demo().await;
     let body = |len: usize| format!("{}{{\"key\":\"a\"}}", " ".repeat(len - 11));
     let fits = server.connect().await.post("/v1/check", &body(8_192)).await;
@@ -112,6 +137,18 @@ async fn a_body_is_at_most_eight_kibibytes() {
         .await;
     let answer = chunked.answer(false).await;
     assert_eq!((answer.status, answer.problem().as_str()), (413, detail));
+
+    let many = format!(r#"{{"requests": [{}{{}}]}}"#, "{\"cost\": 0},".repeat(99));
+    let fits = server.connect().await.post("/v1/check/batch", &many).await;
+    assert_eq!(fits.status, 200);
+    assert_eq!(fits.json()["answers"].as_array().map(Vec::len), Some(100));
+    let padded = format!("{}{many}", " ".repeat(262_144));
+    let declared = server
+        .connect()
+        .await
+        .post("/v1/check/batch", &padded)
+        .await;
+    assert_eq!(declared.status, 413);
 }
 
 #[tokio::test]
@@ -124,6 +161,8 @@ async fn unknown_paths_and_methods_are_problems_too() {
 
     let cases = [
         ("/v1/check", "GET, POST"),
+        ("/v1/check/batch", "POST"),
+        ("/v1/limits", "GET, HEAD"),
         ("/healthz", "GET, HEAD"),
         ("/", "GET, HEAD"),
     ];
@@ -149,11 +188,9 @@ async fn health_and_the_front_page_are_plain_text() {
         front.field("content-type"),
         Some("text/plain; charset=utf-8")
     );
-    assert!(
-        front
-            .body
-            .contains("demo: at most 20 at once, then one every 100 ms, for each key")
-    );
+    assert!(front.body.contains(
+        "demo: every request; for each header.x-api-key; at most 20 at once, then one every 100 ms;"
+    ));
     let command = format!("curl -i 'http://{}/v1/check?key=alice'", server.address);
     assert!(front.body.contains(&command), "{}", front.body);
     assert_eq!(front.body.matches("curl ").count(), 3);

@@ -14,7 +14,12 @@ async fn exactly_the_burst_is_admitted_and_then_the_words_of_a_denial() {
         assert_eq!(answer.status, 200);
         let left = 20 - n;
         let expected = json!({
-            "allowed": true, "limit": "demo", "remaining": left, "reset_after_ms": n * 100,
+            "allowed": true, "wait_ms": 0, "reason": null, "limit": "demo", "retry_after_ms": null,
+            "ticket": null, "degraded": [], "generation": 1,
+            "limits": [{
+                "name": "demo", "level": null, "part": "main", "mode": "enforce", "outcome": "allow",
+                "limit": 20, "remaining": left, "reset_after_ms": n * 100, "retry_after_ms": null,
+            }],
         });
         assert_eq!(answer.json(), expected);
         assert_eq!(answer.field("content-type"), Some("application/json"));
@@ -32,7 +37,7 @@ async fn exactly_the_burst_is_admitted_and_then_the_words_of_a_denial() {
     assert_eq!(denied.field("ratelimit"), Some(r#""demo";r=0;t=1"#));
     assert_eq!(denied.field("ratelimit-policy"), Some(r#""demo";q=20;w=2"#));
     assert_eq!(denied.field("cache-control"), Some("no-store"));
-    let detail = "the limit \"demo\" has no room for a cost of 1 now; it has after 100 ms";
+    let detail = "the limit \"demo\" has no room for this now; try again after 100 ms";
     assert_eq!(denied.problem(), detail);
     let expected = json!({
         "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
@@ -40,7 +45,12 @@ async fn exactly_the_burst_is_admitted_and_then_the_words_of_a_denial() {
         "status": 429,
         "detail": detail,
         "violated-policies": ["demo"],
-        "retry-after-ms": 100,
+        "allowed": false, "wait_ms": 0, "reason": "rate", "limit": "demo", "retry_after_ms": 100,
+        "ticket": null, "degraded": [], "generation": 1,
+        "limits": [{
+            "name": "demo", "level": null, "part": "main", "mode": "enforce", "outcome": "deny",
+            "limit": 20, "remaining": 0, "reset_after_ms": 2000, "retry_after_ms": 100,
+        }],
     });
     assert_eq!(denied.json(), expected);
 }
@@ -53,7 +63,7 @@ async fn the_promised_wait_is_exact_to_the_nanosecond() {
     server.clock.advance(Nanos::from_nanos(250_000_001));
     let denied = client.get("/v1/check?key=a&cost=5").await;
     assert_eq!(denied.status, 429);
-    assert_eq!(denied.json()["retry-after-ms"], 250, "rounded up");
+    assert_eq!(denied.json()["retry_after_ms"], 250, "rounded up");
     // Two are there, five are asked for: the field says both.
     assert_eq!(denied.field("ratelimit"), Some(r#""demo";r=2;t=1"#));
 
@@ -82,7 +92,7 @@ async fn looking_costs_nothing() {
     for _ in 0..50 {
         let answer = client.get("/v1/check?key=alice&cost=0").await;
         assert_eq!(
-            (answer.status, &answer.json()["remaining"]),
+            (answer.status, &answer.json()["limits"][0]["remaining"]),
             (200, &json!(20))
         );
         assert_eq!(answer.field("ratelimit"), Some(r#""demo";r=20;t=0"#));
@@ -90,7 +100,7 @@ async fn looking_costs_nothing() {
     assert_eq!(client.get("/v1/check?key=alice&cost=20").await.status, 200);
     let answer = client.get("/v1/check?key=alice&cost=0").await;
     assert_eq!(
-        (answer.status, &answer.json()["remaining"]),
+        (answer.status, &answer.json()["limits"][0]["remaining"]),
         (200, &json!(0))
     );
 }
@@ -113,11 +123,9 @@ async fn a_cost_above_the_burst_is_refused_without_a_time_to_retry() {
         let never = server.get(&format!("/v1/check?key=a&cost={cost}")).await;
         assert_eq!((never.status, never.field("retry-after")), (429, None));
         assert_eq!(never.field("ratelimit"), Some(r#""demo";r=20;t=0"#));
-        let detail = format!(
-            "a cost of {cost} is above 20, the most that the limit \"demo\" ever admits at once; waiting does not help"
-        );
+        let detail = "the request asks for more than the limit \"demo\" ever admits at once; waiting does not help";
         assert_eq!(never.problem(), detail);
-        assert_eq!(never.json().get("retry-after-ms"), None);
+        assert_eq!(never.json()["retry_after_ms"], json!(null));
     }
 }
 
@@ -125,22 +133,50 @@ async fn a_cost_above_the_burst_is_refused_without_a_time_to_retry() {
 async fn a_query_and_a_body_ask_the_same_question() {
     let server = demo().await;
     let mut client = server.connect().await;
-    let body = r#"{"key": "alice", "cost": 12, "limit": "demo"}"#;
+    let body = r#"{"attributes": {"header.X-Api-Key": "alice"}, "cost": 12}"#;
     assert_eq!(client.post("/v1/check", body).await.status, 200);
-    let half = client.post("/v1/check?key=alice", r#"{"cost": 8}"#).await;
-    assert_eq!((half.status, &half.json()["remaining"]), (200, &json!(0)));
-    let target = "/v1/check?key=alice&limit=demo";
-    assert_eq!(client.post(target, "").await.status, 429);
-    assert_eq!(client.get(target).await.status, 429);
+    let short = client
+        .post("/v1/check", r#"{"key": "alice", "cost": 8}"#)
+        .await;
+    assert_eq!(short.status, 200);
+    assert_eq!(short.json()["limits"][0]["remaining"], 0);
+    for target in ["/v1/check?key=alice", "/v1/check?header.x-api-key=alice"] {
+        assert_eq!(client.get(target).await.status, 429);
+    }
 }
 
 #[tokio::test]
-async fn without_a_key_the_address_is_the_key() {
+async fn what_is_not_said_is_absent_and_shares_one_quota() {
     let server = demo().await;
     let mut client = server.connect().await;
     assert_eq!(client.get("/v1/check?cost=20").await.status, 200);
     assert_eq!(client.post("/v1/check", "{}").await.status, 429);
-    assert_eq!(server.get("/v1/check").await.status, 429, "from any port");
-    assert_eq!(client.get("/v1/check?key=127.0.0.1").await.status, 429);
+    assert_eq!(client.get("/v1/check?ip=192.0.2.7").await.status, 429);
     assert_eq!(client.get("/v1/check?key=alice").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_peek_says_what_would_be_and_charges_nothing() {
+    let server = demo().await;
+    let mut client = server.connect().await;
+    let peek = r#"{"key": "alice", "cost": 20, "peek": true}"#;
+    for _ in 0..3 {
+        let answer = client.post("/v1/check", peek).await;
+        assert_eq!(
+            (answer.status, &answer.json()["allowed"]),
+            (200, &json!(true))
+        );
+    }
+    assert_eq!(client.get("/v1/check?key=alice&cost=19").await.status, 200);
+    assert_eq!(client.post("/v1/check", peek).await.status, 429);
+    let status = client.get("/v1/status?key=alice&cost=20").await;
+    assert_eq!((status.status, status.field("retry-after")), (200, None));
+    assert_eq!(status.json()["allowed"], false);
+    assert_eq!(status.json()["retry_after_ms"], 1_900);
+    assert_eq!(status.field("ratelimit"), Some(r#""demo";r=1;t=2"#));
+    assert_eq!(
+        client.get("/v1/check?key=alice").await.status,
+        200,
+        "the last one"
+    );
 }

@@ -8,7 +8,12 @@
 )]
 
 mod connections;
+mod gateways;
 mod harness;
 mod inputs;
 mod limit;
+mod nginx;
+mod openapi;
+mod policy;
 mod resp;
+mod tickets;

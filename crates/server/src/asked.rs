@@ -1,0 +1,43 @@
+//! One question: what is known of a request, what it costs, and whether it is only looked at.
+//!
+//! Must not know: how it was written down.
+
+use crate::input::BadInput;
+use crate::known::Known;
+
+/// A question, however it was asked. What was not given is absent.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) known: Known,
+    /// What the caller says that it costs; else the policy says it.
+    pub(crate) cost: Option<u64>,
+    peek: Option<bool>,
+}
+
+impl Asked {
+    /// Whether nothing is to be charged.
+    pub(crate) fn is_peek(&self) -> bool {
+        self.peek.unwrap_or(false)
+    }
+
+    pub(crate) fn set_attribute(&mut self, name: &str, value: Vec<u8>) -> Result<(), BadInput> {
+        self.known.set(name, value)
+    }
+
+    pub(crate) fn set_cost(&mut self, cost: u64) -> Result<(), BadInput> {
+        set("cost", &mut self.cost, cost)
+    }
+
+    pub(crate) fn set_peek(&mut self, peek: bool) -> Result<(), BadInput> {
+        set("peek", &mut self.peek, peek)
+    }
+}
+
+fn set<T: ToString>(field: &str, place: &mut Option<T>, value: T) -> Result<(), BadInput> {
+    if place.is_some() {
+        let value = value.to_string();
+        return Err(BadInput::new(field, value.as_bytes(), "it is given twice"));
+    }
+    *place = Some(value);
+    Ok(())
+}

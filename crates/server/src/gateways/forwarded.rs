@@ -1,0 +1,286 @@
+//! The request that a gateway holds, as far as its header fields say: what policies match and key by.
+//!
+//! Must not know: which limits exist, what is answered.
+
+use std::cell::OnceCell;
+use std::net::IpAddr;
+
+use hyper::HeaderMap;
+use hyper::header::{COOKIE, HeaderName};
+use tollgate_policy::attributes::{Attribute, Attributes};
+
+use super::trusted::address;
+use super::{Gateway, Trusted};
+use crate::input::BadInput;
+use crate::known::without_port;
+use crate::query::decode;
+
+const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The fields in which a gateway says what it holds.
+struct Fields {
+    method: HeaderName,
+    uri: HeaderName,
+    host: HeaderName,
+}
+
+const ORIGINAL: Fields = Fields {
+    method: HeaderName::from_static("x-original-method"),
+    uri: HeaderName::from_static("x-original-uri"),
+    host: HeaderName::from_static("x-original-host"),
+};
+const FORWARDED: Fields = Fields {
+    method: HeaderName::from_static("x-forwarded-method"),
+    uri: HeaderName::from_static("x-forwarded-uri"),
+    host: HeaderName::from_static("x-forwarded-host"),
+};
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// A request that a gateway asks about.
+#[derive(Debug)]
+pub(crate) struct Forwarded<'a> {
+    headers: &'a HeaderMap,
+    ip: IpAddr,
+    method: Box<[u8]>,
+    host: Box<[u8]>,
+    path: &'a [u8],
+    /// The query as it came, taken apart only if a policy asks.
+    query: &'a str,
+    pairs: OnceCell<Pairs>,
+}
+
+impl<'a> Forwarded<'a> {
+    /// The request that these fields describe. Every one must be there: a gateway that does not set a field passes on what
+    /// the client wrote in it, or leaves everybody in one quota, and neither should go unnoticed.
+    pub(crate) fn read(
+        gateway: Gateway,
+        headers: &'a HeaderMap,
+        trusted: &Trusted,
+    ) -> Result<Self, BadInput> {
+        let fields = match gateway {
+            Gateway::Nginx => ORIGINAL,
+            Gateway::Traefik | Gateway::Caddy | Gateway::Haproxy => FORWARDED,
+        };
+        let uri = required(headers, &fields.uri)?;
+        let uri = std::str::from_utf8(uri)
+            .map_err(|_not_text| BadInput::new(fields.uri.as_str(), uri, "it is not UTF-8"))?;
+        let (path, query) = path_and_query(uri);
+        let ip = match gateway {
+            Gateway::Nginx => real_ip(headers)?,
+            _ => forwarded_for(headers, trusted)?,
+        };
+        Ok(Self {
+            headers,
+            ip,
+            method: required(headers, &fields.method)?
+                .to_ascii_uppercase()
+                .into(),
+            host: without_port(required(headers, &fields.host)?)
+                .to_ascii_lowercase()
+                .into(),
+            path: path.as_bytes(),
+            query,
+            pairs: OnceCell::new(),
+        })
+    }
+
+    fn query(&self, name: &str) -> Option<&[u8]> {
+        let pairs = self.pairs.get_or_init(|| pairs(self.query));
+        let found = pairs.iter().find(|(known, _)| known == name.as_bytes());
+        found.map(|(_, value)| value.as_slice())
+    }
+
+    fn cookie(&self, name: &str) -> Option<&[u8]> {
+        let all = self.headers.get_all(COOKIE).into_iter();
+        let mut each = all.flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
+        each.find_map(|cookie| {
+            let cookie = cookie.trim_ascii();
+            let value = cookie.strip_prefix(name.as_bytes())?;
+            value.strip_prefix(b"=")
+        })
+    }
+}
+
+impl Attributes for Forwarded<'_> {
+    fn ip(&self) -> Option<IpAddr> {
+        Some(self.ip)
+    }
+
+    fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
+        match attribute {
+            Attribute::Method => Some(&self.method),
+            Attribute::Host => Some(&self.host),
+            Attribute::Path => Some(self.path),
+            Attribute::Header(name) => self
+                .headers
+                .get(&**name)
+                .map(hyper::http::HeaderValue::as_bytes),
+            Attribute::Query(name) => self.query(name),
+            Attribute::Cookie(name) => self.cookie(name),
+            // Nobody verified a token here, and a gateway has no descriptors.
+            _ => None,
+        }
+    }
+}
+
+fn required<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a [u8], BadInput> {
+    match headers.get(name).map(hyper::http::HeaderValue::as_bytes) {
+        Some(value) if !value.is_empty() => Ok(value),
+        _ => {
+            let reason = "the gateway must send this field; docs/http.md has its settings";
+            Err(BadInput::new(name.as_str(), b"", reason))
+        }
+    }
+}
+
+fn real_ip(headers: &HeaderMap) -> Result<IpAddr, BadInput> {
+    let value = required(headers, &REAL_IP)?;
+    let text = std::str::from_utf8(value).unwrap_or_default();
+    address(text).ok_or_else(|| BadInput::new(REAL_IP.as_str(), value, "it is not an IP address"))
+}
+
+fn forwarded_for(headers: &HeaderMap, trusted: &Trusted) -> Result<IpAddr, BadInput> {
+    let last = required(headers, &FORWARDED_FOR)?;
+    let lines: Vec<&str> = headers
+        .get_all(FORWARDED_FOR)
+        .into_iter()
+        // What is no text names no address, and the search ends there.
+        .map(|line| line.to_str().unwrap_or("?"))
+        .collect();
+    let hops = lines.iter().flat_map(|line| line.split(','));
+    trusted.client(hops).ok_or_else(|| {
+        let reason = "it does not end in an IP address";
+        BadInput::new(FORWARDED_FOR.as_str(), last, reason)
+    })
+}
+
+/// The path and the query of a request target, whether or not it names a host.
+fn path_and_query(uri: &str) -> (&str, &str) {
+    let target = match uri.split_once("://") {
+        Some((scheme, rest)) if scheme.bytes().all(|byte| byte.is_ascii_alphabetic()) => rest
+            .find(['/', '?'])
+            .and_then(|at| rest.get(at..))
+            .unwrap_or("/"),
+        _ => uri,
+    };
+    let target = target.split_once('#').map_or(target, |(target, _)| target);
+    match target.split_once('?') {
+        Some(("", query)) => ("/", query),
+        Some((path, query)) => (path, query),
+        None => (target, ""),
+    }
+}
+
+/// The names and values of a query; where an escape is broken, the text stands for itself.
+fn pairs(query: &str) -> Pairs {
+    let plain = |text: &str| decode(text).unwrap_or_else(|| text.into());
+    let each = query.split('&').filter(|pair| !pair.is_empty());
+    each.map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (plain(name), plain(value))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(said: &[(&str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in said {
+            let name: HeaderName = name.parse().unwrap();
+            headers.append(name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    const FROM_NGINX: [(&str, &str); 4] = [
+        ("x-original-uri", "/items/7?page=2&q=a%20b"),
+        ("x-original-method", "POST"),
+        ("x-original-host", "Api.Example:8443"),
+        ("x-real-ip", "192.0.2.7"),
+    ];
+
+    fn get<'a>(request: &'a Forwarded<'_>, name: &str) -> Option<&'a str> {
+        let attribute = Attribute::named(name).unwrap();
+        request
+            .get(&attribute)
+            .map(|value| std::str::from_utf8(value).unwrap())
+    }
+
+    #[test]
+    fn what_nginx_says_is_what_policies_see() {
+        let mut said = FROM_NGINX.to_vec();
+        said.push(("X-Api-Key", "carol"));
+        said.push(("cookie", "a=1; session=s3; sessions=no"));
+        let headers = headers(&said);
+        let request = Forwarded::read(Gateway::Nginx, &headers, &Trusted::default()).unwrap();
+        assert_eq!(request.ip(), Some([192, 0, 2, 7].into()));
+        for (name, value) in [
+            ("method", Some("POST")),
+            ("host", Some("api.example")),
+            ("path", Some("/items/7")),
+            ("query.page", Some("2")),
+            ("query.q", Some("a b")),
+            ("query.none", None),
+            ("header.x-api-key", Some("carol")),
+            ("cookie.session", Some("s3")),
+            ("cookie.sess", None),
+            ("claim.sub", None),
+        ] {
+            assert_eq!(get(&request, name), value, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_the_gateway_must_say_and_does_not_is_named() {
+        for missing in 0..4 {
+            let mut said = FROM_NGINX.to_vec();
+            let (name, _) = said.remove(missing);
+            let headers = headers(&said);
+            let error = Forwarded::read(Gateway::Nginx, &headers, &Trusted::default());
+            assert_eq!(error.unwrap_err().field, name);
+        }
+        let headers = headers(&FROM_NGINX);
+        let error = Forwarded::read(Gateway::Caddy, &headers, &Trusted::default());
+        assert_eq!(
+            error.unwrap_err().field,
+            "x-forwarded-uri",
+            "another gateway's fields"
+        );
+    }
+
+    #[test]
+    fn a_client_cannot_choose_its_address() {
+        let said = [
+            ("x-forwarded-uri", "/"),
+            ("x-forwarded-method", "GET"),
+            ("x-forwarded-host", "a.example"),
+            ("x-forwarded-for", "203.0.113.9"),
+            ("x-forwarded-for", "192.0.2.7, 127.0.0.1"),
+            ("x-real-ip", "203.0.113.9"),
+        ];
+        let headers = headers(&said);
+        let request = Forwarded::read(Gateway::Traefik, &headers, &Trusted::default()).unwrap();
+        assert_eq!(request.ip(), Some([192, 0, 2, 7].into()));
+    }
+
+    #[test]
+    fn targets_are_taken_apart() {
+        for (uri, expected) in [
+            ("/a/b?c=d", ("/a/b", "c=d")),
+            ("/a?b?c", ("/a", "b?c")),
+            ("/a#x?y", ("/a", "")),
+            ("http://h.example/a?b", ("/a", "b")),
+            ("http://h.example", ("/", "")),
+            ("http://h.example?b", ("/", "b")),
+            ("/r?to=http://x/y", ("/r", "to=http://x/y")),
+            ("*", ("*", "")),
+        ] {
+            assert_eq!(path_and_query(uri), expected, "{uri}");
+        }
+    }
+}

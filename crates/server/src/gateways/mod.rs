@@ -1,0 +1,69 @@
+//! Questions that gateways ask about requests they hold: nginx `auth_request`, Traefik `forwardAuth`, Caddy `forward_auth`
+//! and HAProxy.
+//!
+//! Each says what it holds in header fields of its own, and each makes something else of the answer; this is where that
+//! is known. Must not know: how requests are decided, sockets.
+
+mod forwarded;
+mod trusted;
+
+pub(crate) use forwarded::Forwarded;
+pub use trusted::{InvalidNetwork, Trusted};
+
+use hyper::StatusCode;
+use hyper::header::HeaderName;
+use tollgate_core::Outcome;
+use tollgate_engine::Verdict;
+
+use crate::body::Body;
+use crate::reply::Reply;
+use crate::words::{add_fields, reason_word};
+
+const DECISION: HeaderName = HeaderName::from_static("x-ratelimit-decision");
+const REASON: HeaderName = HeaderName::from_static("x-ratelimit-reason");
+const STATUS: HeaderName = HeaderName::from_static("x-ratelimit-status");
+const TICKET: HeaderName = HeaderName::from_static("x-ratelimit-ticket");
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gateway {
+    Nginx,
+    Traefik,
+    Caddy,
+    Haproxy,
+}
+
+impl Gateway {
+    /// The answer that this gateway understands.
+    ///
+    /// nginx takes 2xx for yes and 401 or 403 for no, and makes 500 of everything else; so a refusal is 403 and the status
+    /// that the client should see is in a field. The others pass a refusal on as it is.
+    pub(crate) fn answer(self, verdict: &Verdict, ticket: Option<u128>) -> Reply {
+        let refused = verdict.status();
+        let is_nginx = self == Self::Nginx;
+        let mut reply = match refused {
+            None if is_nginx => Reply::empty(StatusCode::NO_CONTENT),
+            None => Reply::text("ok\n"),
+            Some(status) => {
+                let status = if is_nginx { 403 } else { status };
+                Reply::refused(status, Body::new(verdict, ticket).to_json())
+            }
+        };
+        let decision = if refused.is_some() { "deny" } else { "allow" };
+        reply = add_fields(reply, verdict).with(DECISION, decision);
+        if let Some(status) = refused {
+            reply = reply.with(STATUS, &status.to_string());
+        }
+        if let Some(reason) = verdict.reason() {
+            reply = reply.with(REASON, reason_word(reason));
+        }
+        if let Some(ticket) = ticket {
+            reply = reply.with(TICKET, &format!("{ticket:032x}"));
+        }
+        match verdict.outcome() {
+            // A gateway cannot make a request wait, but it waits for us.
+            Outcome::Wait(wait) => reply.after(wait),
+            _ => reply,
+        }
+    }
+}

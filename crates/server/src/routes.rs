@@ -1,0 +1,162 @@
+//! The table of endpoints: where each is, by which methods, and how long a body it reads.
+//!
+//! Must not know: what an endpoint answers.
+
+use hyper::Method;
+
+use crate::gateways::Gateway;
+
+/// The largest body of a question, of many questions, and of a report, in bytes.
+const QUESTION: usize = 8_192;
+const QUESTIONS: usize = 262_144;
+const REPORT: usize = 16_384;
+
+/// What can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    /// May this request proceed?
+    Check,
+    /// The same of several.
+    Batch,
+    /// A check that takes places.
+    Acquire,
+    /// A check whose cost is settled later.
+    Reserve,
+    /// What a request still owes, and what came of it.
+    Report(Report),
+    /// A gateway asks about a request that it holds.
+    Auth(Gateway),
+    /// Where a key stands.
+    Status,
+    /// Which limits there are.
+    Limits,
+    /// The description of all this.
+    OpenApi,
+    /// Whether the server is there.
+    Health,
+    /// What a newcomer reads.
+    Front,
+}
+
+/// What is reported about a ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// The upstream's response.
+    Respond,
+    /// The real cost.
+    Settle,
+    /// The work did not happen.
+    Cancel,
+    /// The work goes on.
+    Renew,
+    /// The work is done.
+    Release,
+}
+
+/// One endpoint.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) path: &'static str,
+    /// As `Allow` lists them. Empty: any.
+    pub(crate) methods: &'static str,
+    pub(crate) endpoint: Endpoint,
+    /// The longest body that a POST may have.
+    pub(crate) most_body: usize,
+}
+
+const fn route(
+    path: &'static str,
+    methods: &'static str,
+    endpoint: Endpoint,
+    most_body: usize,
+) -> Route {
+    Route {
+        path,
+        methods,
+        endpoint,
+        most_body,
+    }
+}
+
+const POST: &str = "POST";
+const LOOK: &str = "GET, HEAD";
+const ANY: &str = "";
+
+/// Every endpoint there is.
+pub(crate) const ROUTES: &[Route] = &[
+    route("/v1/check", "GET, POST", Endpoint::Check, QUESTION),
+    route("/v1/check/batch", POST, Endpoint::Batch, QUESTIONS),
+    route("/v1/acquire", POST, Endpoint::Acquire, QUESTION),
+    route("/v1/reserve", POST, Endpoint::Reserve, QUESTION),
+    route(
+        "/v1/respond",
+        POST,
+        Endpoint::Report(Report::Respond),
+        REPORT,
+    ),
+    route("/v1/settle", POST, Endpoint::Report(Report::Settle), REPORT),
+    route("/v1/cancel", POST, Endpoint::Report(Report::Cancel), REPORT),
+    route("/v1/renew", POST, Endpoint::Report(Report::Renew), REPORT),
+    route(
+        "/v1/release",
+        POST,
+        Endpoint::Report(Report::Release),
+        REPORT,
+    ),
+    route("/v1/status", LOOK, Endpoint::Status, 0),
+    route("/v1/limits", LOOK, Endpoint::Limits, 0),
+    route("/auth/nginx", ANY, Endpoint::Auth(Gateway::Nginx), 0),
+    route("/auth/traefik", ANY, Endpoint::Auth(Gateway::Traefik), 0),
+    route("/auth/caddy", ANY, Endpoint::Auth(Gateway::Caddy), 0),
+    route("/auth/haproxy", ANY, Endpoint::Auth(Gateway::Haproxy), 0),
+    route("/openapi.json", LOOK, Endpoint::OpenApi, 0),
+    route("/healthz", LOOK, Endpoint::Health, 0),
+    route("/", LOOK, Endpoint::Front, 0),
+];
+
+impl Route {
+    /// The endpoint at a path.
+    pub(crate) fn at(path: &str) -> Option<&'static Self> {
+        ROUTES.iter().find(|route| route.path == path)
+    }
+
+    /// Whether it can be asked by this method.
+    pub(crate) fn allows(&self, method: &Method) -> bool {
+        self.methods.is_empty()
+            || self
+                .methods
+                .split(", ")
+                .any(|allowed| allowed == method.as_str())
+    }
+}
+
+/// The longest body that is read of such a request. None is read where none is wanted.
+pub(crate) fn most_body(method: &Method, path: &str) -> usize {
+    match Route::at(path) {
+        Some(route) if *method == Method::POST && route.allows(method) => route.most_body,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_is_there_once() {
+        for route in ROUTES {
+            let same = ROUTES.iter().filter(|other| other.path == route.path);
+            assert_eq!(same.count(), 1, "{}", route.path);
+        }
+    }
+
+    #[test]
+    fn bodies_are_read_only_where_one_is_wanted() {
+        assert_eq!(most_body(&Method::POST, "/v1/check"), 8_192);
+        assert_eq!(most_body(&Method::GET, "/v1/check"), 0);
+        assert_eq!(most_body(&Method::POST, "/v1/check/batch"), 262_144);
+        assert_eq!(most_body(&Method::POST, "/auth/nginx"), 0);
+        assert_eq!(most_body(&Method::POST, "/healthz"), 0);
+        assert_eq!(most_body(&Method::POST, "/nowhere"), 0);
+    }
+}

@@ -1,0 +1,125 @@
+//! A real nginx in front, configured as docs/http.md says: what it lets through, and what clients see when it does not.
+
+use tollgate_core::Nanos;
+use tollgate_store::ManualClock;
+use tollgate_testkit::nginx::Nginx;
+
+use crate::harness::{Connection, Server, serving};
+
+const POLICY: &str = r#"
+limits:
+  - name: per-address
+    key: ip
+    rate: 100/h
+  - name: per-key
+    match: { header.x-api-key: present, method: GET, path: /healthz, host: shop.example, query.page: present }
+    key: header.x-api-key
+    rate: 2/h
+"#;
+
+/// The settings that the documentation tells people to write, with this test's addresses in them. Tollgate itself stands
+/// in for the upstream.
+fn documented(server: &Server<ManualClock>) -> String {
+    let page = include_str!("../../../../docs/http.md");
+    let (_, rest) = page.split_once("```nginx\n").unwrap();
+    let (settings, _) = rest.split_once("```").unwrap();
+    let address = server.address.to_string();
+    settings
+        .replace("127.0.0.1:8080", &address)
+        .replace("127.0.0.1:3000", &address)
+}
+
+const ASK: [(&str, &str); 2] = [("x-api-key", "carol"), ("connection", "keep-alive")];
+
+async fn get(client: &mut Connection, fields: &[(&str, &str)]) -> crate::harness::Answer {
+    client
+        .send(&format!(
+            "GET /healthz?page=1 HTTP/1.1\r\nhost: shop.example\r\n{}\r\n",
+            fields
+                .iter()
+                .map(|(name, value)| format!("{name}: {value}\r\n"))
+                .collect::<String>()
+        ))
+        .await;
+    client.answer(false).await
+}
+
+#[tokio::test]
+async fn requests_go_through_until_the_limit_and_then_clients_see_429() {
+    let server = serving(POLICY).await;
+    let nginx = Nginx::serving(&documented(&server));
+    let mut client = Connection::to(nginx.address()).await;
+    for left in [1, 0] {
+        let allowed = get(&mut client, &ASK).await;
+        assert_eq!((allowed.status, allowed.body.as_str()), (200, "ok\n"));
+        let field = allowed.field("RateLimit").unwrap();
+        assert!(
+            field.contains(&format!(r#""per-key";r={left};"#)),
+            "{field}"
+        );
+        let policy = allowed.field("RateLimit-Policy").unwrap();
+        assert!(policy.contains(r#""per-key";q=2;w=3600"#), "{policy}");
+    }
+    let denied = get(&mut client, &ASK).await;
+    assert_eq!(denied.status, 429);
+    assert_eq!(
+        denied.field("Content-Type"),
+        Some("application/problem+json")
+    );
+    assert_eq!(denied.field("Retry-After"), Some("1800"));
+    assert!(
+        denied
+            .field("RateLimit")
+            .unwrap()
+            .contains(r#""per-key";r=0;t=1800"#)
+    );
+    assert_eq!(denied.json()["status"], 429);
+    assert_eq!(denied.json()["detail"], "refused: rate");
+
+    // Another key is another quota, and what a client says in the gateway's fields is not believed.
+    let other = [
+        ("x-api-key", "dora"),
+        ("x-original-uri", "/elsewhere"),
+        ("x-real-ip", "203.0.113.9"),
+    ];
+    let allowed = get(&mut client, &other).await;
+    assert_eq!(allowed.status, 200);
+    let field = allowed.field("RateLimit").unwrap();
+    assert!(
+        field.contains(r#""per-address";r=97;"#),
+        "one address: {field}"
+    );
+    assert!(field.contains(r#""per-key";r=1;"#), "{field}");
+
+    server.clock.advance(Nanos::from_secs(1_800));
+    assert_eq!(get(&mut client, &ASK).await.status, 200);
+}
+
+/// What the documentation says of nginx, and the reason for all of this: any other refusal becomes its own failure.
+#[tokio::test]
+async fn nginx_makes_500_of_a_refusal_that_it_does_not_understand() {
+    let server = serving("limits: [{ name: none, rate: 0/h }]").await;
+    let wrong = documented(&server)
+        .replace("/auth/nginx", "/auth/traefik")
+        .replace("X-Original-Method", "X-Forwarded-Method")
+        .replace("X-Original-URI", "X-Forwarded-Uri")
+        .replace("X-Original-Host", "X-Forwarded-Host")
+        .replace("X-Real-IP", "X-Forwarded-For");
+    let nginx = Nginx::serving(&wrong);
+    let mut client = Connection::to(nginx.address()).await;
+    assert_eq!(get(&mut client, &[]).await.status, 500);
+    let nginx = Nginx::serving(&documented(&server));
+    let mut client = Connection::to(nginx.address()).await;
+    assert_eq!(get(&mut client, &[]).await.status, 429);
+}
+
+#[tokio::test]
+async fn a_field_that_nginx_does_not_set_is_noticed() {
+    let server = serving(POLICY).await;
+    let line = "    proxy_set_header X-Real-IP $remote_addr;\n";
+    let settings = documented(&server);
+    assert!(settings.contains(line));
+    let nginx = Nginx::serving(&settings.replace(line, ""));
+    let mut client = Connection::to(nginx.address()).await;
+    assert_eq!(get(&mut client, &ASK).await.status, 500);
+}
