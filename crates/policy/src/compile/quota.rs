@@ -299,8 +299,8 @@ fn shape(
     })
 }
 
-/// Where the windows of a period begin and end: on multiples of their length since 1970, but months and years by the calendar, and
-/// days and weeks too if they are to turn at another midnight than UTC's.
+/// Where the windows of a period begin and end: weeks, months and years with the calendar, days too if they are to turn at
+/// another midnight than UTC's, and everything else on multiples of its length since 1970.
 fn window(quota: &At<QuotaSpec>, period: Period, problems: &mut Vec<Problem>) -> Option<Window> {
     use tollgate_core::Calendar;
     let minutes = quota.value.utc_offset_minutes;
@@ -321,9 +321,8 @@ fn window(quota: &At<QuotaSpec>, period: Period, problems: &mut Vec<Problem>) ->
         Period::Span(length) if length == Nanos::DAY && minutes != 0 => {
             Window::Calendar(Calendar::Day, offset)
         }
-        Period::Span(length) if length == week && minutes != 0 => {
-            Window::Calendar(Calendar::Week, offset)
-        }
+        // 1970 began on a Thursday, which is when nobody's week turns.
+        Period::Span(length) if length == week => Window::Calendar(Calendar::Week, offset),
         Period::Span(length) => Window::Epoch(length),
         Period::Year => Window::Calendar(Calendar::Year, offset),
     })

@@ -265,10 +265,6 @@ fn turning(window: Window) -> (String, String) {
         Window::Epoch(length) if length == Nanos::DAY => {
             ("day".to_owned(), "days turn at midnight, UTC".to_owned())
         }
-        Window::Epoch(length) if length == Nanos::from_secs(7 * 86_400) => (
-            "week".to_owned(),
-            "weeks turn on Thursdays at midnight, UTC".to_owned(),
-        ),
         Window::Epoch(length) => (
             period_name(length),
             format!(

@@ -20,7 +20,7 @@ pub use crate::source::At;
 use crate::attributes::Attribute;
 
 /// A whole policy.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// The limits, in the order of the file.
     pub limits: Vec<LimitRule>,
@@ -38,6 +38,27 @@ pub struct Policy {
     pub nodes: Option<u32>,
     /// `divergence_threshold`: above this share of differing decisions a candidate is advised against.
     pub divergence_threshold: Percent,
+}
+
+impl Default for Policy {
+    /// Nothing is limited.
+    fn default() -> Self {
+        Self {
+            limits: Vec::new(),
+            exempt: Vec::new(),
+            deny: Vec::new(),
+            groups: Vec::new(),
+            routes: Vec::new(),
+            mode: Mode::Enforce,
+            nodes: None,
+            divergence_threshold: Self::DIVERGENCE_THRESHOLD,
+        }
+    }
+}
+
+impl Policy {
+    /// Above this share of differing decisions a candidate is advised against, unless the policy says otherwise: 2 %.
+    pub const DIVERGENCE_THRESHOLD: Percent = Percent::from_hundredths(200);
 }
 
 /// A request that is refused whatever the limits say.

@@ -5,7 +5,7 @@
 use super::fields::Fields;
 use super::scalar::found;
 use super::{Places, Reader, limit, lists};
-use crate::model::{Mode, Percent, Policy};
+use crate::model::{Mode, Policy};
 use crate::source::{Node, Value};
 use crate::words;
 
@@ -19,15 +19,9 @@ pub(super) const MODES: [(&str, Mode); 3] = [
 /// As many limits as there can be numbers for them.
 const MOST_LIMITS: usize = 60_000;
 
-/// Above this share of differing decisions a candidate is advised against, unless the file says otherwise: 2 %.
-const DIVERGENCE: Percent = Percent::from_hundredths(200);
-
 /// Reads everything that can be read. What could not is left out of the model and stands in the report.
 pub(super) fn policy(reader: &mut Reader, node: &Node) -> (Policy, Places) {
-    let mut policy = Policy {
-        divergence_threshold: DIVERGENCE,
-        ..Policy::default()
-    };
+    let mut policy = Policy::default();
     let mut places = Places::default();
     let example = "limits: [{ name: everyone, rate: 100/s }]";
     let Some(mut fields) = Fields::open(reader, node, "a policy", example) else {
@@ -57,7 +51,7 @@ pub(super) fn policy(reader: &mut Reader, node: &Node) -> (Policy, Places) {
     if let Some(node) = fields.take(reader, "divergence_threshold") {
         policy.divergence_threshold = reader
             .parse(node, "divergence_threshold", words::percent)
-            .unwrap_or(DIVERGENCE);
+            .unwrap_or(Policy::DIVERGENCE_THRESHOLD);
     }
     if let Some(node) = fields.take(reader, "limits") {
         limits(reader, node, &mut policy, &mut places);

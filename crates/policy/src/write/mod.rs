@@ -14,7 +14,7 @@ use out::{Fields, Out};
 /// The status of a `deny` that says none.
 const DENY_STATUS: u16 = 403;
 /// The `divergence_threshold` of a policy that says none.
-const DIVERGENCE_THRESHOLD: Percent = Percent::from_hundredths(200);
+const DIVERGENCE_THRESHOLD: Percent = Policy::DIVERGENCE_THRESHOLD;
 
 /// The text of a policy. Loading it gives an equal policy.
 ///
