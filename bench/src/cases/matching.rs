@@ -9,8 +9,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use tollgate_core::{Nanos, Unit};
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_policy::model::{
-    Algorithm, Amount, Condition, Consistency, Cost, Count, Glob, KeyPart, LimitRule, Match, Mode,
-    Network, OnStoreFailure, Penalty, Percent, Period, Policy, QuotaSpec, RateSpec, Template, Test,
+    Algorithm, Amount, Condition, Glob, KeyPart, LimitRule, Match, Network, Period, Policy,
+    QuotaSpec, RateSpec, Template, Test,
 };
 use tollgate_policy::rules::{Found, KeyBuffer, Keyed, MeterRef, Rules};
 
@@ -183,46 +183,22 @@ pub(super) fn limit(n: usize, conditions: Vec<(Attribute, Test)>) -> LimitRule {
         units: 100,
         period: Period::Span(Nanos::MINUTE),
     };
+    let quota = QuotaSpec {
+        algorithm: Algorithm::TokenBucket,
+        amount: Amount::Rates(vec![rate.into()]),
+        burst: None,
+        unit: Unit::Requests,
+        utc_offset_minutes: 0,
+    };
+    let conditions = conditions.map(|(attribute, test)| Condition { attribute, test }.into());
     LimitRule {
-        name: Box::<str>::from(format!("limit-{n:05}")).into(),
-        id: None,
         matching: Match {
-            conditions: conditions
-                .map(|(attribute, test)| Condition { attribute, test }.into())
-                .collect(),
+            conditions: conditions.collect(),
         },
-        group: None,
-        bucket: None,
         key: vec![
             KeyPart::plain(Attribute::Ip.into()),
             KeyPart::plain(Attribute::Header("x-tenant".into()).into()),
         ],
-        quota: QuotaSpec {
-            algorithm: Algorithm::TokenBucket,
-            amount: Amount::Rates(vec![rate.into()]),
-            burst: None,
-            unit: Unit::Requests,
-            utc_offset_minutes: 0,
-        }
-        .into(),
-        tiers: None,
-        overrides: Vec::new(),
-        levels: Vec::new(),
-        cost: Cost::default(),
-        count: Count::default(),
-        distinct: None,
-        local: None,
-        candidate: None,
-        mode: Mode::default(),
-        enforce: Percent::ALL,
-        wait: None,
-        penalty: Penalty::default().into(),
-        charge_always: false,
-        overdraft: 0,
-        on_store_failure: OnStoreFailure::default(),
-        consistency: Consistency::default().into(),
-        colocate: None,
-        status: 429,
-        message: None,
+        ..LimitRule::new(Box::from(format!("limit-{n:05}")), quota.into())
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tollgate_core::{Nanos, Timestamp, Unit};
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_policy::model::{
-    Algorithm, Amount, At, Condition, Cost, Count, KeyPart, LimitRule, Match, Mode, OnStoreFailure,
-    Penalty, Percent, Period, Policy, QuotaSpec, RateSpec, Test,
+    Algorithm, Amount, At, Condition, KeyPart, LimitRule, Match, Period, Policy, QuotaSpec,
+    RateSpec, Test,
 };
 use tollgate_policy::rules::Rules;
 use tollgate_store::{ManualClock, Memory};
@@ -93,32 +93,8 @@ pub(crate) fn key(parts: &[&str]) -> Vec<KeyPart> {
 /// A limit for each user.
 pub(crate) fn limit(name: &str, quota: At<QuotaSpec>) -> LimitRule {
     LimitRule {
-        name: Box::<str>::from(name).into(),
-        id: None,
-        matching: Match::default(),
-        group: None,
-        bucket: None,
         key: key(&["header.user"]),
-        quota,
-        tiers: None,
-        overrides: Vec::new(),
-        levels: Vec::new(),
-        cost: Cost::default(),
-        count: Count::default(),
-        distinct: None,
-        local: None,
-        candidate: None,
-        mode: Mode::Enforce,
-        enforce: Percent::ALL,
-        wait: None,
-        penalty: Penalty::None.into(),
-        charge_always: false,
-        overdraft: 0,
-        on_store_failure: OnStoreFailure::Local,
-        consistency: At::default(),
-        colocate: None,
-        status: 429,
-        message: None,
+        ..LimitRule::new(Box::from(name), quota)
     }
 }
 

@@ -6,8 +6,7 @@ use tollgate_core::{Nanos, Unit};
 
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{
-    Algorithm, Amount, At, Computed, Consistency, Cost, Count, KeyPart, LimitRule, Match, Mode,
-    OnStoreFailure, Penalty, Percent, Period, Policy, QuotaSpec, RateSpec,
+    Algorithm, Amount, At, Computed, KeyPart, LimitRule, Period, Policy, QuotaSpec, RateSpec,
 };
 
 pub(crate) const SECOND: Period = Period::Span(Nanos::SECOND);
@@ -70,34 +69,7 @@ pub(crate) fn key(names: &[&str]) -> Vec<KeyPart> {
 
 /// A limit with every default.
 pub(crate) fn limit(name: &str, quota: At<QuotaSpec>) -> LimitRule {
-    LimitRule {
-        name: Box::<str>::from(name).into(),
-        id: None,
-        matching: Match::default(),
-        group: None,
-        bucket: None,
-        key: Vec::new(),
-        quota,
-        tiers: None,
-        overrides: Vec::new(),
-        levels: Vec::new(),
-        cost: Cost::default(),
-        count: Count::default(),
-        distinct: None,
-        local: None,
-        candidate: None,
-        mode: Mode::default(),
-        enforce: Percent::ALL,
-        wait: None,
-        penalty: Penalty::default().into(),
-        charge_always: false,
-        overdraft: 0,
-        on_store_failure: OnStoreFailure::default(),
-        consistency: Consistency::default().into(),
-        colocate: None,
-        status: 429,
-        message: None,
-    }
+    LimitRule::new(Box::from(name), quota)
 }
 
 /// A policy of these limits.

@@ -149,6 +149,41 @@ pub struct LimitRule {
     pub message: Option<Box<str>>,
 }
 
+impl LimitRule {
+    /// A limit that says no more than its name and how much: everyone together, every request, every default.
+    #[must_use]
+    pub fn new(name: impl Into<At<Box<str>>>, quota: At<QuotaSpec>) -> Self {
+        Self {
+            name: name.into(),
+            id: None,
+            matching: Match::default(),
+            group: None,
+            bucket: None,
+            key: Vec::new(),
+            quota,
+            tiers: None,
+            overrides: Vec::new(),
+            levels: Vec::new(),
+            cost: Cost::default(),
+            count: Count::default(),
+            distinct: None,
+            local: None,
+            candidate: None,
+            mode: Mode::default(),
+            enforce: Percent::default(),
+            wait: None,
+            penalty: At::default(),
+            charge_always: false,
+            overdraft: 0,
+            on_store_failure: OnStoreFailure::default(),
+            consistency: At::default(),
+            colocate: None,
+            status: 429,
+            message: None,
+        }
+    }
+}
+
 /// One level of a hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {

@@ -11,10 +11,7 @@ use super::quota::{Kind, Terms, quota, terms};
 use super::top::MODES;
 use super::{Reader, tiers};
 use crate::attributes::Attribute;
-use crate::model::{
-    Algorithm, Amount, Consistency, Cost, Count, LimitRule, Match, Missing, Mode, OnStoreFailure,
-    Penalty, Percent, QuotaSpec,
-};
+use crate::model::{Algorithm, Amount, LimitRule, Missing, QuotaSpec};
 use crate::source::{At, Node};
 use crate::words;
 
@@ -67,34 +64,7 @@ pub(super) fn limit(reader: &mut Reader, node: &Node) -> Option<LimitRule> {
 
 /// A limit of which nothing is said.
 fn blank() -> LimitRule {
-    LimitRule {
-        name: At::from(Box::from("")),
-        id: None,
-        matching: Match::default(),
-        group: None,
-        bucket: None,
-        key: Vec::new(),
-        quota: At::from(none_of_its_own()),
-        tiers: None,
-        overrides: Vec::new(),
-        levels: Vec::new(),
-        cost: Cost::default(),
-        count: Count::default(),
-        distinct: None,
-        local: None,
-        candidate: None,
-        mode: Mode::default(),
-        enforce: Percent::default(),
-        wait: None,
-        penalty: At::from(Penalty::default()),
-        charge_always: false,
-        overdraft: 0,
-        on_store_failure: OnStoreFailure::default(),
-        consistency: At::from(Consistency::default()),
-        colocate: None,
-        status: 429,
-        message: None,
-    }
+    LimitRule::new(Box::from(""), At::from(none_of_its_own()))
 }
 
 /// The quota of a limit whose levels have theirs: unlimited in itself.

@@ -427,32 +427,8 @@ fn levels() -> impl Strategy<Value = LimitRule> {
 /// A limit that says only what it must.
 pub(super) fn bare(key: Vec<KeyPart>, quota: QuotaSpec) -> LimitRule {
     LimitRule {
-        name: Box::<str>::from("l").into(),
-        id: None,
-        matching: Match::default(),
-        group: None,
-        bucket: None,
         key,
-        quota: quota.into(),
-        tiers: None,
-        overrides: Vec::new(),
-        levels: Vec::new(),
-        cost: Cost::default(),
-        count: Count::default(),
-        distinct: None,
-        local: None,
-        candidate: None,
-        mode: Mode::Enforce,
-        enforce: Percent::ALL,
-        wait: None,
-        penalty: Penalty::None.into(),
-        charge_always: false,
-        overdraft: 0,
-        on_store_failure: OnStoreFailure::Local,
-        consistency: Consistency::Exact.into(),
-        colocate: None,
-        status: 429,
-        message: None,
+        ..LimitRule::new(Box::from("l"), quota.into())
     }
 }
 
