@@ -1,7 +1,8 @@
 //! What a failed call means: the client's errors and the server's words for them, as the store contract's kinds.
 //!
 //! The question that decides is whether something may have been charged. A server that says why it will not run a script
-//! has not run it; one that says nothing, or that a script failed half way, may have.
+//! has not run it; one that says nothing, or that a script failed half way, may have. Must not know: batches, limits,
+//! connections.
 
 use redis::{ErrorKind as ClientKind, RedisError};
 use tollgate_store::{ErrorKind, StoreError};

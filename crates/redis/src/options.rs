@@ -1,4 +1,6 @@
 //! How to reach the server, and how long to wait for it. Every wait and every queue has a bound here.
+//!
+//! Must not know: connections, scripts.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //!
 //! Setting a script's functions up costs the server about as much as deciding, so there is one for each algorithm, one for
 //! plain spending on buckets without any function, and one with everything for mixed batches and reservations. Limits are
-//! arguments, never part of the text, so the server caches these and no more.
+//! arguments, never part of the text, so the server caches these and no more. Must not know: connections, states.
 
 use std::sync::LazyLock;
 

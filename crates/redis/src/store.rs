@@ -1,4 +1,6 @@
 //! The store: a batch becomes one call, its reply becomes the answers.
+//!
+//! Must not know: how calls are encoded, how connections are kept.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Whatever compiles explains, whatever the request, and nothing panics.
+//! Whatever compiles explains, whatever the request, and nothing panics. Must not know: any one sentence.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! One place for a connection: up, or being made anew in the background.
+//! One place for a connection: up, or being made anew in the background. Must not know: what is sent over it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

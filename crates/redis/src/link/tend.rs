@@ -1,7 +1,7 @@
 //! The tasks in the background: one per connection makes it, loads the scripts, looks after it, and makes it anew.
 //!
 //! The only place that starts tasks. Each is watched: if it should panic it is started again, and dropping the link
-//! ends it.
+//! ends it. Must not know: batches, what callers wait for.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;

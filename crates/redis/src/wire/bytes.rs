@@ -1,4 +1,4 @@
-//! Numbers as the scripts read them: fixed width, big-endian, 64 bits split at a billion.
+//! Numbers as the scripts read them: fixed width, big-endian, 64 bits split at a billion. Must not know: what they count.
 
 const BILLION: u64 = 1_000_000_000;
 

@@ -1,5 +1,5 @@
 //! One limit and one operation as the numbers that a script needs. Everything that does not depend on the state is
-//! computed here, so the scripts multiply and divide as little as possible.
+//! computed here, so the scripts multiply and divide as little as possible. Must not know: keys, batches, replies.
 
 use tollgate_core::fixed_window::{Calendar, Window};
 use tollgate_core::limit::Quota;

@@ -1,7 +1,7 @@
 //! A reply as answers: what the script saw goes to core, and what core says is the answer.
 //!
 //! The script's own judgement comes along too. If core's is another, either the reply is not from our script or a port is
-//! wrong, and the answer is an error, not a guess.
+//! wrong, and the answer is an error, not a guess. Must not know: connections, how calls were encoded.
 
 use tollgate_core::compose::Verdict;
 use tollgate_core::concurrency::LeaseId;

@@ -1,4 +1,4 @@
-//! A batch of checks as one call of a script.
+//! A batch of checks as one call of a script. Must not know: connections, replies.
 
 use tollgate_core::Timestamp;
 use tollgate_core::limit::Quota;

@@ -2,7 +2,7 @@
 //!
 //! Buckets, windows and counters come back whole. Logs and leases may be long, so of those comes what a decision depends
 //! on, and core is shown a short one that decides the same: what leaves until the cost fits as one entry, the rest as
-//! another.
+//! another. Must not know: batches, answers.
 
 use tollgate_core::concurrency::{Lease, LeaseId, Leases};
 use tollgate_core::limit::{Quota, State};
