@@ -241,6 +241,10 @@ impl<C: Clock + 'static> Answers for App<C> {
         most_body(method, path)
     }
 
+    fn wants_fields(&self, path: &str) -> bool {
+        Route::at(path).is_none_or(|route| matches!(route.endpoint, Endpoint::Auth(_)))
+    }
+
     fn counters(&self) -> &Counters {
         &self.counters
     }

@@ -8,6 +8,7 @@
 mod app;
 mod asked;
 mod body;
+mod brisk;
 mod check;
 mod counters;
 mod demo;
@@ -19,6 +20,7 @@ mod known;
 mod limits;
 pub mod listen;
 mod openapi;
+mod plain;
 mod query;
 mod reply;
 mod report;
@@ -26,6 +28,7 @@ pub mod resp;
 mod routes;
 mod tickets;
 mod welcome;
+mod wire;
 mod words;
 
 pub use app::{App, InvalidApp};

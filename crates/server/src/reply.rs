@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::http::response::Parts;
 use hyper::{Response, StatusCode};
 use tollgate_core::Nanos;
 use tollgate_http::Problem;
@@ -15,7 +16,7 @@ pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelim
 /// A response being put together.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    response: Response<Full<Bytes>>,
+    response: Response<Bytes>,
     wait: Nanos,
 }
 
@@ -84,11 +85,15 @@ impl Reply {
     }
 
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
-        self.response
+        self.response.map(Full::new)
+    }
+
+    pub(crate) fn into_parts(self) -> (Parts, Bytes) {
+        self.response.into_parts()
     }
 
     fn new(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Self {
-        let mut response = Response::new(Full::new(body.into()));
+        let mut response = Response::new(body.into());
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));

@@ -5,13 +5,17 @@
 mod accept;
 mod listener;
 mod place;
+mod rewound;
 mod stopping;
 mod stream;
 #[cfg(unix)]
 mod unix;
+mod vigil;
 
 pub use accept::{Bounds, Ended, Serve, accept};
 pub use listener::{Listener, Peer};
 pub use place::{InvalidPlace, Place, Reached};
+pub(crate) use rewound::Rewound;
 pub use stopping::{Stop, Stopping};
 pub use stream::Stream;
+pub(crate) use vigil::{Vigil, Woken};
