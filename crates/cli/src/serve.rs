@@ -15,7 +15,7 @@ use tollgate_engine::Engine;
 use tollgate_engine::reload::{Reloader, Timing, Watch};
 use tollgate_policy::source::Problems;
 use tollgate_server::resp::{self, Resp};
-use tollgate_server::{App, InvalidApp, Trusted, demo_policy, run};
+use tollgate_server::{App, InvalidApp, Networks, demo_policy, run};
 use tollgate_store::{Memory, SystemClock};
 
 #[derive(Debug, clap::Args)]
@@ -44,7 +44,7 @@ pub(crate) struct Options {
     keys: usize,
     /// Networks of gateways whose word about clients is taken, separated by commas; without it only this machine
     #[arg(long, value_name = "NETWORKS", env = "TOLLGATE_TRUSTED_PROXIES")]
-    trusted_proxies: Option<Trusted>,
+    trusted_proxies: Option<Networks>,
 }
 
 /// Where to listen, if at all.
