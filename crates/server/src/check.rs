@@ -7,10 +7,11 @@ use tollgate_engine::{Purpose, Terms, Verdict};
 use tollgate_http::Answer;
 use tollgate_store::Clock;
 
-use crate::app::{App, Question};
+use crate::app::App;
 use crate::asked::Asked;
 use crate::body::Body;
 use crate::gateways::{Forwarded, Gateway};
+use crate::http::Question;
 use crate::input::BadInput;
 use crate::json::{parse_question, parse_questions};
 use crate::query::parse_query;
@@ -71,15 +72,15 @@ impl<C: Clock> App<C> {
         gateway: Gateway,
         question: &Question<'_>,
     ) -> Result<Reply, BadInput> {
-        if !self.gateways.trust(question.peer) {
+        if !self.gateways.trust(question.peer.ip()) {
             let detail = format!(
                 "{} is not among the gateways whose word is taken; see --trusted-proxies",
-                question.peer
+                question.peer.ip()
             );
             return Ok(Reply::plain(StatusCode::FORBIDDEN, detail));
         }
         let clients = self.gateways.clients(gateway);
-        let request = Forwarded::read(gateway, question.headers, question.peer, clients)?;
+        let request = Forwarded::read(gateway, question.headers, question.peer.ip(), clients)?;
         let mut decided = self.ask(&request, Terms::of(Purpose::Charge, None));
         let ticket = self.keep_ticket(&mut decided.verdict);
         Ok(self.answering(&decided, About::Request, |answer| {
