@@ -2,6 +2,7 @@
 
 mod allocation;
 mod dialects;
+mod documents;
 mod problems;
 mod promises;
 mod quotas;
@@ -42,8 +43,9 @@ impl Attributes for Says<'_> {
     }
 }
 
-fn ask(app: &TestApp, says: &[(&str, &str)], cost: u64) -> Decided {
-    app.ask(&Says(says), Terms::of(Purpose::Charge, Some(cost)))
+/// Decides at this cost, or at the policy's.
+fn ask(app: &TestApp, says: &[(&str, &str)], cost: impl Into<Option<u64>>) -> Decided {
+    app.ask(&Says(says), Terms::of(Purpose::Charge, cost.into()))
 }
 
 /// The fields of a decision as text.
