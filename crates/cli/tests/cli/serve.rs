@@ -365,7 +365,7 @@ fn wrong_arguments_are_named() {
         ),
         (
             "--retry-jitter=10",
-            "write a number and a unit: `250ms`, `10s`",
+            "`10` says no unit of time; for seconds write `10s`",
         ),
         ("--retry-jitter=61m", "it must be at most 1h"),
         ("--confg=a.yaml", "unexpected argument '--confg' found"),

@@ -1,6 +1,8 @@
 //! The types of problems that the draft registers, and the fields beside them.
 
 use serde_json::{Value, json};
+use tollgate_core::Nanos;
+use tollgate_engine::control::By;
 
 use crate::harness::{Answer, serving};
 
@@ -74,6 +76,33 @@ async fn whoever_is_kept_out_for_a_while_is_told_that_usage_was_abnormal() {
         );
         assert_eq!(blocked.field("retry-after"), Some("600"));
     }
+}
+
+/// Nobody was asked how much is left, so there is only the wait to tell; and whose block it is.
+#[tokio::test]
+async fn whoever_an_operator_blocked_is_told_for_how_long_and_by_which_limit() {
+    let server = serving("limits: [{ name: api, key: header.x-api-key, rate: 1/s }]").await;
+    let by = By {
+        who: "ada",
+        why: "a test",
+    };
+    let control = server.app.engine().control();
+    let lasts = Some(Nanos::from_millis(90_500));
+    control.block_key("api", &["a"], lasts, by).unwrap();
+    control.block_address("192.0.2.0/24", None, by).unwrap();
+    let mut client = server.connect().await;
+    let blocked = client.get("/v1/check?key=a").await;
+    let title = json!("Abnormal Usage Detected");
+    let kind_of = registered("abnormal-usage-detected");
+    assert_eq!(
+        kind(&blocked),
+        (429, kind_of.clone(), title.clone(), json!(["api"]))
+    );
+    assert_eq!(blocked.field("retry-after"), Some("91"));
+    assert_eq!(blocked.json()["retry-after-ms"], 90_500);
+    let blocked = client.get("/v1/check?key=b&ip=192.0.2.7").await;
+    assert_eq!(kind(&blocked), (403, kind_of, title, Value::Null));
+    assert_eq!(blocked.field("retry-after"), None, "nobody knows");
 }
 
 /// Nothing can be said of any limit, so nothing is; the problem has no registered type.

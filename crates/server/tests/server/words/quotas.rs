@@ -1,5 +1,7 @@
 //! The words follow the quota that decided, whoever asks.
 
+use tollgate_engine::control::By;
+
 use super::{app, ask, field, told};
 
 fn policy_of(says: &[(&str, &str)], text: &str) -> String {
@@ -124,5 +126,26 @@ fn a_reload_between_the_decision_and_its_words_changes_no_word() {
     for _ in 0..2 {
         assert_eq!(policy(&late), r#""first";q=9;w=1, "after";q=7;w=60"#);
         assert_eq!(policy(&early), r#""before";q=5;w=1"#);
+    }
+}
+
+#[test]
+fn a_quota_that_an_operator_gave_is_told_with_its_window() {
+    let (app, _clock) = app("limits: [{ name: api, key: header.user, rate: 10/s, unit: tokens }]");
+    let by = By {
+        who: "ada",
+        why: "a test",
+    };
+    let control = app.engine().control();
+    control
+        .override_key("api", &["carol"], "50/m", None, by)
+        .unwrap();
+    for (user, policy) in [
+        ("carol", r#""api";q=50;qu="tokens";w=60;pk=:"#),
+        ("dora", r#""api";q=10;qu="tokens";w=1;pk=:"#),
+    ] {
+        let fields = told(&app, &ask(&app, &[("header.user", user)], 1));
+        let field = field(&fields, "ratelimit-policy").unwrap();
+        assert!(field.starts_with(policy), "{field}");
     }
 }
