@@ -23,7 +23,7 @@ use self::book::Book;
 use self::notes::Note;
 
 /// The most limits that a verdict lists.
-const MOST_STATES: usize = 32;
+const MOST_STATES: usize = tollgate_store::contract::MAX_CHECKS;
 
 /// How answers are worded.
 #[derive(Debug)]
