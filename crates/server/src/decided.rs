@@ -8,14 +8,14 @@ use tollgate_policy::attributes::Attributes;
 use tollgate_store::Clock;
 
 use crate::app::App;
-use crate::words::{About, Partitions};
+use crate::words::{About, Notes};
 
 /// What came of a question, and who was counted.
 #[derive(Debug)]
 pub struct Decided {
     /// What the engine says.
     pub verdict: Verdict,
-    partitions: Partitions,
+    notes: Notes,
 }
 
 impl<C: Clock> App<C> {
@@ -50,12 +50,9 @@ impl<C: Clock> App<C> {
     /// ```
     #[must_use]
     pub fn ask(&self, request: &dyn Attributes, terms: Terms) -> Decided {
-        let partitions = self.wording.partitions();
-        let verdict = self.engine.ask(request, terms, &partitions);
-        Decided {
-            verdict,
-            partitions,
-        }
+        let notes = self.wording.notes();
+        let verdict = self.engine.ask(request, terms, &notes);
+        Decided { verdict, notes }
     }
 
     /// Fills `words` with the fields that tell a client of a decision, in the dialects of this app: names in lowercase,
@@ -74,10 +71,7 @@ impl<C: Clock> App<C> {
         work: impl FnOnce(&Answer<'_>) -> R,
     ) -> R {
         let now = || self.engine.store().now();
-        let Decided {
-            verdict,
-            partitions,
-        } = decided;
-        self.wording.answer(verdict, partitions, about, now, work)
+        let Decided { verdict, notes } = decided;
+        self.wording.answer(verdict, notes, about, now, work)
     }
 }
