@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use hyper::{HeaderMap, Method, StatusCode};
 use tollgate_engine::reload::Reloader;
-use tollgate_engine::{Engine, OutOfNumbers};
+use tollgate_engine::{Engine, OutOfNumbers, Verdict};
+use tollgate_policy::attributes::Attributes;
 use tollgate_policy::explain::{Explanation, explain};
 use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
@@ -19,8 +20,10 @@ use tollgate_policy::source::{Problem, Problems};
 use tollgate_store::{Clock, InvalidSize, Memory};
 
 use crate::counters::Counters;
+use crate::denials::{Denials, LogDenials};
 use crate::gateways::Trusted;
 use crate::input::{BadInput, echo};
+use crate::metrics::{Answered, Metrics, Transport};
 use crate::openapi;
 use crate::reply::Reply;
 use crate::routes::{Endpoint, Route};
@@ -41,6 +44,8 @@ pub struct App<C> {
     secret: [u8; 16],
     replacing: Mutex<()>,
     counters: Counters,
+    metrics: Arc<Metrics>,
+    denials: Denials,
 }
 
 /// A policy in words, and the number that verdicts name it by.
@@ -115,7 +120,16 @@ impl<C: Clock> App<C> {
             secret,
             replacing: Mutex::default(),
             counters: Counters::default(),
+            metrics: Arc::default(),
+            denials: Denials::new(LogDenials::Off),
         }
+    }
+
+    /// The same app, logging denials so far.
+    #[must_use]
+    pub fn logging(mut self, which: LogDenials) -> Self {
+        self.denials = Denials::new(which);
+        self
     }
 
     /// The same app, taking the word of gateways in these networks only.
@@ -185,6 +199,27 @@ impl<C: Clock> App<C> {
         &self.counters
     }
 
+    /// What the server has answered so far, over all transports that count here.
+    pub const fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// The one place where a verdict is counted and, if it denies, logged: whoever asks the engine passes it here.
+    pub fn observe(
+        &self,
+        transport: Transport,
+        request: &dyn Attributes,
+        verdict: &Verdict,
+        is_look: bool,
+    ) {
+        let now = || self.engine.store().now();
+        self.metrics.count(transport, verdict, is_look, now);
+        if !is_look && !verdict.is_admitted() {
+            let metrics = &self.metrics;
+            self.denials.note(metrics, transport, request, verdict, now);
+        }
+    }
+
     /// How many keys were forgiven what they owed because there was no room for them.
     #[must_use]
     pub fn forgiven(&self) -> u64 {
@@ -211,6 +246,7 @@ impl<C: Clock> App<C> {
         if !route.allows(question.method) {
             return wrong_method(question.method, route.methods);
         }
+        let began = route.endpoint.decides().then(|| self.engine.store().now());
         let answered = match route.endpoint {
             Endpoint::Check => self.check(question),
             Endpoint::Batch => self.check_batch(question),
@@ -224,6 +260,14 @@ impl<C: Clock> App<C> {
             Endpoint::Health => Ok(Reply::text("ok\n")),
             Endpoint::Front => Ok(Reply::text(self.introduction(question.local, &[]))),
         };
+        if let Some(began) = began {
+            let span = self.engine.store().now().since(began);
+            self.metrics.took(Transport::Http, span, 1);
+            if answered.is_err() {
+                self.metrics
+                    .count_answer(Transport::Http, Answered::Failed);
+            }
+        }
         answered.unwrap_or_else(|bad| bad_request(&bad))
     }
 }

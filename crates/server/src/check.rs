@@ -13,6 +13,7 @@ use crate::body::{Body, json};
 use crate::gateways::{Forwarded, Gateway};
 use crate::input::BadInput;
 use crate::json::{parse_question, parse_questions};
+use crate::metrics::Transport;
 use crate::query::parse_query;
 use crate::reply::Reply;
 use crate::words::add_fields;
@@ -68,6 +69,7 @@ impl<C: Clock> App<C> {
             Some(cost) => self.engine.peek_at(&asked.known, cost),
             None => self.engine.peek(&asked.known),
         };
+        self.observe(Transport::Http, &asked.known, &verdict, true);
         let reply = Reply::json(Body::new(&verdict, None).to_json());
         Ok(add_fields(reply, &verdict))
     }
@@ -87,6 +89,7 @@ impl<C: Clock> App<C> {
         }
         let request = Forwarded::read(gateway, question.headers, &self.trusted)?;
         let mut verdict = self.engine.decide(&request);
+        self.observe(Transport::Http, &request, &verdict, false);
         let ticket = self.keep_ticket(&mut verdict);
         Ok(gateway.answer(&verdict, ticket))
     }
@@ -104,13 +107,15 @@ impl<C: Clock> App<C> {
 
     fn verdict(&self, asked: &Asked, charge: Charge) -> Verdict {
         let Asked { known, cost, .. } = asked;
-        match (asked.is_peek(), charge, *cost) {
+        let verdict = match (asked.is_peek(), charge, *cost) {
             (true, _, None) => self.engine.peek(known),
             (true, _, Some(cost)) => self.engine.peek_at(known, cost),
             (false, Charge::Estimate, cost) => self.engine.reserve(known, cost),
             (false, Charge::Cost, None) => self.engine.decide(known),
             (false, Charge::Cost, Some(cost)) => self.engine.decide_at(known, cost),
-        }
+        };
+        self.observe(Transport::Http, known, &verdict, asked.is_peek());
+        verdict
     }
 
     fn keep_ticket(&self, verdict: &mut Verdict) -> Option<u128> {
