@@ -87,7 +87,7 @@ families! {
         "From when a question was read to when its answer was written, without the network; of pipelined commands, until all of them were";
     WAIT Histogram "tollgate_wait_seconds" []
         "How long requests were told to wait before they go on";
-    WAITING Gauge "tollgate_waiting_requests" []
+    WAITING Gauge "tollgate_waiting_requests" ["listener"]
         "Answers that are held back now until their requests may go on";
     THROTTLE Counter "tollgate_throttle_commands" ["command" "outcome"]
         "Redis commands that bring their own quota";

@@ -14,6 +14,7 @@ use super::process::Process;
 use super::text::{Format, Page};
 use super::{Answered, Cause, Metrics, REASONS, Rejected, Throttling, Transport};
 use crate::app::App;
+use crate::counters::Counters;
 use crate::resp::Resp;
 
 /// So many limits have series of their own, the first ones of the policy. The rest is added up under [`OTHER`], so that a
@@ -26,19 +27,11 @@ const OTHER: &str = "other";
 pub(crate) struct Gathered<'a, C> {
     pub(crate) app: &'a App<C>,
     pub(crate) resp: Option<&'a Resp<C>>,
-    pub(crate) listeners: &'a [Listened],
+    /// Every listener by its name.
+    pub(crate) listeners: Listeners<'a>,
 }
 
-/// What one listener has seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Listened {
-    pub(crate) name: &'static str,
-    pub(crate) open: u64,
-    pub(crate) accepted: u64,
-    pub(crate) refused: u64,
-    pub(crate) accept_errors: u64,
-    pub(crate) panics: u64,
-}
+type Listeners<'a> = &'a [(&'static str, &'a Counters)];
 
 /// The page.
 pub(crate) fn gather<C: Clock>(from: &Gathered<'_, C>, format: Format) -> String {
@@ -51,7 +44,7 @@ pub(crate) fn gather<C: Clock>(from: &Gathered<'_, C>, format: Format) -> String
     let now = app.engine().store().now();
     let metrics = app.metrics();
     limits(&mut page, &app.engine().generation());
-    requests(&mut page, metrics);
+    requests(&mut page, metrics, listeners);
     let mut stores = vec![("policy", app.engine().store())];
     stores.extend(resp.map(|resp| ("throttle", resp.store())));
     store(&mut page, &stores);
@@ -160,7 +153,7 @@ fn add_comparisons(sum: &mut Comparisons, more: Comparisons) {
 }
 
 /// What was answered, how long it took, and who waits.
-fn requests(page: &mut Page, metrics: &Metrics) {
+fn requests(page: &mut Page, metrics: &Metrics, listeners: Listeners<'_>) {
     let answered = metrics.requests.read();
     let each = |transport: Transport| Answered::ALL.map(|answered| (transport, answered));
     let mut family = page.family(&are::REQUESTS);
@@ -179,8 +172,10 @@ fn requests(page: &mut Page, metrics: &Metrics) {
         }
     }
     page.family(&are::WAIT).add_spans(&[], &metrics.waits.read());
-    let waiting = metrics.waiting.load(Ordering::Relaxed);
-    page.family(&are::WAITING).add(&[], waiting);
+    let mut family = page.family(&are::WAITING);
+    for (name, counters) in listeners {
+        family.add(&[name], counters.waiting());
+    }
     let throttled = metrics.throttled.read();
     let mut family = page.family(&are::THROTTLE);
     let each = |command: Throttling| ["allowed", "denied"].map(|outcome| (command, outcome));
@@ -220,18 +215,18 @@ fn store<C: Clock>(page: &mut Page, stores: &[(&str, &Memory<C>)]) {
     }
 }
 
-fn listened(page: &mut Page, listeners: &[Listened]) {
-    let families: [(_, fn(&Listened) -> u64); 5] = [
-        (are::CONNECTIONS, |seen| seen.open),
-        (are::CONNECTIONS_ACCEPTED, |seen| seen.accepted),
-        (are::CONNECTIONS_REFUSED, |seen| seen.refused),
-        (are::ACCEPT_ERRORS, |seen| seen.accept_errors),
-        (are::PANICS, |seen| seen.panics),
+fn listened(page: &mut Page, listeners: Listeners<'_>) {
+    let families: [(_, fn(&Counters) -> u64); 5] = [
+        (are::CONNECTIONS, Counters::open),
+        (are::CONNECTIONS_ACCEPTED, Counters::accepted),
+        (are::CONNECTIONS_REFUSED, Counters::refused_connections),
+        (are::ACCEPT_ERRORS, Counters::accept_errors),
+        (are::PANICS, Counters::panics),
     ];
     for (family, value) in &families {
         let mut family = page.family(family);
-        for seen in listeners {
-            family.add(&[seen.name], value(seen));
+        for (name, counters) in listeners {
+            family.add(&[name], value(counters));
         }
     }
 }

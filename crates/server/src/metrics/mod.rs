@@ -79,8 +79,6 @@ pub struct Metrics {
     durations: [Histogram<17>; 3],
     refusals: Lines<9>,
     waits: Histogram<11>,
-    /// Answers held back now.
-    waiting: AtomicU64,
     /// Allowed and denied of every command, one after the other.
     throttled: Lines<6>,
     /// When decisions were last not exact, by cause, in nanoseconds since 1970.
@@ -193,7 +191,6 @@ impl Metrics {
             durations: std::array::from_fn(|_| Histogram::new(&LATENCY)),
             refusals: Lines::new(),
             waits: Histogram::new(&WAIT),
-            waiting: AtomicU64::new(0),
             throttled: Lines::new(),
             degraded: Default::default(),
             suppressed_logs: AtomicU64::new(0),
@@ -272,12 +269,6 @@ impl Metrics {
         }
     }
 
-    /// An answer is held back until this is dropped.
-    pub(crate) fn wait(&self) -> Waiting<'_> {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        Waiting(self)
-    }
-
     pub(crate) fn suppress_log(&self) {
         self.suppressed_logs.fetch_add(1, Ordering::Relaxed);
     }
@@ -303,16 +294,6 @@ impl Metrics {
 
     fn spans(&self, transport: Transport) -> Option<Spans> {
         self.durations.get(transport as usize).map(Histogram::read)
-    }
-}
-
-/// An answer that is held back.
-#[derive(Debug)]
-pub(crate) struct Waiting<'a>(&'a Metrics);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -393,14 +374,5 @@ mod tests {
         assert!(metrics.is_degraded(Cause::Store, at(109)));
         assert!(!metrics.is_degraded(Cause::Store, at(110)));
         assert!(!metrics.is_degraded(Cause::Overflow, at(100)));
-    }
-
-    #[test]
-    fn an_answer_is_held_back_until_it_is_sent_or_its_client_leaves() {
-        let metrics = Metrics::new();
-        let held = (metrics.wait(), metrics.wait());
-        assert_eq!(metrics.waiting.load(Ordering::Relaxed), 2);
-        drop(held);
-        assert_eq!(metrics.waiting.load(Ordering::Relaxed), 0);
     }
 }
