@@ -5,6 +5,7 @@
 //! of the run are arguments, so tests own all of them. Must not know: command lines, signals, files, how the state is kept.
 #![forbid(unsafe_code)]
 
+pub mod admin;
 mod app;
 mod asked;
 mod body;

@@ -136,7 +136,8 @@ impl fmt::Display for Event {
 }
 
 /// An instant as people read it: `2026-11-16T00:34:00Z`.
-struct Utc(Timestamp);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Utc(pub Timestamp);
 
 impl fmt::Display for Utc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

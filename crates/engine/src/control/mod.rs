@@ -16,7 +16,7 @@ mod tests;
 pub use controls::{
     Block, Controls, Halt, KeyOverride, MOST_BLOCKS, MOST_OVERRIDES, NamedKey, Switch,
 };
-pub use log::{Change, Event, MOST_EVENTS};
+pub use log::{Change, Event, MOST_EVENTS, Utc};
 pub use refused::Refused;
 
 pub(crate) use compile::desk;

@@ -58,7 +58,8 @@ macro_rules! families {
         )*
 
         /// All of them, in the order they are told.
-        pub(crate) const FAMILIES: &[Family] = &[$($constant),*];
+        #[cfg(test)]
+        pub(super) const FAMILIES: &[Family] = &[$($constant),*];
     };
 }
 

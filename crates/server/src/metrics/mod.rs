@@ -11,7 +11,6 @@ mod lines;
 mod process;
 mod text;
 
-pub(crate) use families::FAMILIES;
 pub(crate) use gather::{Gathered, gather};
 pub(crate) use text::Format;
 
