@@ -26,6 +26,7 @@ use crate::input::{BadInput, echo};
 use crate::listen::{Ended, Listener, Reached};
 use crate::metrics::{Answered, Metrics, Transport};
 use crate::openapi;
+use crate::redact::redacted;
 use crate::reply::Reply;
 use crate::routes::{Endpoint, Route, most_body};
 use crate::tickets::Tickets;
@@ -86,7 +87,7 @@ impl<C: Clock> App<C> {
         let (generation, policy) = reloader.in_force();
         let told = Told {
             generation,
-            explanation: explain(&policy).map_err(InvalidApp::Policy)?,
+            explanation: explain(&redacted(&policy, &secret)).map_err(InvalidApp::Policy)?,
         };
         let engine = Arc::clone(reloader.engine());
         Ok(Self::made(engine, Some(Arc::new(reloader)), told, secret))
@@ -165,7 +166,7 @@ impl<C: Clock> App<C> {
         }
         let _one_at_a_time = self.replacing();
         // What compiled can be explained; if not, the words before are better than none.
-        if let Ok(explanation) = explain(&policy) {
+        if let Ok(explanation) = explain(&redacted(&policy, &self.secret)) {
             self.told.store(Arc::new(Told {
                 generation,
                 explanation,
@@ -275,8 +276,7 @@ impl<C: Clock + 'static> Answers for App<C> {
             let span = self.engine.store().now().since(began);
             self.metrics.took(Transport::Http, span, 1);
             if answered.is_err() {
-                self.metrics
-                    .count_answer(Transport::Http, Answered::Failed);
+                self.metrics.count_answer(Transport::Http, Answered::Failed);
             }
         }
         answered.unwrap_or_else(|bad| bad_request(&bad))
@@ -285,7 +285,7 @@ impl<C: Clock + 'static> Answers for App<C> {
 
 fn compile(policy: &Policy, secret: [u8; 16]) -> Result<(Rules, Explanation), InvalidApp> {
     let rules = Rules::compile(policy, secret).map_err(InvalidApp::Policy)?;
-    let explanation = explain(policy).map_err(InvalidApp::Policy)?;
+    let explanation = explain(&redacted(policy, &secret)).map_err(InvalidApp::Policy)?;
     Ok((rules, explanation))
 }
 

@@ -23,6 +23,7 @@ pub mod listen;
 mod metrics;
 mod openapi;
 mod query;
+mod redact;
 mod reply;
 mod report;
 pub mod resp;

@@ -43,7 +43,12 @@ impl Endpoint {
     pub(crate) const fn decides(self) -> bool {
         matches!(
             self,
-            Self::Check | Self::Batch | Self::Acquire | Self::Reserve | Self::Auth(_) | Self::Status
+            Self::Check
+                | Self::Batch
+                | Self::Acquire
+                | Self::Reserve
+                | Self::Auth(_)
+                | Self::Status
         )
     }
 }

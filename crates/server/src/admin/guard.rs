@@ -10,7 +10,9 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, ORIGIN, WWW_AUTHENTICATE};
+use hyper::header::{
+    AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
+};
 use hyper::{HeaderMap, StatusCode};
 use tollgate_core::{InvalidQuota, Nanos, Outcome, Rate, Timestamp, TokenBucket};
 
@@ -39,13 +41,15 @@ pub(super) struct Guard {
 }
 
 /// Why somebody is turned away, and with which answer.
-pub(super) type Turned = (Rejected, Reply);
+pub(super) type Turned = Box<(Rejected, Reply)>;
 
 impl Guard {
     pub(super) fn new(tokens: Tokens) -> Result<Self, InvalidQuota> {
         Ok(Self {
             tokens,
-            wrong: TokenBucket::at(Rate::new(1, EVERY)).burst(AT_ONCE).build()?,
+            wrong: TokenBucket::at(Rate::new(1, EVERY))
+                .burst(AT_ONCE)
+                .build()?,
             shown: Mutex::new(vec![0; PLACES].into()),
             secret: RandomState::new(),
         })
@@ -82,7 +86,10 @@ impl Guard {
         if let Some(wait) = self.must_wait(peer, now) {
             let detail = "too many wrong tokens came from this address";
             let reply = Reply::plain(StatusCode::TOO_MANY_REQUESTS, detail);
-            return Err((Rejected::Flood, reply.retry_after(wait.as_secs_ceil().max(1))));
+            return turned(
+                Rejected::Flood,
+                reply.retry_after(wait.as_secs_ceil().max(1)),
+            );
         }
         let shown = bearer(question.headers);
         match shown.and_then(|shown| self.tokens.right_of(shown)) {
@@ -94,7 +101,7 @@ impl Guard {
                     "there is no operate token, so nobody may operate; start with --admin-operate-token-file"
                 };
                 let reply = Reply::plain(StatusCode::FORBIDDEN, detail);
-                Err((Rejected::Forbidden, reply))
+                turned(Rejected::Forbidden, reply)
             }
             None => {
                 // Whoever shows nothing has guessed nothing.
@@ -107,7 +114,7 @@ impl Guard {
                 };
                 let challenge = format!("Bearer realm=\"tollgate admin\"{error}");
                 let reply = Reply::plain(StatusCode::UNAUTHORIZED, detail);
-                Err((Rejected::Token, reply.with(WWW_AUTHENTICATE, &challenge)))
+                turned(Rejected::Token, reply.with(WWW_AUTHENTICATE, &challenge))
             }
         }
     }
@@ -135,10 +142,16 @@ impl Guard {
             IpAddr::V4(v4) => u128::from(v4.to_bits()),
             IpAddr::V6(v6) => v6.to_bits() >> 64 | 1 << 127,
         };
-        let place = self.secret.hash_one(network) as usize % PLACES;
+        // The top bits, so that they fit whatever an index is.
+        let place = self.secret.hash_one(network) >> 48;
+        let place = usize::try_from(place).unwrap_or(0) % PLACES;
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         shown.get_mut(place).map(work).unwrap_or_default()
     }
+}
+
+fn turned(why: Rejected, reply: Reply) -> Result<(), Turned> {
+    Err(Box::new((why, reply)))
 }
 
 /// The token that is shown, if there is exactly one.
@@ -160,27 +173,32 @@ fn from_same_origin(headers: &HeaderMap) -> Result<(), Turned> {
     };
     let origins = headers.get_all(ORIGIN).iter();
     let sites = headers.get_all(FETCH_SITE).iter();
-    let is_same = origins.map(|origin| origin.as_bytes()).all(is_ours)
+    let is_same = origins.map(HeaderValue::as_bytes).all(is_ours)
         && sites
-            .map(|site| site.as_bytes())
+            .map(HeaderValue::as_bytes)
             .all(|site| matches!(site, b"same-origin" | b"none"));
     if is_same {
         return Ok(());
     }
     let detail = "origin: pages of other sites may not operate this server";
-    Err((Rejected::Origin, Reply::plain(StatusCode::FORBIDDEN, detail)))
+    turned(
+        Rejected::Origin,
+        Reply::plain(StatusCode::FORBIDDEN, detail),
+    )
 }
 
 /// A page of another site can send forms without asking, but not JSON.
 fn is_json(headers: &HeaderMap) -> Result<(), Turned> {
-    let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .map_or(&b""[..], |kind| kind.as_bytes());
     let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
     if kind.trim_ascii().eq_ignore_ascii_case(b"application/json") {
         return Ok(());
     }
     let detail = "content-type: it must be application/json";
     let reply = Reply::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail);
-    Err((Rejected::Origin, reply))
+    turned(Rejected::Origin, reply)
 }
 
 /// Whoever comes by a name that somebody has made to point here must show a token.
@@ -188,12 +206,14 @@ fn is_named_by_address(headers: &HeaderMap) -> Result<(), Turned> {
     let host = headers.get(HOST).map_or(&b""[..], |host| host.as_bytes());
     let name = without_port(host).to_ascii_lowercase();
     let name = std::str::from_utf8(&name).unwrap_or("?");
-    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    let bare = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
     let is_address = bare.unwrap_or(name).parse::<IpAddr>().is_ok();
     if is_address || name == "localhost" || name.ends_with(".localhost") {
         return Ok(());
     }
     let detail = "host: without tokens this server is reached by an address or as localhost; set tokens to use a name";
     let reply = Reply::plain(StatusCode::MISDIRECTED_REQUEST, detail);
-    Err((Rejected::Origin, reply))
+    turned(Rejected::Origin, reply)
 }

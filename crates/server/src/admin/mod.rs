@@ -116,14 +116,20 @@ impl<C: Clock + 'static> Admin<C> {
     /// Whether requests should be sent to this server. It decides without any store but its own, so nothing else can make
     /// it unready.
     fn is_ready(&self) -> bool {
-        self.stopping.as_ref().is_none_or(|stopping| !stopping.is_said())
+        self.stopping
+            .as_ref()
+            .is_none_or(|stopping| !stopping.is_said())
     }
 
     /// Every listener by its name.
     fn listeners(&self) -> Vec<(&'static str, &Counters)> {
         let mut all = vec![("api", self.app.counters())];
         all.extend(self.resp.as_ref().map(|resp| ("resp", resp.counters())));
-        all.extend(self.others.iter().map(|(name, counters)| (*name, &**counters)));
+        all.extend(
+            self.others
+                .iter()
+                .map(|(name, counters)| (*name, &**counters)),
+        );
         all.push(("admin", &self.counters));
         all
     }
@@ -181,7 +187,8 @@ impl<C: Clock + 'static> Answers for Admin<C> {
         // Whoever may not read does not learn what there is, either.
         let takes = route.map_or(routes::Right::Read, |route| route.takes(question.method));
         let now = self.app.engine().store().now();
-        if let Err((why, reply)) = self.guard.admit(question, takes, now) {
+        if let Err(turned) = self.guard.admit(question, takes, now) {
+            let (why, reply) = *turned;
             self.app.metrics().reject(why);
             return reply;
         }
@@ -191,7 +198,10 @@ impl<C: Clock + 'static> Answers for Admin<C> {
         };
         if !route.allows(question.method) {
             let method = echo(question.method.as_str().as_bytes());
-            let detail = format!("{method} is not possible here; possible are {}", route.methods);
+            let detail = format!(
+                "{method} is not possible here; possible are {}",
+                route.methods
+            );
             return Reply::plain(StatusCode::METHOD_NOT_ALLOWED, detail).allow(route.methods);
         }
         if !question.query.is_empty() {

@@ -80,10 +80,9 @@ impl<C: Clock + 'static> Admin<C> {
                 self.control()
                     .block_key(said.limit()?, &said.key()?, lasts, by(&signed))
             }
-            (None, false) => {
-                self.control()
-                    .unblock_key(said.limit()?, &said.key()?, by(&signed))
-            }
+            (None, false) => self
+                .control()
+                .unblock_key(said.limit()?, &said.key()?, by(&signed)),
         };
         Ok(done(changed))
     }

@@ -69,19 +69,84 @@ const EDIT: &str = "GET, HEAD, PUT, DELETE";
 /// Every endpoint there is.
 pub(super) const ROUTES: &[Route] = &[
     route("/", LOOK, Endpoint::Front, "this page"),
-    route("/healthz", LOOK, Endpoint::Health, "200 while the process answers"),
-    route("/readyz", LOOK, Endpoint::Ready, "200 while requests should be sent here, 503 while it stops"),
-    route("/metrics", LOOK, Endpoint::Metrics, "Prometheus text, or OpenMetrics for those who ask for it"),
-    route("/v1/limits", LOOK, Endpoint::Limits, "the limits in force in plain words, with counters"),
-    route("/v1/state", LOOK, Endpoint::State, "what the server has done, how candidates compare, how full the store is"),
-    route("/v1/policy", LOOK, Endpoint::Policy, "where the policy comes from and what it says"),
-    route("/v1/switches", "GET, HEAD, PUT", Endpoint::Switches, "how far limits are enforced; PUT limit, to, enforce"),
-    route("/v1/overrides", EDIT, Endpoint::Overrides, "other quotas for single keys; PUT limit, key, quota, for; DELETE limit, key"),
-    route("/v1/blocks", EDIT, Endpoint::Blocks, "who is refused; PUT limit and key, or address, for; DELETE the same"),
-    route("/v1/resets", "POST", Endpoint::Resets, "forgets what a key has used; limit, key"),
-    route("/v1/audit", LOOK, Endpoint::Audit, "what operators did, the latest first"),
-    route("/v1/reload", "POST", Endpoint::Reload, "reads the policy's file again"),
-    route("/openapi.json", LOOK, Endpoint::OpenApi, "the description of all this"),
+    route(
+        "/healthz",
+        LOOK,
+        Endpoint::Health,
+        "200 while the process answers",
+    ),
+    route(
+        "/readyz",
+        LOOK,
+        Endpoint::Ready,
+        "200 while requests should be sent here, 503 while it stops",
+    ),
+    route(
+        "/metrics",
+        LOOK,
+        Endpoint::Metrics,
+        "Prometheus text, or OpenMetrics for those who ask for it",
+    ),
+    route(
+        "/v1/limits",
+        LOOK,
+        Endpoint::Limits,
+        "the limits in force in plain words, with counters",
+    ),
+    route(
+        "/v1/state",
+        LOOK,
+        Endpoint::State,
+        "what the server has done, how candidates compare, how full the store is",
+    ),
+    route(
+        "/v1/policy",
+        LOOK,
+        Endpoint::Policy,
+        "where the policy comes from and what it says",
+    ),
+    route(
+        "/v1/switches",
+        "GET, HEAD, PUT",
+        Endpoint::Switches,
+        "how far limits are enforced; PUT limit, to, enforce",
+    ),
+    route(
+        "/v1/overrides",
+        EDIT,
+        Endpoint::Overrides,
+        "other quotas for single keys; PUT limit, key, quota, for; DELETE limit, key",
+    ),
+    route(
+        "/v1/blocks",
+        EDIT,
+        Endpoint::Blocks,
+        "who is refused; PUT limit and key, or address, for; DELETE the same",
+    ),
+    route(
+        "/v1/resets",
+        "POST",
+        Endpoint::Resets,
+        "forgets what a key has used; limit, key",
+    ),
+    route(
+        "/v1/audit",
+        LOOK,
+        Endpoint::Audit,
+        "what operators did, the latest first",
+    ),
+    route(
+        "/v1/reload",
+        "POST",
+        Endpoint::Reload,
+        "reads the policy's file again",
+    ),
+    route(
+        "/openapi.json",
+        LOOK,
+        Endpoint::OpenApi,
+        "the description of all this",
+    ),
 ];
 
 impl Route {

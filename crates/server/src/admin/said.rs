@@ -92,7 +92,11 @@ impl Said {
             BadInput::new("key", value.to_string().as_bytes(), reason)
         };
         match &self.key {
-            None => Err(BadInput::new("key", b"", "it must be given: a list of values")),
+            None => Err(BadInput::new(
+                "key",
+                b"",
+                "it must be given: a list of values",
+            )),
             // A key of one part, said without brackets.
             Some(Value::String(value)) => Ok(vec![value]),
             Some(Value::Array(values)) if values.len() <= MOST_VALUES => {
@@ -140,7 +144,11 @@ impl Said {
 
     /// How far to enforce.
     pub(super) fn switch(&self) -> Result<Switch, BadInput> {
-        let to = self.to.as_ref().map(|to| text("to", Some(to))).transpose()?;
+        let to = self
+            .to
+            .as_ref()
+            .map(|to| text("to", Some(to)))
+            .transpose()?;
         let halt = match to {
             Some("on") => None,
             None if self.enforce.is_some() => None,
@@ -148,7 +156,11 @@ impl Said {
             Some("off") => Some(Halt::Off),
             other => {
                 let said = other.unwrap_or_default();
-                return Err(BadInput::new("to", said.as_bytes(), "it must be on, shadow or off"));
+                return Err(BadInput::new(
+                    "to",
+                    said.as_bytes(),
+                    "it must be on, shadow or off",
+                ));
             }
         };
         let enforce = match &self.enforce {
@@ -173,7 +185,11 @@ fn text<'a>(field: &str, value: Option<&'a Value>) -> Result<&'a str, BadInput> 
         Some(Value::String(text)) => Ok(text),
         Some(other) => {
             let shown = other.to_string();
-            Err(BadInput::new(field, shown.as_bytes(), "it must be a string"))
+            Err(BadInput::new(
+                field,
+                shown.as_bytes(),
+                "it must be a string",
+            ))
         }
         None => Err(BadInput::new(field, b"", "it must be given")),
     }
@@ -201,20 +217,46 @@ mod tests {
             (r#"{"limit": 7}"#, |said| said.limit().err(), "limit: \"7\""),
             ("{}", |said| said.limit_or_everything().err(), "limit: "),
             ("{}", |said| said.key().err(), "key: "),
-            (r#"{"key": ["a", 7]}"#, |said| said.key().err(), "key: \"7\""),
+            (
+                r#"{"key": ["a", 7]}"#,
+                |said| said.key().err(),
+                "key: \"7\"",
+            ),
             (r#"{"key": {}}"#, |said| said.key().err(), "key: \"{}\""),
-            (r#"{"for": "soon"}"#, |said| said.lasts().err(), "for: \"soon\""),
+            (
+                r#"{"for": "soon"}"#,
+                |said| said.lasts().err(),
+                "for: \"soon\"",
+            ),
             (r#"{"for": "0s"}"#, |said| said.lasts().err(), "for: \"0s\""),
-            (r#"{"to": "down"}"#, |said| said.switch().err(), "to: \"down\""),
-            (r#"{"enforce": "150%"}"#, |said| said.switch().err(), "enforce: \"150%\""),
-            (r#"{"address": "::1", "key": ["a"]}"#, |said| said.address().err(), "key: "),
+            (
+                r#"{"to": "down"}"#,
+                |said| said.switch().err(),
+                "to: \"down\"",
+            ),
+            (
+                r#"{"enforce": "150%"}"#,
+                |said| said.switch().err(),
+                "enforce: \"150%\"",
+            ),
+            (
+                r#"{"address": "::1", "key": ["a"]}"#,
+                |said| said.address().err(),
+                "key: ",
+            ),
             (r#"{"why": "x"}"#, |said| said.signed("here").err(), "who: "),
         ];
         for (body, asked, expected) in cases {
             let error = asked(&said(body)).unwrap().to_string();
             assert!(error.starts_with(expected), "{body}: {error}");
         }
-        for body in ["", "[]", "{\"limit\": \"a\", \"limit\": \"b\"}", "{\"lmit\": \"a\"}", "{"] {
+        for body in [
+            "",
+            "[]",
+            "{\"limit\": \"a\", \"limit\": \"b\"}",
+            "{\"lmit\": \"a\"}",
+            "{",
+        ] {
             let error = Said::read(body.as_bytes(), &["limit"]).unwrap_err();
             assert_eq!(error.field, "body", "{body}");
         }

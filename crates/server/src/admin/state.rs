@@ -287,7 +287,11 @@ impl<C: Clock + 'static> Admin<C> {
 
 fn diverging(of: Divergence) -> Diverging {
     let key = |key: tollgate_engine::trial::DivergingKey| DivergingKey {
-        key: key.digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+        key: key
+            .digest
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect(),
         would_deny: key.would_deny,
         would_allow: key.would_allow,
         error: key.error,

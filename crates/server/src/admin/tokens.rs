@@ -142,7 +142,13 @@ mod tests {
     #[test]
     fn tokens_that_can_be_guessed_or_not_be_sent_are_refused() {
         let fifteen = "0123456789abcde";
-        for wrong in ["", fifteen, &"x".repeat(513), "0123456789 abcdef", "0123456789abcdeé"] {
+        for wrong in [
+            "",
+            fifteen,
+            &"x".repeat(513),
+            "0123456789 abcdef",
+            "0123456789abcdeé",
+        ] {
             assert!(Tokens::new(Some(wrong), None).is_err(), "{wrong:?}");
             assert!(Tokens::new(None, Some(wrong)).is_err(), "{wrong:?}");
         }
@@ -153,7 +159,10 @@ mod tests {
     #[test]
     fn a_token_is_never_shown() {
         let tokens = Tokens::new(Some(READ), None).unwrap();
-        assert_eq!(format!("{tokens:?}"), "Tokens { read: true, operate: false }");
+        assert_eq!(
+            format!("{tokens:?}"),
+            "Tokens { read: true, operate: false }"
+        );
         let wrong = Tokens::new(None, Some("short-secret")).unwrap_err();
         assert!(!format!("{wrong} {wrong:?}").contains("short-secret"));
     }

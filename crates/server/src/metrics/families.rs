@@ -177,8 +177,19 @@ mod tests {
     #[test]
     fn there_is_no_label_that_a_caller_could_choose() {
         let known = [
-            "limit", "outcome", "direction", "transport", "reason", "command", "store", "part",
-            "cause", "listener", "halt", "why", "version",
+            "limit",
+            "outcome",
+            "direction",
+            "transport",
+            "reason",
+            "command",
+            "store",
+            "part",
+            "cause",
+            "listener",
+            "halt",
+            "why",
+            "version",
         ];
         for label in FAMILIES.iter().flat_map(|family| family.labels) {
             assert!(known.contains(label), "{label}: who chooses its values?");

@@ -9,7 +9,7 @@ use tollgate_engine::control::{Controls, Halt};
 use tollgate_engine::{Comparisons, Counted, Generation};
 use tollgate_store::{Clock, Memory};
 
-use super::families as are;
+use super::families::{self as are, Family};
 use super::process::Process;
 use super::text::{Format, Page};
 use super::{Answered, Cause, Metrics, REASONS, Rejected, Throttling, Transport};
@@ -30,6 +30,9 @@ pub(crate) struct Gathered<'a, C> {
     /// Every listener by its name.
     pub(crate) listeners: Listeners<'a>,
 }
+
+/// One number of several that are counted together.
+type Number<T> = fn(&T) -> u64;
 
 type Listeners<'a> = &'a [(&'static str, &'a Counters)];
 
@@ -75,7 +78,10 @@ fn limits(page: &mut Page, generation: &Generation) {
     let names = generation.rules().rules().iter().map(|rule| &*rule.name);
     let counted = |index| generation.counted(index).unwrap_or_default();
     let named = names.clone().enumerate();
-    let counted = folded(named.clone().map(|(index, name)| (name, counted(index))), add);
+    let counted = folded(
+        named.clone().map(|(index, name)| (name, counted(index))),
+        add,
+    );
     let mut family = page.family(&are::LIMIT_DECISIONS);
     for (limit, sum) in &counted {
         family
@@ -83,7 +89,7 @@ fn limits(page: &mut Page, generation: &Generation) {
             .add(&[limit, "denied"], sum.denied)
             .add(&[limit, "would_deny"], sum.would_deny);
     }
-    let single: [(_, fn(&Counted) -> u64); 4] = [
+    let single: [(Family, Number<Counted>); 4] = [
         (are::LIMIT_NEAR, |sum| sum.near_limit),
         (are::LIMIT_WAITS, |sum| sum.waited),
         (are::LIMIT_STORE_ERRORS, |sum| sum.errors),
@@ -131,10 +137,6 @@ fn folded<'a, T: Default>(
     listed
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "both kinds of sums are added by functions of one shape"
-)]
 fn add(sum: &mut Counted, more: Counted) {
     sum.allowed = sum.allowed.saturating_add(more.allowed);
     sum.denied = sum.denied.saturating_add(more.denied);
@@ -157,7 +159,10 @@ fn requests(page: &mut Page, metrics: &Metrics, listeners: Listeners<'_>) {
     let answered = metrics.requests.read();
     let each = |transport: Transport| Answered::ALL.map(|answered| (transport, answered));
     let mut family = page.family(&are::REQUESTS);
-    for ((transport, outcome), count) in Transport::ALL.iter().flat_map(|one| each(*one)).zip(answered)
+    for ((transport, outcome), count) in Transport::ALL
+        .iter()
+        .flat_map(|one| each(*one))
+        .zip(answered)
     {
         family.add(&[transport.word(), outcome.word()], count);
     }
@@ -171,7 +176,8 @@ fn requests(page: &mut Page, metrics: &Metrics, listeners: Listeners<'_>) {
             family.add_spans(&[transport.word()], &spans);
         }
     }
-    page.family(&are::WAIT).add_spans(&[], &metrics.waits.read());
+    page.family(&are::WAIT)
+        .add_spans(&[], &metrics.waits.read());
     let mut family = page.family(&are::WAITING);
     for (name, counters) in listeners {
         family.add(&[name], counters.waiting());
@@ -179,7 +185,10 @@ fn requests(page: &mut Page, metrics: &Metrics, listeners: Listeners<'_>) {
     let throttled = metrics.throttled.read();
     let mut family = page.family(&are::THROTTLE);
     let each = |command: Throttling| ["allowed", "denied"].map(|outcome| (command, outcome));
-    for ((command, outcome), count) in Throttling::ALL.iter().flat_map(|one| each(*one)).zip(throttled)
+    for ((command, outcome), count) in Throttling::ALL
+        .iter()
+        .flat_map(|one| each(*one))
+        .zip(throttled)
     {
         family.add(&[command.word(), outcome], count);
     }
@@ -216,7 +225,7 @@ fn store<C: Clock>(page: &mut Page, stores: &[(&str, &Memory<C>)]) {
 }
 
 fn listened(page: &mut Page, listeners: Listeners<'_>) {
-    let families: [(_, fn(&Counters) -> u64); 5] = [
+    let families: [(Family, Number<Counters>); 5] = [
         (are::CONNECTIONS, Counters::open),
         (are::CONNECTIONS_ACCEPTED, Counters::accepted),
         (are::CONNECTIONS_REFUSED, Counters::refused_connections),
@@ -243,7 +252,8 @@ fn policy<C: Clock>(page: &mut Page, app: &App<C>) {
     if let Some(status) = &status {
         family.add_nanos(&[], status.loaded_at.as_nanos());
     }
-    let (loads, refusals) = status.map_or((generation, 0), |status| (status.loads, status.refusals));
+    let (loads, refusals) =
+        status.map_or((generation, 0), |status| (status.loads, status.refusals));
     page.family(&are::RELOADS)
         .add(&["loaded"], loads)
         .add(&["refused"], refusals);
@@ -252,7 +262,11 @@ fn policy<C: Clock>(page: &mut Page, app: &App<C>) {
 /// What operators have said.
 fn operators(page: &mut Page, controls: &Controls) {
     let switches = || controls.limits.values().chain([&controls.everything]);
-    let halted = |halt| switches().filter(|switch| switch.halt == Some(halt)).count();
+    let halted = |halt| {
+        switches()
+            .filter(|switch| switch.halt == Some(halt))
+            .count()
+    };
     page.family(&are::SWITCHES)
         .add(&["shadow"], halted(Halt::Shadow) as u64)
         .add(&["off"], halted(Halt::Off) as u64);

@@ -109,7 +109,8 @@ mod tests {
     #[test]
     fn what_is_not_said_is_not_known() {
         assert_eq!(Process::told("", "", "", ""), Process::default());
-        let unlimited = "Max open files            unlimited            unlimited            files\n";
+        let unlimited =
+            "Max open files            unlimited            unlimited            files\n";
         assert_eq!(
             Process::told("1 (x) S", "VmRSS:\tmany kB\n", unlimited, "btime soon\n"),
             Process::default()

@@ -164,7 +164,12 @@ impl Samples<'_> {
         let out = &mut self.page.out;
         out.push_str(self.family.name);
         out.push_str(suffix);
-        let named = self.family.labels.iter().copied().zip(labels.iter().copied());
+        let named = self
+            .family
+            .labels
+            .iter()
+            .copied()
+            .zip(labels.iter().copied());
         let mut opening = '{';
         for (name, value) in named.chain(end.map(|end| ("le", end))) {
             out.push(opening);
@@ -242,10 +247,7 @@ took_seconds_count{{by="a\"b\\c\nd"}} 2
         };
         let plain = "# HELP seen_total What was seen\n# TYPE seen_total counter\nseen_total 7\n\
                      # HELP took_seconds How long it took\n# TYPE took_seconds histogram\n";
-        assert_eq!(
-            page(Format::Prometheus),
-            format!("{plain}{}", samples(""))
-        );
+        assert_eq!(page(Format::Prometheus), format!("{plain}{}", samples("")));
         let open = "# TYPE seen counter\n# HELP seen What was seen\nseen_total 7\n\
                     # TYPE took_seconds histogram\n# UNIT took_seconds seconds\n# HELP took_seconds How long it took\n";
         assert_eq!(
@@ -275,7 +277,11 @@ took_seconds_count{{by="a\"b\\c\nd"}} 2
             ),
             (&["application/openmetrics-text; q=what"], Prometheus),
         ] {
-            assert_eq!(Format::accepted(accept.iter().copied()), format, "{accept:?}");
+            assert_eq!(
+                Format::accepted(accept.iter().copied()),
+                format,
+                "{accept:?}"
+            );
         }
     }
 

@@ -123,7 +123,7 @@ pub(super) fn run<C: Clock>(
         b"TG.CHECK" => {
             let checker = server.checker.as_deref();
             check::run(checker, command, &mut session.tally, reply);
-        },
+        }
         b"PING" => greetings::ping(command, reply),
         b"ECHO" => greetings::echo(command, reply),
         b"SELECT" => greetings::select(command, reply),

@@ -13,8 +13,9 @@ use super::table::Table;
 use super::worth::{Worth, Worths};
 use crate::clock::Clock;
 
-/// So many groups of each table are looked at: 14,000 slots of one word, which tells a share to within one percent.
-const MOST_GROUPS: usize = 2_048;
+/// So many groups of each table are looked at: all of a store for a hundred thousand keys, 4 MiB of a larger one, whose
+/// share is then known to within one percent.
+const MOST_GROUPS: usize = 32_768;
 
 /// How full a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -104,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_large_store_is_known_by_a_part_of_it() {
-        let (store, _clock) = used(200_000, 50_000);
+        let (store, _clock) = used(400_000, 50_000);
         let Occupancy { slots, live } = store.occupancy();
         assert!(live.abs_diff(50_000) <= slots / 100, "{live} of {slots}");
         assert_ne!(live, 50_000, "only a part was looked at");
