@@ -147,7 +147,10 @@ fn open(options: &Options) -> Result<App<SystemClock>, Box<dyn Error>> {
             other => other.into(),
         }
     })?;
-    let app = app.logging(options.logs.log_denials);
+    let app = app
+        .speaking(options.words)
+        .spreading(options.retry_jitter.unwrap_or_default())
+        .logging(options.logs.log_denials);
     Ok(match &options.trusted_proxies {
         Some(trusted) => app.trusting(trusted.clone()),
         None => app,

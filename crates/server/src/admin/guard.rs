@@ -11,7 +11,8 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
 use hyper::header::{
-    AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
+    AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, StatusCode};
 use tollgate_core::{InvalidQuota, Nanos, Outcome, Rate, Timestamp, TokenBucket};
@@ -88,7 +89,7 @@ impl Guard {
             let reply = Reply::plain(StatusCode::TOO_MANY_REQUESTS, detail);
             return turned(
                 Rejected::Flood,
-                reply.retry_after(wait.as_secs_ceil().max(1)),
+                reply.with(RETRY_AFTER, &wait.as_secs_ceil().max(1).to_string()),
             );
         }
         let shown = bearer(question.headers);

@@ -205,6 +205,9 @@ fn bad(field: &str, said: &str, wrong: &Wrong) -> BadInput {
 mod tests {
     use super::*;
 
+    /// What a test wants to be refused.
+    type Asked = fn(&Said) -> Option<BadInput>;
+
     fn said(body: &str) -> Said {
         let all = ["limit", "key", "address", "quota", "for", "to", "enforce"];
         Said::read(body.as_bytes(), &all).unwrap()
@@ -212,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let cases: [(&str, fn(&Said) -> Option<BadInput>, &str); 12] = [
+        let cases: [(&str, Asked, &str); 12] = [
             ("{}", |said| said.limit().err(), "limit: "),
             (r#"{"limit": 7}"#, |said| said.limit().err(), "limit: \"7\""),
             ("{}", |said| said.limit_or_everything().err(), "limit: "),

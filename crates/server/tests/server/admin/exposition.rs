@@ -18,25 +18,21 @@ struct Family {
     has_samples: bool,
 }
 
-/// Every sample: its name and labels in one order, and its value.
-#[derive(Debug, Default, PartialEq)]
+/// Every sample: its name and labels, and its value as it is written.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
-    pub(super) samples: BTreeMap<String, f64>,
-    pub(super) kinds: BTreeMap<String, String>,
+    pub(super) samples: BTreeMap<String, String>,
 }
 
 impl Page {
     /// The value of a series, as it is written: `name{label="value"}`.
-    pub(super) fn value(&self, series: &str) -> f64 {
+    pub(super) fn value(&self, series: &str) -> &str {
         let value = self.samples.get(series);
-        *value.unwrap_or_else(|| panic!("{series} is not among {:#?}", self.samples.keys()))
+        value.unwrap_or_else(|| panic!("{series} is not among {:#?}", self.samples.keys()))
     }
 }
 
 pub(super) fn read(text: &str, format: Format) -> Result<Page, String> {
-    let mut page = Page::default();
-    let mut family: Option<Family> = None;
-    let mut seen = BTreeSet::new();
     let body = match format {
         Format::Prometheus => text,
         Format::OpenMetrics => text.strip_suffix("# EOF\n").ok_or("it has no end")?,
@@ -44,69 +40,84 @@ pub(super) fn read(text: &str, format: Format) -> Result<Page, String> {
     if !body.is_empty() && !body.ends_with('\n') {
         return Err("its last line has no end".to_owned());
     }
+    let mut reader = Reader {
+        format,
+        page: Page::default(),
+        family: None,
+        seen: BTreeSet::new(),
+    };
     for line in body.lines() {
-        let about = |why: &str| Err(format!("{why}: {line}"));
-        if let Some(rest) = line.strip_prefix("# ") {
-            let mut words = rest.splitn(3, ' ');
-            let (word, name) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
-            let value = words.next().unwrap_or("");
-            if value.is_empty() {
-                return about("it says nothing");
-            }
-            if family.as_ref().is_none_or(|family| family.name != name) {
-                if !seen.insert(name.to_owned()) {
-                    return about("a family is told in two places");
-                }
-                family = Some(Family {
-                    name: name.to_owned(),
-                    kind: String::new(),
-                    has_help: false,
-                    has_samples: false,
-                });
-            }
-            let Some(family) = family.as_mut().filter(|family| !family.has_samples) else {
-                return about("it comes after samples");
-            };
-            match word {
-                "TYPE" if family.kind.is_empty() => {
-                    family.kind = value.to_owned();
-                    page.kinds.insert(name.to_owned(), value.to_owned());
-                }
-                "HELP" if !family.has_help => family.has_help = true,
-                "UNIT" if format == Format::OpenMetrics && name.ends_with(&format!("_{value}")) => {
-                }
-                _ => return about("it is said twice, or unknown"),
-            }
-            check_kind(family, format).map_err(|why| format!("{why}: {line}"))?;
-            continue;
-        }
-        let Some(family) = family
-            .as_mut()
-            .filter(|family| family.has_help && !family.kind.is_empty())
-        else {
-            return about("nobody said what it is");
+        let read = match line.strip_prefix("# ") {
+            Some(about) => reader.description(about),
+            None => reader.sample(line),
         };
+        read.map_err(|why| format!("{why}: {line}"))?;
+    }
+    check_histograms(body)?;
+    Ok(reader.page)
+}
+
+struct Reader {
+    format: Format,
+    page: Page,
+    family: Option<Family>,
+    seen: BTreeSet<String>,
+}
+
+impl Reader {
+    /// `HELP`, `TYPE` or `UNIT`, before any sample of the family and each once.
+    fn description(&mut self, about: &str) -> Result<(), String> {
+        let mut words = about.splitn(3, ' ');
+        let (word, name) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+        let value = words.next().ok_or("it says nothing")?;
+        if self
+            .family
+            .as_ref()
+            .is_none_or(|family| family.name != name)
+        {
+            if !self.seen.insert(name.to_owned()) {
+                return Err("a family is told in two places".to_owned());
+            }
+            self.family = Some(Family {
+                name: name.to_owned(),
+                kind: String::new(),
+                has_help: false,
+                has_samples: false,
+            });
+        }
+        let family = self.family.as_mut().filter(|family| !family.has_samples);
+        let family = family.ok_or("it comes after samples")?;
+        let is_open = self.format == Format::OpenMetrics;
+        match word {
+            "TYPE" if family.kind.is_empty() => family.kind = value.to_owned(),
+            "HELP" if !family.has_help => family.has_help = true,
+            "UNIT" if is_open && name.ends_with(&format!("_{value}")) => {}
+            _ => return Err("it is said twice, or unknown".to_owned()),
+        }
+        check_kind(family, self.format)
+    }
+
+    fn sample(&mut self, line: &str) -> Result<(), String> {
+        let family = self.family.as_mut();
+        let family = family.filter(|family| family.has_help && !family.kind.is_empty());
+        let family = family.ok_or("nobody said what it is")?;
         family.has_samples = true;
-        let (name, labels, value) =
-            sample(line).ok_or_else(|| format!("it is no sample: {line}"))?;
-        check_name(family, &name, &labels, format).map_err(|why| format!("{why}: {line}"))?;
-        if value < 0.0 || !value.is_finite() {
-            return about("no such number makes sense here");
+        let (name, labels, value) = sample(line).ok_or("it is no sample")?;
+        check_name(family, &name, &labels, self.format)?;
+        if value.starts_with('-') {
+            return Err("nothing here is less than nothing".to_owned());
         }
-        let words: Vec<String> = labels
-            .iter()
-            .map(|(name, value)| format!("{name}={value:?}"))
-            .collect();
-        let series = match words.is_empty() {
+        let label = |(name, value): &(String, String)| format!("{name}={value:?}");
+        let labels: Vec<String> = labels.iter().map(label).collect();
+        let series = match labels.is_empty() {
             true => name,
-            false => format!("{name}{{{}}}", words.join(",")),
+            false => format!("{name}{{{}}}", labels.join(",")),
         };
-        if page.samples.insert(series, value).is_some() {
-            return about("it is told twice");
+        match self.page.samples.insert(series, value.to_owned()) {
+            None => Ok(()),
+            Some(_) => Err("it is told twice".to_owned()),
         }
     }
-    check_histograms(text)?;
-    Ok(page)
 }
 
 fn check_kind(family: &Family, format: Format) -> Result<(), String> {
@@ -151,9 +162,9 @@ fn check_name(
 }
 
 /// `name{label="value",…} number`
-type Sample = (String, Vec<(String, String)>, f64);
+type Sample<'a> = (String, Vec<(String, String)>, &'a str);
 
-fn sample(line: &str) -> Option<Sample> {
+fn sample(line: &str) -> Option<Sample<'_>> {
     let end = line.find(['{', ' '])?;
     let (name, mut rest) = line.split_at(end);
     let mut labels = Vec::new();
@@ -172,8 +183,8 @@ fn sample(line: &str) -> Option<Sample> {
     let number = rest.strip_prefix(' ')?;
     // Neither an instant nor anything else behind it.
     let is_number = !number.is_empty() && number.chars().all(|c| "0123456789.e+-".contains(c));
-    let value = number.parse().ok().filter(|_| is_number)?;
-    Some((name.to_owned(), labels, value))
+    number.parse::<f64>().ok().filter(|_| is_number)?;
+    Some((name.to_owned(), labels, number))
 }
 
 fn quoted(text: &str) -> Option<(String, &str)> {
@@ -195,33 +206,25 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 }
 
 /// Buckets grow, the last is `+Inf`, and it is the count.
-fn check_histograms(text: &str) -> Result<(), String> {
-    let mut buckets: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
-    let mut counts = BTreeMap::new();
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let Some((name, labels, value)) = sample(line) else {
-            continue;
-        };
-        let ends = labels.iter().find(|(label, _)| label == "le");
+fn check_histograms(body: &str) -> Result<(), String> {
+    let mut buckets: BTreeMap<String, Vec<(f64, u64)>> = BTreeMap::new();
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for (name, labels, value) in body.lines().filter_map(sample) {
+        let end = labels.iter().find(|(label, _)| label == "le");
         let others: Vec<_> = labels.iter().filter(|(label, _)| label != "le").collect();
-        if let (Some(name), Some((_, end))) = (name.strip_suffix("_bucket"), ends) {
-            let end = if end == "+Inf" {
-                f64::INFINITY
-            } else {
-                end.parse().map_err(|_| line)?
-            };
-            buckets
-                .entry(format!("{name}{others:?}"))
-                .or_default()
-                .push((end, value));
-        } else if let Some(name) = name.strip_suffix("_count") {
-            counts.insert(format!("{name}{others:?}"), value);
+        if let (Some(name), Some((_, end))) = (name.strip_suffix("_bucket"), end) {
+            let bucket = end.parse().ok().zip(value.parse().ok());
+            let bucket = bucket.ok_or_else(|| format!("{name}: {end} is no bucket"))?;
+            let series = format!("{name}{others:?}");
+            buckets.entry(series).or_default().push(bucket);
+        } else if let (Some(name), Ok(count)) = (name.strip_suffix("_count"), value.parse()) {
+            counts.insert(format!("{name}{others:?}"), count);
         }
     }
     for (name, buckets) in &buckets {
         let grows = buckets.is_sorted_by(|one, next| one.0 < next.0 && one.1 <= next.1);
-        let last = buckets.last().map(|(end, count)| (*end, Some(count)));
-        if !grows || last != Some((f64::INFINITY, counts.get(name))) {
+        let last = buckets.last().filter(|(end, _)| end.is_infinite());
+        if !grows || last.map(|(_, count)| count) != counts.get(name) || last.is_none() {
             return Err(format!("{name}: {buckets:?} are no buckets"));
         }
     }
@@ -232,11 +235,11 @@ fn check_histograms(text: &str) -> Result<(), String> {
 fn what_is_right_is_read() {
     let text = "# HELP a_total What\n# TYPE a_total counter\na_total{b=\"c\\\"\\\\\\n\"} 7\n";
     let page = read(text, Format::Prometheus).unwrap();
-    assert_eq!(page.value("a_total{b=\"c\\\"\\\\\\n\"}"), 7.0);
+    assert_eq!(page.value("a_total{b=\"c\\\"\\\\\\n\"}"), "7");
     let open = "# TYPE a counter\n# HELP a What\na_total 1e3\n# EOF\n";
     assert_eq!(
         read(open, Format::OpenMetrics).unwrap().value("a_total"),
-        1_000.0
+        "1e3"
     );
 }
 

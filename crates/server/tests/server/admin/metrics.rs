@@ -44,46 +44,46 @@ async fn what_each_limit_decides_is_counted_under_its_name() {
     for (series, value) in [
         (
             r#"limit_decisions_total{limit="api",outcome="allowed"}"#,
-            5.0,
+            "5",
         ),
         (
             r#"limit_decisions_total{limit="api",outcome="denied"}"#,
-            2.0,
+            "2",
         ),
         (
             r#"limit_decisions_total{limit="api",outcome="would_deny"}"#,
-            0.0,
+            "0",
         ),
         (
             r#"limit_decisions_total{limit="trial",outcome="allowed"}"#,
-            4.0,
+            "4",
         ),
         (
             r#"limit_decisions_total{limit="trial",outcome="would_deny"}"#,
-            1.0,
+            "1",
         ),
         (
             r#"limit_decisions_total{limit="trial",outcome="denied"}"#,
-            0.0,
+            "0",
         ),
         // Of five the fourth leaves one and the fifth none; a fifth of five is one.
-        (r#"limit_near_total{limit="api"}"#, 2.0),
-        (r#"candidate_compared_total{limit="api"}"#, 7.0),
+        (r#"limit_near_total{limit="api"}"#, "2"),
+        (r#"candidate_compared_total{limit="api"}"#, "7"),
         (
             r#"candidate_diverged_total{limit="api",direction="would_deny"}"#,
-            2.0,
+            "2",
         ),
         (
             r#"candidate_diverged_total{limit="api",direction="would_allow"}"#,
-            0.0,
+            "0",
         ),
-        (r#"requests_total{transport="resp",outcome="allowed"}"#, 5.0),
-        (r#"requests_total{transport="resp",outcome="denied"}"#, 2.0),
-        (r#"refusals_total{reason="rate"}"#, 2.0),
-        (r#"request_duration_seconds_count{transport="resp"}"#, 7.0),
-        (r#"degraded{cause="store"}"#, 0.0),
-        ("policy_generation", 1.0),
-        ("policy_valid", 1.0),
+        (r#"requests_total{transport="resp",outcome="allowed"}"#, "5"),
+        (r#"requests_total{transport="resp",outcome="denied"}"#, "2"),
+        (r#"refusals_total{reason="rate"}"#, "2"),
+        (r#"request_duration_seconds_count{transport="resp"}"#, "7"),
+        (r#"degraded{cause="store"}"#, "0"),
+        ("policy_generation", "1"),
+        ("policy_valid", "1"),
     ] {
         assert_eq!(page.value(&format!("tollgate_{series}")), value, "{series}");
     }
@@ -120,11 +120,11 @@ async fn both_formats_say_the_same() {
     for series in open.samples.keys().filter(is_ours) {
         assert_eq!(open.value(series), plain.value(series), "{series}");
     }
-    assert_eq!(plain.value(r#"tollgate_degraded{cause="saturation"}"#), 1.0);
-    assert_eq!(plain.value(r#"tollgate_build_info{version="0.1.0"}"#), 1.0);
+    assert_eq!(plain.value(r#"tollgate_degraded{cause="saturation"}"#), "1");
+    assert_eq!(plain.value(r#"tollgate_build_info{version="0.1.0"}"#), "1");
     managed.clock.advance(Nanos::from_secs(10));
     let later = scraped(&managed).await;
-    assert_eq!(later.value(r#"tollgate_degraded{cause="saturation"}"#), 0.0);
+    assert_eq!(later.value(r#"tollgate_degraded{cause="saturation"}"#), "0");
 }
 
 #[tokio::test]
@@ -139,26 +139,26 @@ async fn commands_of_redis_clients_are_counted_by_what_came_of_them() {
     for (series, value) in [
         (
             r#"throttle_commands_total{command="CL.THROTTLE",outcome="allowed"}"#,
-            1.0,
+            "1",
         ),
         (
             r#"throttle_commands_total{command="CL.THROTTLE",outcome="denied"}"#,
-            1.0,
+            "1",
         ),
         (
             r#"throttle_commands_total{command="THROTTLE",outcome="allowed"}"#,
-            1.0,
+            "1",
         ),
         (
             r#"throttle_commands_total{command="GCRA",outcome="allowed"}"#,
-            0.0,
+            "0",
         ),
-        (r#"requests_total{transport="resp",outcome="allowed"}"#, 2.0),
-        (r#"requests_total{transport="resp",outcome="denied"}"#, 2.0),
-        (r#"requests_total{transport="resp",outcome="looked"}"#, 1.0),
-        (r#"requests_total{transport="resp",outcome="failed"}"#, 2.0),
-        (r#"refusals_total{reason="listed"}"#, 1.0),
-        (r#"request_duration_seconds_count{transport="resp"}"#, 7.0),
+        (r#"requests_total{transport="resp",outcome="allowed"}"#, "2"),
+        (r#"requests_total{transport="resp",outcome="denied"}"#, "2"),
+        (r#"requests_total{transport="resp",outcome="looked"}"#, "1"),
+        (r#"requests_total{transport="resp",outcome="failed"}"#, "2"),
+        (r#"refusals_total{reason="listed"}"#, "1"),
+        (r#"request_duration_seconds_count{transport="resp"}"#, "7"),
     ] {
         assert_eq!(page.value(&format!("tollgate_{series}")), value, "{series}");
     }
@@ -213,12 +213,12 @@ async fn counters_survive_another_policy_where_the_limit_stays() {
     let allowed = |limit: &str| {
         let series =
             format!(r#"tollgate_limit_decisions_total{{limit="{limit}",outcome="allowed"}}"#);
-        page.samples.get(&series).copied()
+        page.samples.get(&series).map(String::as_str)
     };
-    assert_eq!(allowed("api"), Some(2.0));
-    assert_eq!(allowed("new"), Some(1.0));
+    assert_eq!(allowed("api"), Some("2"));
+    assert_eq!(allowed("new"), Some("1"));
     assert_eq!(allowed("trial"), None, "what is gone has no series");
-    assert_eq!(page.value("tollgate_policy_generation"), 2.0);
+    assert_eq!(page.value("tollgate_policy_generation"), "2");
 }
 
 #[tokio::test]
@@ -240,13 +240,13 @@ async fn what_operators_have_done_can_be_seen() {
         .await;
     operator.ask("PUT", "/v1/switches", &[], "{}").await;
     let page = scraped(&managed).await;
-    assert_eq!(page.value(r#"tollgate_switches{halt="off"}"#), 1.0);
-    assert_eq!(page.value(r#"tollgate_switches{halt="shadow"}"#), 1.0);
-    assert_eq!(page.value("tollgate_blocks"), 1.0);
-    assert_eq!(page.value("tollgate_overrides"), 1.0);
+    assert_eq!(page.value(r#"tollgate_switches{halt="off"}"#), "1");
+    assert_eq!(page.value(r#"tollgate_switches{halt="shadow"}"#), "1");
+    assert_eq!(page.value("tollgate_blocks"), "1");
+    assert_eq!(page.value("tollgate_overrides"), "1");
     assert_eq!(
         page.value(r#"tollgate_admin_rejected_total{why="origin"}"#),
-        1.0
+        "1"
     );
 }
 
@@ -293,7 +293,7 @@ async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_l
         "five hundred limits and the others, seven series each"
     );
     let rest = r#"tollgate_limit_decisions_total{limit="other",outcome="allowed"}"#;
-    assert_eq!(page.value(rest), 200.0, "nothing is lost");
+    assert_eq!(page.value(rest), "200", "nothing is lost");
     managed.app.replace(&policy(&limits(2_000))).unwrap();
     assert_eq!(of_limits(&scraped(&managed).await), 501 * 7);
 }

@@ -188,95 +188,97 @@ async fn everything_is_signed_and_can_be_read_again() {
     assert_eq!(events[1]["what"], "limit `api` switched to shadow");
 }
 
+/// What is asked, and which status and words it is refused with.
+const NONSENSE: &[(&str, &str, &str, u16, &str)] = &[
+    (
+        "PUT",
+        "/v1/switches",
+        r#""limit": "apj", "to": "off""#,
+        404,
+        "limit: there is no limit `apj`; did you mean `api`?",
+    ),
+    ("PUT", "/v1/switches", r#""to": "off""#, 400, "limit: "),
+    ("PUT", "/v1/switches", r#""limit": "api""#, 400, "to: "),
+    (
+        "PUT",
+        "/v1/switches",
+        r#""limit": "api", "to": "away""#,
+        400,
+        "to: \"away\"",
+    ),
+    (
+        "PUT",
+        "/v1/overrides",
+        r#""limit": "api", "key": ["a"]"#,
+        400,
+        "quota: ",
+    ),
+    (
+        "PUT",
+        "/v1/overrides",
+        r#""limit": "api", "key": ["a"], "quota": "soon""#,
+        400,
+        "quota: ",
+    ),
+    (
+        "PUT",
+        "/v1/overrides",
+        r#""limit": "api", "key": ["a", "b"], "quota": "1/s""#,
+        400,
+        "key: 2 values name no key",
+    ),
+    (
+        "PUT",
+        "/v1/overrides",
+        r#""limit": "api", "key": ["a"], "quota": "1/s", "for": "-1s""#,
+        400,
+        "for: ",
+    ),
+    (
+        "PUT",
+        "/v1/blocks",
+        r#""address": "nowhere""#,
+        400,
+        "address: ",
+    ),
+    (
+        "PUT",
+        "/v1/blocks",
+        r#""address": "::1", "limit": "api""#,
+        400,
+        "limit: ",
+    ),
+    ("PUT", "/v1/blocks", "", 400, "limit: "),
+    (
+        "POST",
+        "/v1/resets",
+        r#""limit": "api", "key": ["a"], "quota": "1/s""#,
+        400,
+        "quota: ",
+    ),
+    (
+        "POST",
+        "/v1/resets",
+        r#""limit": "api", "keys": ["a"]"#,
+        400,
+        "body: ",
+    ),
+    (
+        "POST",
+        "/v1/reload",
+        "",
+        409,
+        "the policy comes from no file",
+    ),
+];
+
 #[tokio::test]
 async fn what_makes_no_sense_is_refused_and_named() {
     let managed = managed(POLICY).await;
     let mut operator = managed.operator().await;
-    let cases = [
-        (
-            "PUT",
-            "/v1/switches",
-            r#""limit": "apj", "to": "off""#,
-            404,
-            "limit: there is no limit `apj`; did you mean `api`?",
-        ),
-        ("PUT", "/v1/switches", r#""to": "off""#, 400, "limit: "),
-        ("PUT", "/v1/switches", r#""limit": "api""#, 400, "to: "),
-        (
-            "PUT",
-            "/v1/switches",
-            r#""limit": "api", "to": "away""#,
-            400,
-            "to: \"away\"",
-        ),
-        (
-            "PUT",
-            "/v1/overrides",
-            r#""limit": "api", "key": ["a"]"#,
-            400,
-            "quota: ",
-        ),
-        (
-            "PUT",
-            "/v1/overrides",
-            r#""limit": "api", "key": ["a"], "quota": "soon""#,
-            400,
-            "quota: ",
-        ),
-        (
-            "PUT",
-            "/v1/overrides",
-            r#""limit": "api", "key": ["a", "b"], "quota": "1/s""#,
-            400,
-            "key: 2 values name no key",
-        ),
-        (
-            "PUT",
-            "/v1/overrides",
-            r#""limit": "api", "key": ["a"], "quota": "1/s", "for": "-1s""#,
-            400,
-            "for: ",
-        ),
-        (
-            "PUT",
-            "/v1/blocks",
-            r#""address": "nowhere""#,
-            400,
-            "address: ",
-        ),
-        (
-            "PUT",
-            "/v1/blocks",
-            r#""address": "::1", "limit": "api""#,
-            400,
-            "limit: ",
-        ),
-        ("PUT", "/v1/blocks", "", 400, "limit: "),
-        (
-            "POST",
-            "/v1/resets",
-            r#""limit": "api", "key": ["a"], "quota": "1/s""#,
-            400,
-            "quota: ",
-        ),
-        (
-            "POST",
-            "/v1/resets",
-            r#""limit": "api", "keys": ["a"]"#,
-            400,
-            "body: ",
-        ),
-        (
-            "POST",
-            "/v1/reload",
-            "",
-            409,
-            "the policy comes from no file",
-        ),
-    ];
-    for (method, path, body, status, words) in cases {
+    for (method, path, body, status, words) in NONSENSE {
         let answer = operator.change(method, path, body).await;
-        assert_eq!(answer.status, status, "{path} {body}");
+        assert_eq!(answer.status, *status, "{path} {body}");
         assert!(answer.problem().starts_with(words), "{}", answer.problem());
     }
     assert_eq!(
