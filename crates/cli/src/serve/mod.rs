@@ -6,6 +6,7 @@ mod announce;
 mod failures;
 mod settings;
 mod signals;
+mod tls;
 
 use std::error::Error;
 use std::io;
@@ -22,7 +23,9 @@ use tollgate_store::{Memory, SystemClock};
 use announce::{Places, announce, tell_the_end};
 use failures::{BadPolicy, CannotListen};
 pub(crate) use settings::Options;
+use settings::Secured;
 use signals::{reload_signal, stop_signal};
+use tls::Securing;
 
 type FileReloader = Arc<Reloader<Memory<SystemClock>>>;
 
@@ -34,6 +37,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         .with_target(false)
         .init();
     let app = Arc::new(open(options)?);
+    let securing = Securing::open(&options.tls)?;
     // Until the end of this function the file is looked at whenever it changes.
     let _watch = app.reloader().map(follow).transpose()?;
     let resp = Resp::new(Memory::for_keys(options.keys)?)?;
@@ -42,20 +46,23 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(run(options, app, resp))
+    runtime.block_on(run(options, &securing, app, resp))
 }
 
 /// Listens everywhere, or nowhere if one place cannot be listened on; then serves.
 async fn run(
     options: &Options,
+    securing: &Securing,
     app: Arc<App<SystemClock>>,
     resp: Arc<Resp<SystemClock>>,
 ) -> Result<(), Box<dyn Error>> {
     // Before anything is announced: whoever reads it may send a signal at once.
     let stop = stop_signal()?;
-    let reload = reload_signal(app.reloader().cloned())?;
+    let reload = reload_signal(app.reloader().cloned(), securing.tls().cloned())?;
     let api = listen(&options.listen, "--listen").await?;
+    let api = api.map(|listener| securing.secure(listener, Secured::Api));
     let redis = listen(&options.listen_resp, "--listen-resp").await?;
+    let redis = redis.map(|listener| securing.secure(listener, Secured::Resp));
     let places = Places {
         api: api.as_ref().map(Listener::reached).transpose()?,
         resp: redis.as_ref().map(Listener::reached).transpose()?,

@@ -2,6 +2,10 @@
 //!
 //! Must not know: what is done with it.
 
+mod tls;
+
+pub(crate) use tls::{Secured, TlsOptions};
+
 use std::path::PathBuf;
 
 use tollgate_server::Trusted;
@@ -48,6 +52,8 @@ pub(crate) struct Options {
     /// Networks of gateways whose word about clients is taken, separated by commas; without it only this machine
     #[arg(long, value_name = "NETWORKS", env = "TOLLGATE_TRUSTED_PROXIES")]
     pub(super) trusted_proxies: Option<Trusted>,
+    #[command(flatten)]
+    pub(super) tls: TlsOptions,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

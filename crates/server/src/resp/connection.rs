@@ -68,7 +68,7 @@ struct Scratch {
 impl<C: Clock> Connection<C> {
     pub(super) fn new(stream: Stream, peer: &Peer, server: Arc<Resp<C>>) -> Self {
         let ends = match (peer.address, &peer.local) {
-            (Some(theirs), Reached::Tcp(ours)) => Some((theirs, *ours)),
+            (Some(theirs), Reached::Tcp(ours) | Reached::Tls(ours)) => Some((theirs, *ours)),
             _ => None,
         };
         let session = server.session(ends);

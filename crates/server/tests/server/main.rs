@@ -17,3 +17,4 @@ mod openapi;
 mod policy;
 mod resp;
 mod tickets;
+mod tls;
