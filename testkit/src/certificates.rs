@@ -1,8 +1,14 @@
 //! Certificates for tests of TLS: an authority, and what it signs. Made anew for every test; none is kept anywhere.
+//!
+//! Must not know: who shows them, or looks at them.
+#![allow(
+    clippy::expect_used,
+    reason = "names are the test's own, and without randomness no test can go on"
+)]
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 
 /// A certificate and its key, in PEM.
@@ -40,7 +46,7 @@ impl Authority {
     /// What a server at 127.0.0.1 and `localhost` shows.
     #[must_use]
     pub fn server(&self, name: &str) -> Pair {
-        self.signed(served(name))
+        self.signed(&served(name))
     }
 
     /// The same, valid from one year's first day to another's.
@@ -49,7 +55,7 @@ impl Authority {
         let mut params = served(name);
         params.not_before = date_time_ymd(from, 1, 1);
         params.not_after = date_time_ymd(until, 1, 1);
-        self.signed(params)
+        self.signed(&params)
     }
 
     /// What a client shows.
@@ -57,10 +63,10 @@ impl Authority {
     pub fn client(&self, name: &str) -> Pair {
         let mut params = named(name, &[]);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        self.signed(params)
+        self.signed(&params)
     }
 
-    fn signed(&self, params: CertificateParams) -> Pair {
+    fn signed(&self, params: &CertificateParams) -> Pair {
         let key = fresh_key();
         let certificate = params
             .signed_by(&key, &self.0)

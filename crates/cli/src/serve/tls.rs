@@ -23,7 +23,9 @@ pub(super) struct Securing {
 impl Securing {
     /// Reads the files and begins to watch them.
     pub(super) fn open(options: &TlsOptions) -> Result<Self, Box<dyn Error>> {
-        let tls = options.files().map(|files| Tls::open(files, SystemClock::new().now()));
+        let tls = options
+            .files()
+            .map(|files| Tls::open(files, SystemClock::new().now()));
         let tls = tls
             .transpose()
             .map_err(|error| format!("cannot speak TLS: {error}"))?

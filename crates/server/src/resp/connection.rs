@@ -94,6 +94,9 @@ impl<C: Clock> Connection<C> {
         } else if self.is_ending {
             // Whatever goes wrong now, the connection ends.
             let _gone = timeout(LINGER, self.linger()).await.is_ok();
+        } else {
+            // Inside TLS a connection that ends without a word looks like one that was cut.
+            let _told = timeout(LINGER, self.stream.shutdown()).await.is_ok();
         }
     }
 

@@ -118,7 +118,10 @@ impl Drop for Secure {
 async fn free(tls: &Arc<Tls>, spoken: Spoken) -> (Listener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    (Listener::from(listener).secured(tls.speaking(spoken)), address)
+    (
+        Listener::from(listener).secured(tls.speaking(spoken)),
+        address,
+    )
 }
 
 fn write(folder: &std::path::Path, pair: &Pair) {
@@ -159,7 +162,9 @@ async fn connect(
 async fn ask(stream: &mut TlsStream<TcpStream>, bytes: &[u8]) -> io::Result<String> {
     stream.write_all(bytes).await?;
     let mut answer = Vec::new();
-    timeout(DEADLINE, stream.read_to_end(&mut answer)).await.unwrap()?;
+    timeout(DEADLINE, stream.read_to_end(&mut answer))
+        .await
+        .unwrap()?;
     Ok(String::from_utf8(answer).unwrap())
 }
 
@@ -177,12 +182,19 @@ async fn http_and_redis_clients_are_answered_inside_tls() {
     let mut client = secure.connect(secure.http, None).await.unwrap();
     let front = b"GET / HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n";
     let answer = ask(&mut client, front).await.unwrap();
-    assert!(answer.contains(&format!("https://{}/v1/check", secure.http)), "{answer}");
+    assert!(
+        answer.contains(&format!("https://{}/v1/check", secure.http)),
+        "{answer}"
+    );
 
-    let mut client = connect(&secure.authority, secure.redis, None, &[]).await.unwrap();
+    let mut client = connect(&secure.authority, secure.redis, None, &[])
+        .await
+        .unwrap();
     // More than TLS sends in one record, both ways.
     let many = b"CL.THROTTLE user 15 30 60\r\n".repeat(2_000);
-    let answer = ask(&mut client, &[many.as_slice(), b"QUIT\r\n"].concat()).await.unwrap();
+    let answer = ask(&mut client, &[many.as_slice(), b"QUIT\r\n"].concat())
+        .await
+        .unwrap();
     assert_eq!(answer.matches("*5\r\n:0\r\n").count(), 16);
     assert_eq!(answer.matches("*5\r\n:1\r\n").count(), 1_984);
     assert!(answer.ends_with("+OK\r\n"));
@@ -194,7 +206,11 @@ async fn clients_without_a_certificate_that_is_trusted_are_turned_away() {
     let secure = Secure::start("mutual", true, Bounds::default()).await;
     let stranger = Authority::new("ours").client("alice");
     for (address, question) in [(secure.http, GET), (secure.redis, b"PING\r\nQUIT\r\n")] {
-        for shows in [None, Some(&stranger), Some(&secure.authority.server("server"))] {
+        for shows in [
+            None,
+            Some(&stranger),
+            Some(&secure.authority.server("server")),
+        ] {
             // In TLS 1.3 a client has finished its part before it hears that it was not enough.
             let refused = match secure.connect(address, shows).await {
                 Ok(mut client) => ask(&mut client, question).await,
@@ -221,19 +237,34 @@ async fn changed_files_are_for_new_connections_and_open_ones_stay() {
     let others = Authority::new("others");
     write(&secure.folder, &secure.authority.server("second"));
     std::fs::write(secure.folder.join("ca.pem"), others.pem()).unwrap();
-    assert_eq!(secure.tls.look(SystemClock::new().now()), TlsLooked::Swapped);
+    assert_eq!(
+        secure.tls.look(SystemClock::new().now()),
+        TlsLooked::Swapped
+    );
     let bob = others.client("bob");
     let mut new = secure.connect(secure.redis, Some(&bob)).await.unwrap();
     let second = shown_by_server(&new);
     assert_ne!(first, second);
-    assert_eq!(ask(&mut new, b"PING\r\nQUIT\r\n").await.unwrap(), "+PONG\r\n+OK\r\n");
+    assert_eq!(
+        ask(&mut new, b"PING\r\nQUIT\r\n").await.unwrap(),
+        "+PONG\r\n+OK\r\n"
+    );
     let mut late = secure.connect(secure.redis, Some(&alice)).await.unwrap();
-    assert!(ask(&mut late, b"PING\r\nQUIT\r\n").await.is_err(), "no longer trusted");
-    assert_eq!(ask(&mut open, b"PING\r\nQUIT\r\n").await.unwrap(), "+PONG\r\n+OK\r\n");
+    assert!(
+        ask(&mut late, b"PING\r\nQUIT\r\n").await.is_err(),
+        "no longer trusted"
+    );
+    assert_eq!(
+        ask(&mut open, b"PING\r\nQUIT\r\n").await.unwrap(),
+        "+PONG\r\n+OK\r\n"
+    );
 
     // A wrong pair changes nothing.
     std::fs::write(secure.folder.join("key.pem"), alice.key).unwrap();
-    assert_eq!(secure.tls.look(SystemClock::new().now()), TlsLooked::Refused);
+    assert_eq!(
+        secure.tls.look(SystemClock::new().now()),
+        TlsLooked::Refused
+    );
     let still = secure.connect(secure.redis, Some(&bob)).await.unwrap();
     assert_eq!(shown_by_server(&still), second);
 }
@@ -245,12 +276,19 @@ async fn a_handshake_that_never_ends_is_cut_after_five_seconds_and_keeps_nobody_
     // The beginning of a hello.
     slow.write_all(&[0x16, 3, 1]).await.unwrap();
     let mut client = secure.connect(secure.http, None).await.unwrap();
-    assert!(ask(&mut client, GET).await.unwrap().starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(
+        ask(&mut client, GET)
+            .await
+            .unwrap()
+            .starts_with("HTTP/1.1 200 OK\r\n")
+    );
     // Whoever came later was served, so the slow one is being waited for.
     pause();
     let begun = Instant::now();
     let mut rest = Vec::new();
-    let ended = timeout(DEADLINE, slow.read_to_end(&mut rest)).await.unwrap();
+    let ended = timeout(DEADLINE, slow.read_to_end(&mut rest))
+        .await
+        .unwrap();
     assert!(rest.is_empty(), "{ended:?} {rest:?}");
     let waited = begun.elapsed();
     assert!(waited > Duration::from_secs(3), "{waited:?}");
@@ -263,7 +301,12 @@ async fn stopping_does_not_wait_for_handshakes() {
     let secure = Secure::start("stopping", false, Bounds::default()).await;
     let _silent = TcpStream::connect(secure.http).await.unwrap();
     let mut client = secure.connect(secure.http, None).await.unwrap();
-    assert!(ask(&mut client, GET).await.unwrap().starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(
+        ask(&mut client, GET)
+            .await
+            .unwrap()
+            .starts_with("HTTP/1.1 200 OK\r\n")
+    );
     assert_eq!(secure.stop().await, 0);
 }
 
@@ -277,15 +320,26 @@ async fn who_does_not_speak_tls_is_closed_and_counted_and_nothing_is_said_in_pla
         plain.write_all(question).await.unwrap();
         let mut answer = Vec::new();
         // The end may come as a reset, because what was sent was not all read.
-        let _ended = timeout(DEADLINE, plain.read_to_end(&mut answer)).await.unwrap().is_ok();
+        let _ended = timeout(DEADLINE, plain.read_to_end(&mut answer))
+            .await
+            .unwrap()
+            .is_ok();
         // At most an alert of TLS, which begins like this.
-        assert!(answer.is_empty() || answer.starts_with(&[0x15, 3]), "{answer:?}");
+        assert!(
+            answer.is_empty() || answer.starts_with(&[0x15, 3]),
+            "{answer:?}"
+        );
     }
     assert_eq!(secure.resp.counters().failed_handshakes(), 3);
-    let first = connect(&secure.authority, secure.redis, None, &[]).await.unwrap();
+    let first = connect(&secure.authority, secure.redis, None, &[])
+        .await
+        .unwrap();
     let mut second = TcpStream::connect(secure.redis).await.unwrap();
     let mut answer = Vec::new();
-    timeout(DEADLINE, second.read_to_end(&mut answer)).await.unwrap().unwrap();
+    timeout(DEADLINE, second.read_to_end(&mut answer))
+        .await
+        .unwrap()
+        .unwrap();
     assert!(answer.is_empty(), "no room, and no way to say so");
     assert_eq!(secure.resp.counters().refused_connections(), 1);
     drop(first);
@@ -295,20 +349,22 @@ async fn who_does_not_speak_tls_is_closed_and_counted_and_nothing_is_said_in_pla
 #[derive(Default)]
 struct Echo(Counters);
 
+async fn echo(mut stream: Stream) {
+    let mut buffer = [0; 64];
+    while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+        stream.write_all(&buffer[..count]).await.unwrap();
+        stream.flush().await.unwrap();
+    }
+}
+
 impl Serve for Echo {
     fn serve(
         &self,
-        mut stream: Stream,
+        stream: Stream,
         _: Peer,
         _: Stopping,
     ) -> impl Future<Output = ()> + Send + 'static {
-        async move {
-            let mut buffer = [0; 64];
-            while let Ok(count @ 1..) = stream.read(&mut buffer).await {
-                stream.write_all(&buffer[..count]).await.unwrap();
-                stream.flush().await.unwrap();
-            }
-        }
+        echo(stream)
     }
 
     fn counters(&self) -> &Counters {
@@ -326,14 +382,20 @@ async fn a_listener_for_http2_names_it_and_nothing_else() {
     let wait = stopping.wait();
     running.spawn(accept(listener, Arc::clone(&echo), Bounds::default(), wait));
     let offers = ["h2", "http/1.1"];
-    let mut client = connect(&secure.authority, address, None, &offers).await.unwrap();
+    let mut client = connect(&secure.authority, address, None, &offers)
+        .await
+        .unwrap();
     assert_eq!(client.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     client.write_all(b"PRI").await.unwrap();
     let mut heard = [0; 3];
     client.read_exact(&mut heard).await.unwrap();
     assert_eq!(&heard, b"PRI");
     drop(client);
-    assert!(connect(&secure.authority, address, None, &["http/1.1"]).await.is_err());
+    assert!(
+        connect(&secure.authority, address, None, &["http/1.1"])
+            .await
+            .is_err()
+    );
     stop.say();
     assert_eq!(running.join_next().await.unwrap().unwrap().cut, 0);
     assert_eq!(echo.0.failed_handshakes(), 1);

@@ -103,7 +103,10 @@ impl TlsFiles {
             return wrong("its certificate cannot be understood: it is not X.509".to_owned());
         };
         if validity.until <= now {
-            return wrong(format!("the certificate expired on {}", utc(validity.until)));
+            return wrong(format!(
+                "the certificate expired on {}",
+                utc(validity.until)
+            ));
         }
         if validity.from > now {
             let from = utc(validity.from);

@@ -62,23 +62,64 @@ fn what_is_wrong_at_the_start_is_said_with_the_file() {
     dir.write("key.pem", "");
     let empty = "cert.pem: there is no certificate in it; it must be PEM, with a line `-----BEGIN CERTIFICATE-----`";
     assert_eq!(dir.refused(), empty);
-    dir.write("cert.pem", "-----BEGIN CERTIFICATE-----\n%%%\n-----END CERTIFICATE-----\n");
-    assert!(dir.refused().starts_with("cert.pem: it is not PEM: "), "{}", dir.refused());
-    dir.write("cert.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
-    assert_eq!(dir.refused(), "cert.pem: its certificate cannot be understood: it is not X.509");
+    dir.write(
+        "cert.pem",
+        "-----BEGIN CERTIFICATE-----\n%%%\n-----END CERTIFICATE-----\n",
+    );
+    assert!(
+        dir.refused().starts_with("cert.pem: it is not PEM: "),
+        "{}",
+        dir.refused()
+    );
+    dir.write(
+        "cert.pem",
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    );
+    assert_eq!(
+        dir.refused(),
+        "cert.pem: its certificate cannot be understood: it is not X.509"
+    );
     dir.pair(&authority, 2020, 2040);
     dir.write("key.pem", "nothing");
-    assert!(dir.refused().starts_with("key.pem: there is no private key in it; "));
-    dir.write("key.pem", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n");
+    assert!(
+        dir.refused()
+            .starts_with("key.pem: there is no private key in it; ")
+    );
+    dir.write(
+        "key.pem",
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+    );
     assert!(dir.refused().starts_with("key.pem: the key is encrypted; "));
-    dir.write("key.pem", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n");
-    assert!(dir.refused().starts_with("key.pem: the key cannot be used: "), "{}", dir.refused());
+    dir.write(
+        "key.pem",
+        "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+    );
+    assert!(
+        dir.refused()
+            .starts_with("key.pem: the key cannot be used: "),
+        "{}",
+        dir.refused()
+    );
     dir.write("key.pem", &authority.server("another").key);
-    assert_eq!(dir.refused(), "key.pem: the key does not belong to the certificate in cert.pem");
+    assert_eq!(
+        dir.refused(),
+        "key.pem: the key does not belong to the certificate in cert.pem"
+    );
+}
+
+#[test]
+fn a_certificate_out_of_its_time_and_files_too_long_are_refused() {
+    let (dir, authority) = (Dir::new("time"), Authority::new("ours"));
     dir.pair(&authority, 2019, 2020);
-    assert_eq!(dir.refused(), "cert.pem: the certificate expired on 2020-01-01 00:00:00 UTC");
+    assert_eq!(
+        dir.refused(),
+        "cert.pem: the certificate expired on 2020-01-01 00:00:00 UTC"
+    );
     dir.pair(&authority, 2030, 2040);
-    assert_eq!(dir.refused(), "cert.pem: the certificate is valid only from 2030-01-01 00:00:00 UTC");
+    assert_eq!(
+        dir.refused(),
+        "cert.pem: the certificate is valid only from 2030-01-01 00:00:00 UTC"
+    );
     dir.write("cert.pem", &"x".repeat((1 << 20) + 1));
     assert_eq!(dir.refused(), "cert.pem: it is longer than 1 MiB");
     dir.pair(&authority, 2020, 2040);
@@ -86,7 +127,12 @@ fn what_is_wrong_at_the_start_is_said_with_the_file() {
     files.client_authorities = Some(dir.0.join("ca.pem"));
     dir.write("ca.pem", "no authority");
     let error = Tls::open(files.clone(), NOW).unwrap_err();
-    assert!(error.to_string().contains("ca.pem: there is no certificate in it"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("ca.pem: there is no certificate in it"),
+        "{error}"
+    );
     dir.write("ca.pem", &authority.pem());
     let tls = Tls::open(files, NOW).unwrap();
     assert_eq!(tls.paths().count(), 3);
@@ -115,7 +161,11 @@ fn changed_files_are_put_in_force_and_wrong_ones_change_nothing() {
     assert_eq!(tls.look(NOW), TlsLooked::Refused, "expired");
     std::fs::remove_file(dir.0.join("cert.pem")).unwrap();
     assert_eq!(tls.look(NOW), TlsLooked::Refused);
-    assert_eq!(tls.look(NOW), TlsLooked::Refused, "it is tried again each time");
+    assert_eq!(
+        tls.look(NOW),
+        TlsLooked::Refused,
+        "it is tried again each time"
+    );
     assert_eq!((tls.loads(), tls.refusals()), (2, 3), "and told once");
     assert_eq!(tls.expires(), 2_240_611_200);
     dir.pair(&authority, 2020, 2042);

@@ -156,8 +156,14 @@ mod tests {
     fn both_spellings_of_a_time_are_read() {
         assert_eq!(time(UTC_TIME, "700101000000Z"), Some(0));
         assert_eq!(time(UTC_TIME, "491231235959Z"), Some(2_524_607_999));
-        assert_eq!(time(GENERALIZED_TIME, "20500101000000Z"), Some(2_524_608_000));
-        assert_eq!(time(GENERALIZED_TIME, "20240229120000Z"), Some(1_709_208_000));
+        assert_eq!(
+            time(GENERALIZED_TIME, "20500101000000Z"),
+            Some(2_524_608_000)
+        );
+        assert_eq!(
+            time(GENERALIZED_TIME, "20240229120000Z"),
+            Some(1_709_208_000)
+        );
         assert_eq!(time(UTC_TIME, "500101000000Z"), Some(0), "1950");
     }
 
