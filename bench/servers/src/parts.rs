@@ -44,7 +44,7 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Table>, String> {
     if has(Part::Http) {
         http(options, &ours, &throttlecrab, &mut tables, &mut goals)?;
     }
-    if false && has(Part::Grpc) {
+    if has(Part::Grpc) {
         grpc(options, &ours, &throttlecrab, &mut tables, &mut goals)?;
     }
     drop((ours, throttlecrab));
@@ -135,9 +135,10 @@ fn cores(options: &Options, tables: &mut Vec<Table>) -> Result<(), String> {
     let start = |workers| Ours::start(&options.tollgate, options.keys, Some(workers));
     let (one, two) = (start(1)?, start(2)?);
     type Way = fn(&Ours) -> Contender;
-    let ways: [(&str, Way, Shape); 2] = [
+    let ways: [(&str, Way, Shape); 3] = [
         ("Redis protocol, pipelined by 16", Ours::resp, PIPELINED),
         ("HTTP check", Ours::http, ONE_BY_ONE),
+        ("gRPC, Envoy's RLS", Ours::grpc, MULTIPLEXED),
     ];
     for (title, way, shape) in ways {
         let contenders = [way(&one).called("one worker"), way(&two).called("two workers")];

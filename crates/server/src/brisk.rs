@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Instant, sleep};
 use tollgate_core::Nanos;
 
+use crate::counters::Counters;
 use crate::http::{Answers, Limits, Question, answer};
 use crate::listen::{Peer, Stopping, Stream, Vigil, Woken};
 use crate::plain::plain;
@@ -60,7 +61,7 @@ pub(crate) async fn serve<A: Answers>(
         });
         let round = round.await?;
         if let Some(unsent) = round.unsent {
-            unsent.send(stream).await?;
+            unsent.send(stream, answers.counters()).await?;
         }
         match round.then {
             Then::Read if !stopping.is_said() => ready_since = Instant::now(),
@@ -98,10 +99,11 @@ impl Round {
 }
 
 impl Unsent {
-    async fn send(&self, stream: &mut Stream) -> io::Result<()> {
+    async fn send(&self, stream: &mut Stream, counters: &Counters) -> io::Result<()> {
         stream.write_all(&self.now).await?;
         if !self.wait.is_zero() {
             stream.flush().await?;
+            let _held = counters.hold();
             sleep(Duration::from_nanos(self.wait.as_nanos())).await;
             stream.write_all(&self.late).await?;
         }

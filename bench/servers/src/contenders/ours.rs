@@ -43,12 +43,13 @@ impl Ours {
             .arg(&policy)
             .args(["--listen", &http.to_string()])
             .args(["--listen-resp", &resp.to_string()])
+            .args(["--listen-grpc", &grpc.to_string()])
             .args(["--max-connections", "15000"])
             .args(["--keys", &keys.to_string()]);
         if let Some(workers) = workers {
             command.env("TOKIO_WORKER_THREADS", workers.to_string());
         }
-        let server = Server::start(&mut command, &[resp, http])?;
+        let server = Server::start(&mut command, &[resp, http, grpc])?;
         Ok(Self {
             server: Rc::new(server),
             resp,

@@ -8,6 +8,7 @@ mod place;
 mod rewound;
 mod stopping;
 mod stream;
+mod tls;
 #[cfg(unix)]
 mod unix;
 mod vigil;
@@ -18,4 +19,5 @@ pub use place::{InvalidPlace, Place, Reached};
 pub(crate) use rewound::Rewound;
 pub use stopping::{Stop, Stopping};
 pub use stream::Stream;
+pub use tls::{InvalidTls, Secured, Spoken, Tls, TlsFiles, TlsLooked};
 pub(crate) use vigil::{Vigil, Woken};
