@@ -26,13 +26,14 @@ pub(crate) fn write_head(head: &Parts, body_len: usize, now: Instant, out: &mut 
         out.extend_from_slice(b"\r\n");
     }
     out.extend_from_slice(b"content-length: ");
-    write_number(body_len, out);
+    write_number(u64::try_from(body_len).unwrap_or(u64::MAX), out);
     out.extend_from_slice(b"\r\ndate: ");
     out.extend_from_slice(&date(now));
     out.extend_from_slice(b"\r\n\r\n");
 }
 
-fn write_number(mut number: usize, out: &mut Vec<u8>) {
+/// Appends a number.
+pub(crate) fn write_number(mut number: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut from = digits.len();
     loop {
@@ -109,7 +110,7 @@ mod tests {
 
     #[test]
     fn numbers_are_written_as_the_standard_library_writes_them() {
-        for number in [0, 9, 10, 4_096, usize::MAX] {
+        for number in [0, 9, 10, 4_096, u64::MAX] {
             let mut out = Vec::new();
             write_number(number, &mut out);
             assert_eq!(out, number.to_string().as_bytes());
