@@ -4,8 +4,10 @@
 //! Must not know: how any store or algorithm works inside. It sees what a user sees.
 
 pub mod allocation;
+pub mod beside;
 pub mod fuzzing;
 pub mod nginx;
 pub mod oracle;
+pub mod process;
 pub mod redis;
 pub mod vectors;

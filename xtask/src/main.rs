@@ -3,6 +3,7 @@
 //! This file reads the first word and hands the rest on. It knows no product code: xtask drives cargo and reads files.
 
 mod bench;
+mod beside;
 mod callgrind;
 mod extra;
 mod house;
@@ -27,8 +28,9 @@ struct Command {
 
 const COMMANDS: &[Command] = &[
     Command {
-        usage: "test [--fast]",
-        about: "everything CI runs; --fast leaves out documents, doc tests and measurements",
+        usage: "test [--fast | --peers]",
+        about: "everything CI runs; --fast leaves out documents, doc tests and measurements; --peers runs what CI \
+                leaves out: the server beside real gateways, clients and fuzzers",
         run: test::run,
     },
     Command {
@@ -120,6 +122,7 @@ mod tests {
         for line in [
             "help now",
             "test --quick",
+            "test --fast --peers",
             "check-layers --fix",
             "check-house all",
             "bench everything",

@@ -10,9 +10,11 @@
 
 mod check;
 mod documentation;
+mod examples;
 mod explain;
 mod harness;
 mod policy_tests;
 mod serve;
 mod shipped;
 mod surroundings;
+mod with_peers;
