@@ -134,12 +134,11 @@ fn checks() -> Vec<Step> {
 /// The tests in these targets, but those beside real peers.
 fn tests(targets: &'static [&'static str]) -> Step {
     Step::new("tests", move || {
-        run_process(
-            cargo()
-                .args(["test", "--workspace"])
-                .args(targets)
-                .args(["--", "--skip", beside::MODULE]),
-        )
+        run_process(cargo().args(["test", "--workspace"]).args(targets).args([
+            "--",
+            "--skip",
+            beside::MODULE,
+        ]))
     })
 }
 

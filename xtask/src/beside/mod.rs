@@ -6,10 +6,10 @@
 mod install;
 mod table;
 
+use crate::needs;
 use crate::process::{capture, cargo, run};
 use crate::steps::Step;
 use crate::workspace::Workspace;
-use crate::needs;
 
 /// Part of the name of every such test, and of no other.
 pub(crate) const MODULE: &str = "with_peers::";
@@ -35,7 +35,9 @@ pub(crate) fn steps() -> Result<Vec<Step>, String> {
 pub(crate) fn left_out() -> Step {
     Step::new("tests left out", || {
         let count = count()?;
-        println!("{count} tests beside real peers were not run; `cargo xtask test --peers` runs them");
+        println!(
+            "{count} tests beside real peers were not run; `cargo xtask test --peers` runs them"
+        );
         Ok(())
     })
 }

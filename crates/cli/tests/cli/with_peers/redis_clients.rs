@@ -17,7 +17,8 @@ limits:
 #[test]
 fn node_redis_and_ioredis_connect_pipeline_and_read_every_answer() {
     let server = Server::start(POLICY);
-    let script = crate::harness::repository().join("crates/cli/tests/cli/with_peers/redis_clients.js");
+    let script =
+        crate::harness::repository().join("crates/cli/tests/cli/with_peers/redis_clients.js");
     let mut command = Command::new(beside::program("node"));
     command
         .arg(script)

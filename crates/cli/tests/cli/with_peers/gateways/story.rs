@@ -13,7 +13,10 @@ pub(super) fn exactly_the_limit_passes_and_refusals_can_be_acted_on(kind: &Kind)
     for left in [2, 1, 0] {
         let passed = order(ALICE).ask(gateway);
         assert_eq!(passed.status, 200, "{left} left: {passed:?}");
-        assert!(passed.body.starts_with("POST /orders?page=1 "), "{passed:?}");
+        assert!(
+            passed.body.starts_with("POST /orders?page=1 "),
+            "{passed:?}"
+        );
         assert!(
             passed.body.ends_with("\r\n\r\ntwo lamps"),
             "the body went on: {passed:?}"
