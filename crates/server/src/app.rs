@@ -4,12 +4,11 @@
 
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
-use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use hyper::{HeaderMap, Method, StatusCode};
+use hyper::{Method, StatusCode};
 use tollgate_engine::reload::Reloader;
 use tollgate_engine::{Engine, OutOfNumbers};
 use tollgate_policy::explain::{Explanation, explain};
@@ -20,10 +19,12 @@ use tollgate_store::{Clock, InvalidSize, Memory};
 
 use crate::counters::Counters;
 use crate::gateways::Trusted;
+use crate::http::{Answers, Limits, Question, run};
 use crate::input::{BadInput, echo};
+use crate::listen::{Ended, Listener, Reached};
 use crate::openapi;
 use crate::reply::Reply;
-use crate::routes::{Endpoint, Route};
+use crate::routes::{Endpoint, Route, most_body};
 use crate::tickets::Tickets;
 use crate::welcome::introduction;
 
@@ -48,20 +49,6 @@ pub struct App<C> {
 pub(crate) struct Told {
     pub(crate) generation: u64,
     pub(crate) explanation: Explanation,
-}
-
-/// One request, read in full.
-#[derive(Debug)]
-pub(crate) struct Question<'a> {
-    pub(crate) method: &'a Method,
-    pub(crate) path: &'a str,
-    pub(crate) query: &'a str,
-    pub(crate) headers: &'a HeaderMap,
-    pub(crate) body: &'a [u8],
-    /// Who asks.
-    pub(crate) peer: IpAddr,
-    /// The address that they reached us on.
-    pub(crate) local: SocketAddr,
 }
 
 impl<C: Clock> App<C> {
@@ -197,13 +184,37 @@ impl<C: Clock> App<C> {
         self.tickets.usage().0
     }
 
-    /// The policy in plain words and commands to try, for a server reached at `address`; `also` are further commands.
+    /// The policy in plain words and commands to try, for a server reached at `place`; `also` are further commands.
     #[must_use]
-    pub fn introduction(&self, address: SocketAddr, also: &[String]) -> String {
-        introduction(address, &self.told().explanation, also)
+    pub fn introduction(&self, place: &Reached, also: &[String]) -> String {
+        introduction(place, &self.told().explanation, also)
     }
 
-    pub(crate) fn answer(&self, question: &Question<'_>) -> Reply {
+    /// Answers whoever comes to `listener`, until `shutdown` completes; then lets open connections finish. Never ends for
+    /// any other reason.
+    pub async fn run(
+        self: Arc<Self>,
+        listener: Listener,
+        limits: Limits,
+        shutdown: impl Future<Output = ()>,
+    ) -> Ended
+    where
+        C: 'static,
+    {
+        run(limits, listener, self, shutdown).await
+    }
+}
+
+impl<C: Clock + 'static> Answers for App<C> {
+    fn most_body(&self, method: &Method, path: &str) -> usize {
+        most_body(method, path)
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn answer(&self, question: &Question<'_>) -> Reply {
         let Some(route) = Route::at(question.path) else {
             let detail = format!("there is nothing at {:?}", echo(question.path.as_bytes()));
             return Reply::plain(StatusCode::NOT_FOUND, detail);
@@ -222,7 +233,7 @@ impl<C: Clock> App<C> {
             Endpoint::Limits => Ok(self.limits()),
             Endpoint::OpenApi => Ok(Reply::json(openapi::DOCUMENT)),
             Endpoint::Health => Ok(Reply::text("ok\n")),
-            Endpoint::Front => Ok(Reply::text(self.introduction(question.local, &[]))),
+            Endpoint::Front => Ok(Reply::text(self.introduction(&question.peer.local, &[]))),
         };
         answered.unwrap_or_else(|bad| bad_request(&bad))
     }

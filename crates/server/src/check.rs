@@ -7,10 +7,11 @@ use serde::Serialize;
 use tollgate_engine::Verdict;
 use tollgate_store::Clock;
 
-use crate::app::{App, Question};
+use crate::app::App;
 use crate::asked::Asked;
 use crate::body::{Body, json};
 use crate::gateways::{Forwarded, Gateway};
+use crate::http::Question;
 use crate::input::BadInput;
 use crate::json::{parse_question, parse_questions};
 use crate::query::parse_query;
@@ -78,10 +79,10 @@ impl<C: Clock> App<C> {
         gateway: Gateway,
         question: &Question<'_>,
     ) -> Result<Reply, BadInput> {
-        if !self.trusted.includes(question.peer) {
+        if !self.trusted.includes(question.peer.ip()) {
             let detail = format!(
                 "{} is not among the gateways whose word is taken; see --trusted-proxies",
-                question.peer
+                question.peer.ip()
             );
             return Ok(Reply::plain(StatusCode::FORBIDDEN, detail));
         }

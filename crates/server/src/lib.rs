@@ -1,8 +1,8 @@
 //! The HTTP API: ask it whether a request may proceed, and it answers in the words of the RateLimit draft. Beside
 //! it [`resp`], the same for Redis clients.
 //!
-//! [`App`] decides and words the answer, [`run`] listens. The listener, the clock, the policy and the end of the run are
-//! arguments, so tests own all of them. Must not know: command lines, signals, files, how the state is kept.
+//! [`App`] decides and words the answers, [`listen`] accepts connections. The listener, the clock, the policy and the end
+//! of the run are arguments, so tests own all of them. Must not know: command lines, signals, files, how the state is kept.
 #![forbid(unsafe_code)]
 
 mod app;
@@ -12,17 +12,18 @@ mod check;
 mod counters;
 mod demo;
 mod gateways;
+mod http;
 mod input;
 mod json;
 mod known;
 mod limits;
+pub mod listen;
 mod openapi;
 mod query;
 mod reply;
 mod report;
 pub mod resp;
 mod routes;
-mod run;
 mod tickets;
 mod welcome;
 mod words;
@@ -31,4 +32,4 @@ pub use app::{App, InvalidApp};
 pub use counters::Counters;
 pub use demo::demo_policy;
 pub use gateways::{InvalidNetwork, Trusted};
-pub use run::{Ended, Limits, run, run_with};
+pub use http::Limits;

@@ -7,8 +7,9 @@ use serde::Serialize;
 use tollgate_engine::Response;
 use tollgate_store::{Clock, StoreError};
 
-use crate::app::{App, Question};
+use crate::app::App;
 use crate::body::json;
+use crate::http::Question;
 use crate::input::BadInput;
 use crate::json::{Report as Said, parse_report};
 use crate::reply::Reply;

@@ -2,15 +2,17 @@
 //!
 //! Must not know: HTTP, terminals.
 
-use std::net::SocketAddr;
-
 use tollgate_policy::explain::{Explanation, LimitExplained};
+
+use crate::listen::Reached;
 
 /// So many limits are introduced; of the rest only how many there are.
 const MOST_SHOWN: usize = 12;
 
-/// The introduction of a server that listens on `address`; `also` are further commands to try, a line each.
-pub(crate) fn introduction(address: SocketAddr, policy: &Explanation, also: &[String]) -> String {
+/// The introduction of a server that is reached at `place`; `also` are further commands to try, a line each.
+pub(crate) fn introduction(place: &Reached, policy: &Explanation, also: &[String]) -> String {
+    let (curl, url) = (place.curl(), place.url());
+    let check = format!("{url}/v1/check");
     let also: String = also.iter().map(|line| format!("  {line}\n")).collect();
     let mut limits = String::new();
     if let Some(mode) = &policy.mode {
@@ -23,23 +25,20 @@ pub(crate) fn introduction(address: SocketAddr, policy: &Explanation, also: &[St
         limits.push_str(&format!("  {}\n", in_words(limit)));
     }
     if let Some(more @ 1..) = policy.limits.len().checked_sub(MOST_SHOWN) {
-        limits.push_str(&format!(
-            "  and {more} more: curl -s http://{address}/v1/limits\n"
-        ));
+        limits.push_str(&format!("  and {more} more: {curl} -s {url}/v1/limits\n"));
     }
-    let check = format!("http://{address}/v1/check");
     format!(
         "Tollgate, a rate limiter. Ask it whether a request may proceed:\n\
          \n\
          {limits}\
          \n\
          Try it:\n\
-         \x20 curl -i '{check}?key=alice'\n\
-         \x20 for i in $(seq 25); do curl -s -o /dev/null -w '%{{http_code}} ' '{check}?key=bob'; done; echo\n\
-         \x20 curl -s -d '{{\"attributes\": {{\"ip\": \"192.0.2.7\", \"path\": \"/login\", \"method\": \"POST\"}}}}' {check}\n\
+         \x20 {curl} -i '{check}?key=alice'\n\
+         \x20 for i in $(seq 25); do {curl} -s -o /dev/null -w '%{{http_code}} ' '{check}?key=bob'; done; echo\n\
+         \x20 {curl} -s -d '{{\"attributes\": {{\"ip\": \"192.0.2.7\", \"path\": \"/login\", \"method\": \"POST\"}}}}' {check}\n\
          {also}\
          \n\
-         Everything else: http://{address}/openapi.json\n"
+         Everything else: {url}/openapi.json\n"
     )
 }
 
@@ -71,7 +70,8 @@ mod tests {
 
     fn introduced(text: &str) -> String {
         let policy = load(text, "a.yaml", Format::Yaml).unwrap();
-        introduction(([127, 0, 0, 1], 80).into(), &explain(&policy).unwrap(), &[])
+        let place = Reached::Tcp(([127, 0, 0, 1], 80).into());
+        introduction(&place, &explain(&policy).unwrap(), &[])
     }
 
     #[test]

@@ -291,14 +291,14 @@ fn a_port_that_is_taken_is_an_error_that_says_so() {
     let (code, stdout, stderr) = output(&["serve", "--listen", &address]);
     assert_eq!((code, stdout.as_str()), (Some(1), ""));
     let expected = format!(
-        "error: cannot listen on {address}: another program does; choose another port with --listen\n"
+        "error: cannot listen on {address}: another program does; choose another place with --listen\n"
     );
     assert_eq!(stderr, expected);
     let free = ["serve", "--listen=127.0.0.1:0", "--listen-resp"];
     let (code, stdout, stderr) = output(&[free[0], free[1], free[2], &address]);
     assert_eq!((code, stdout.as_str()), (Some(1), ""));
     assert!(
-        stderr.ends_with("choose another port with --listen-resp\n"),
+        stderr.ends_with("choose another place with --listen-resp\n"),
         "{stderr}"
     );
 }
@@ -314,11 +314,11 @@ fn wrong_arguments_are_named() {
         ("--keys=0", "keys: 0 is not valid: it must be at least 1"),
         (
             "--listen=8080",
-            "invalid value '8080' for '--listen <ADDRESS>'",
+            "invalid value '8080' for '--listen <PLACE>'",
         ),
         (
             "--listen-resp=on",
-            "it must be an address with a port, or `off`",
+            "it must be an address with a port (127.0.0.1:8080, [::1]:8080), `unix:` and a path, or `off`",
         ),
         ("--confg=a.yaml", "unexpected argument '--confg' found"),
     ];

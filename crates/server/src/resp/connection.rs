@@ -5,6 +5,7 @@
 //! allocate nothing. Must not know: listeners, what commands mean.
 
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,9 +13,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
-use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Instant, sleep, timeout};
 use tollgate_store::Clock;
 
@@ -22,6 +21,7 @@ use super::parse::MAX_COMMAND_LEN;
 use super::serve::RespLimits;
 use super::server::{Resp, Then};
 use super::session::Session;
+use crate::listen::{Peer, Reached, Stopping, Stream};
 
 /// What is read at once at most, beside the beginning of a command that has arrived before.
 const READ_LEN: usize = 64 * 1_024;
@@ -38,7 +38,7 @@ const LINGER_LEN: u64 = 1 << 20;
 
 /// A connection and what is under way on it.
 pub(super) struct Connection<C> {
-    stream: TcpStream,
+    stream: Stream,
     server: Arc<Resp<C>>,
     session: Session,
     /// The beginning of a command; or whole ones, while answers wait to be sent.
@@ -66,11 +66,12 @@ struct Scratch {
 }
 
 impl<C: Clock> Connection<C> {
-    pub(super) fn new(stream: TcpStream, server: Arc<Resp<C>>) -> Self {
-        let ends = stream
-            .peer_addr()
-            .and_then(|peer| Ok((peer, stream.local_addr()?)));
-        let session = server.session(ends.ok());
+    pub(super) fn new(stream: Stream, peer: &Peer, server: Arc<Resp<C>>) -> Self {
+        let ends = match (peer.address, &peer.local) {
+            (Some(theirs), Reached::Tcp(ours)) => Some((theirs, *ours)),
+            _ => None,
+        };
+        let session = server.session(ends);
         server.connections.fetch_add(1, Ordering::Relaxed);
         Self {
             stream,
@@ -85,8 +86,8 @@ impl<C: Clock> Connection<C> {
     }
 
     /// Serves until the client leaves, is idle for too long, or the server stops.
-    pub(super) async fn live(mut self, limits: RespLimits, mut stop: watch::Receiver<bool>) {
-        let ended = self.serve(limits, &mut stop).await;
+    pub(super) async fn live(mut self, limits: RespLimits, stopping: Stopping) {
+        let ended = self.serve(limits, &stopping).await;
         if let Err(error) = ended {
             // The client's doing: it left without a word.
             tracing::debug!(%error, "a connection ended early");
@@ -96,22 +97,17 @@ impl<C: Clock> Connection<C> {
         }
     }
 
-    async fn serve(
-        &mut self,
-        limits: RespLimits,
-        stop: &mut watch::Receiver<bool>,
-    ) -> io::Result<()> {
+    async fn serve(&mut self, limits: RespLimits, stopping: &Stopping) -> io::Result<()> {
         let idle = limits.idle;
-        let seen = stop.clone();
-        let mut stopped = std::pin::pin!(stop.wait_for(|stop| *stop));
+        let mut stopped = std::pin::pin!(stopping.wait());
         // One timer that is looked at once in a while is cheaper than one for every read: a connection is idle if
         // nothing was done between two looks.
         let mut look = std::pin::pin!(sleep(idle));
         loop {
             let next = tokio::select! {
                 biased;
-                next = std::future::poll_fn(|context| self.poll_input(context)) => next?,
-                _ = &mut stopped => return Ok(()),
+                next = poll_fn(|context| self.poll_input(context)) => next?,
+                () = &mut stopped => return Ok(()),
                 () = &mut look => {
                     if !std::mem::take(&mut self.is_busy) {
                         return Ok(());
@@ -127,21 +123,20 @@ impl<C: Clock> Connection<C> {
                     return Ok(());
                 }
                 // Who does not read answers gets no more of them.
-                if timeout(idle, self.stream.writable()).await.is_err() {
-                    return Ok(());
-                }
-                next = self.send_rest()?;
+                next = poll_fn(|context| self.poll_rest(context)).await?;
             }
             if let Next::End = next {
                 return Ok(());
             }
             if !self.is_held_within(limits.held) {
                 // If there is no room for even this, it is not said.
-                let _said = send(&self.stream, b"-ERR too many unfinished commands\r\n").is_ok();
+                let _said = self
+                    .stream
+                    .say_at_once(b"-ERR too many unfinished commands\r\n");
                 self.is_ending = true;
                 return Ok(());
             }
-            if seen.has_changed().unwrap_or(true) {
+            if stopping.is_said() {
                 // What had arrived is answered. Busy connections have to end too.
                 return Ok(());
             }
@@ -163,20 +158,20 @@ impl<C: Clock> Connection<C> {
                 begun.copy_from_slice(&self.pending);
             }
             self.pending.clear();
-            Poll::Ready(self.answer(scratch, kept.saturating_add(read)))
+            Poll::Ready(self.answer(context, scratch, kept.saturating_add(read)))
         })
     }
 
     /// Sends what could not be sent before, then answers what has been waiting for that.
-    fn send_rest(&mut self) -> io::Result<Next> {
-        let sent = send(&self.stream, &self.unsent)?;
-        if sent < self.unsent.len() {
-            self.unsent.drain(..sent);
-            return Ok(Next::Room);
+    fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Next>> {
+        let sent = send(&mut self.stream, context, &self.unsent)?;
+        if !sent.is_gone {
+            self.unsent.drain(..sent.count);
+            return Poll::Pending;
         }
         self.unsent = Vec::new();
         if self.is_ending {
-            return Ok(Next::End);
+            return Poll::Ready(Ok(Next::End));
         }
         with_scratch(|scratch| {
             let kept = self.pending.len();
@@ -184,12 +179,17 @@ impl<C: Clock> Connection<C> {
                 begun.copy_from_slice(&self.pending);
             }
             self.pending.clear();
-            self.answer(scratch, kept)
+            Poll::Ready(self.answer(context, scratch, kept))
         })
     }
 
     /// Answers the first `filled` bytes of the input.
-    fn answer(&mut self, scratch: &mut Scratch, filled: usize) -> io::Result<Next> {
+    fn answer(
+        &mut self,
+        context: &mut Context<'_>,
+        scratch: &mut Scratch,
+        filled: usize,
+    ) -> io::Result<Next> {
         let Scratch { input, output } = scratch;
         let mut at = 0_usize;
         let next = loop {
@@ -199,9 +199,9 @@ impl<C: Clock> Connection<C> {
             at = at.saturating_add(fed.consumed);
             self.is_ending = fed.then == Then::Close;
             self.is_busy |= fed.consumed > 0;
-            let sent = send(&self.stream, output)?;
-            if let Some(unsent @ [_, ..]) = output.get(sent..) {
-                self.unsent = unsent.to_vec();
+            let sent = send(&mut self.stream, context, output)?;
+            if !sent.is_gone {
+                self.unsent = output.get(sent.count..).unwrap_or_default().to_vec();
                 break Next::Room;
             }
             match fed.then {
@@ -256,19 +256,31 @@ impl<C> Drop for Connection<C> {
     }
 }
 
+/// What became of bytes that were to be sent.
+struct Sent {
+    /// So many of them were taken.
+    count: usize,
+    /// All were, and none is kept back on the way. Otherwise the task is woken when there is room.
+    is_gone: bool,
+}
+
 /// Sends as much as there is room for.
-fn send(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
-    let mut sent = 0_usize;
-    while let Some(rest @ [_, ..]) = bytes.get(sent..) {
-        match stream.try_write(rest) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(more) => sent = sent.saturating_add(more),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+fn send(stream: &mut Stream, context: &mut Context<'_>, bytes: &[u8]) -> io::Result<Sent> {
+    let mut count = 0_usize;
+    while let Some(rest @ [_, ..]) = bytes.get(count..) {
+        match Pin::new(&mut *stream).poll_write(context, rest)? {
+            Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Poll::Ready(more) => count = count.saturating_add(more),
+            Poll::Pending => {
+                return Ok(Sent {
+                    count,
+                    is_gone: false,
+                });
+            }
         }
     }
-    Ok(sent)
+    let is_gone = Pin::new(stream).poll_flush(context)?.is_ready();
+    Ok(Sent { count, is_gone })
 }
 
 /// This thread's buffers. Nothing waits while it has them.
@@ -290,7 +302,8 @@ fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::net::TcpListener;
+    use crate::listen::{Listener, Stop};
+    use tokio::net::{TcpListener, TcpStream};
     use tollgate_store::Memory;
 
     /// Ten thousand idle connections are to take less than 100 MB, which is 10 kB each. The runtime adds little to the
@@ -299,18 +312,19 @@ mod tests {
     async fn an_idle_connection_is_small_and_holds_no_buffers() {
         let server = Arc::new(Resp::new(Memory::for_keys(1).unwrap()).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let _client = TcpStream::connect(listener.local_addr().unwrap())
-            .await
-            .unwrap();
-        let (stream, _) = listener.accept().await.unwrap();
-        let connection = Connection::new(stream, server);
+        let client = TcpStream::connect(listener.local_addr().unwrap());
+        let listener = Listener::from(listener);
+        let (client, accepted) = tokio::join!(client, listener.accept(Duration::from_secs(1)));
+        let (stream, peer) = accepted.unwrap();
+        let connection = Connection::new(stream, &peer, server);
         assert_eq!(
             connection.pending.capacity() + connection.unsent.capacity(),
             0
         );
-        let (_stop, stopped) = watch::channel(false);
-        let task = connection.live(RespLimits::default(), stopped);
+        let (_stop, stopping) = Stop::new();
+        let task = connection.live(RespLimits::default(), stopping);
         let size = size_of_val(&task);
         assert!(size <= 4_096, "{size} bytes");
+        drop(client);
     }
 }

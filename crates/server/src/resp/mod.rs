@@ -26,6 +26,6 @@ pub use check::{Asked, Checker, Said};
 pub use parse::{
     Broken, Command, MAX_COMMAND_LEN, MAX_INLINE_LEN, MAX_WORD_LEN, MAX_WORDS, Parsed, Words, parse,
 };
-pub use serve::{RespLimits, run, run_with};
+pub use serve::RespLimits;
 pub use server::{Fed, Resp, Then};
 pub use session::Session;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, pause};
 use tollgate_core::Timestamp;
-use tollgate_server::{Ended, Limits};
+use tollgate_server::Limits;
+use tollgate_server::listen::Ended;
 use tollgate_store::{Clock, ManualClock};
 
 use crate::harness::{demo, start};
@@ -40,7 +41,7 @@ async fn many_connections_together_are_admitted_exactly_the_limit() {
 #[tokio::test]
 async fn connections_above_the_limit_are_closed_and_the_others_served() {
     let mut limits = Limits::default();
-    limits.connections = 2;
+    limits.bounds.connections = 2;
     let server = start(ManualClock::at(NOW), limits).await;
     let (mut one, mut two) = (server.connect().await, server.connect().await);
     assert_eq!(one.get("/healthz").await.status, 200);

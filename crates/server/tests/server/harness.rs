@@ -13,7 +13,8 @@ use tokio::time::timeout;
 use tollgate_core::Timestamp;
 use tollgate_policy::model::Policy;
 use tollgate_policy::source::Format;
-use tollgate_server::{App, Ended, Limits, Trusted, run_with};
+use tollgate_server::listen::Ended;
+use tollgate_server::{App, Limits, Trusted};
 use tollgate_store::{Clock, ManualClock};
 
 /// Far above what anything here takes; only a hang reaches it.
@@ -80,7 +81,7 @@ pub(crate) async fn serve_app<C: Clock + 'static>(
         clippy::disallowed_methods,
         reason = "the harness keeps the handle and every test awaits it"
     )]
-    let run = tokio::spawn(run_with(limits, listener, Arc::clone(&app), shutdown));
+    let run = tokio::spawn(Arc::clone(&app).run(listener.into(), limits, shutdown));
     Server {
         address,
         app,

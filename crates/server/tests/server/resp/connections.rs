@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, pause};
 use tollgate_core::Timestamp;
-use tollgate_server::Ended;
+use tollgate_server::listen::Ended;
 use tollgate_server::resp::{Resp, RespLimits};
 use tollgate_store::{Clock, Memory};
 
@@ -33,7 +33,7 @@ async fn many_connections_together_are_admitted_exactly_the_limit() {
 #[tokio::test]
 async fn connections_above_the_limit_are_told_so_and_the_others_served() {
     let mut limits = RespLimits::default();
-    limits.connections = 2;
+    limits.bounds.connections = 2;
     let listening = listen(server().0, limits).await;
     let (mut one, mut two) = (listening.connect().await, listening.connect().await);
     one.pong().await;

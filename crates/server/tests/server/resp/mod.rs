@@ -21,8 +21,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tollgate_core::Timestamp;
-use tollgate_server::Ended;
-use tollgate_server::resp::{Resp, RespLimits, Session, Then, run_with};
+use tollgate_server::listen::Ended;
+use tollgate_server::resp::{Resp, RespLimits, Session, Then};
 use tollgate_store::{Clock, ManualClock, Memory};
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -133,7 +133,7 @@ async fn listen<C: Clock + 'static>(server: Resp<C>, limits: RespLimits) -> List
         clippy::disallowed_methods,
         reason = "the harness keeps the handle and every test awaits it"
     )]
-    let run = tokio::spawn(run_with(limits, listener, Arc::clone(&server), shutdown));
+    let run = tokio::spawn(Arc::clone(&server).run(listener.into(), limits, shutdown));
     Listening {
         address,
         server,

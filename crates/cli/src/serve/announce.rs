@@ -1,0 +1,60 @@
+//! What a server says on its terminal: where it listens and what to try, and at the end what came of it.
+//!
+//! Must not know: how anything is served.
+
+use std::io::{self, Write};
+
+use tollgate_server::listen::Reached;
+use tollgate_server::resp::Resp;
+use tollgate_server::{App, Counters};
+use tollgate_store::SystemClock;
+
+/// Where each listener is reached, if it is there.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    pub(super) api: Option<Reached>,
+    pub(super) resp: Option<Reached>,
+}
+
+/// Says where it listens and what to try.
+pub(super) fn announce(app: &App<SystemClock>, places: &Places) {
+    let mut text = String::new();
+    if let Some(resp) = &places.resp {
+        text.push_str(&format!("listening on {}\n", spoken("redis", resp)));
+    }
+    // Last, because whoever waits for a server that is ready waits for this line.
+    if let Some(api) = &places.api {
+        text.push_str(&format!("listening on {}\n\n", spoken("http", api)));
+        let redis = places.resp.as_ref();
+        let also = redis.map(|at| format!("{} CL.THROTTLE user1 15 30 60 1", at.redis_cli()));
+        text.push_str(&app.introduction(api, also.as_slice()));
+    }
+    let mut stdout = io::stdout().lock();
+    let written = writeln!(stdout, "{text}");
+    if let Err(error) = written.and_then(|()| stdout.flush()) {
+        // Nobody reads it; the server is no worse for that.
+        tracing::warn!(%error, "could not write to stdout");
+    }
+}
+
+fn spoken(scheme: &str, place: &Reached) -> String {
+    match place {
+        Reached::Tcp(address) => format!("{scheme}://{address}"),
+        Reached::Unix(_) => format!("{place} ({scheme})"),
+    }
+}
+
+/// What came of it all, in one line.
+pub(super) fn tell_the_end(app: &App<SystemClock>, resp: &Resp<SystemClock>, cut: usize) {
+    let of_all = [app.counters(), resp.counters()];
+    let sum = |count: fn(&Counters) -> u64| of_all.into_iter().map(count).sum::<u64>();
+    tracing::info!(
+        cut,
+        forgiven = app.forgiven().saturating_add(resp.forgiven()),
+        tickets_given_up = app.tickets_given_up(),
+        refused_connections = sum(Counters::refused_connections),
+        accept_errors = sum(Counters::accept_errors),
+        panics = sum(Counters::panics),
+        "stopped"
+    );
+}

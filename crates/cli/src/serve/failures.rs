@@ -1,0 +1,56 @@
+//! Why a server cannot start, in words that say what to change.
+//!
+//! Must not know: how it was found out.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use tollgate_policy::source::Problems;
+use tollgate_server::listen::Place;
+
+/// A policy that cannot be put in force.
+#[derive(Debug)]
+pub(super) struct BadPolicy(pub(super) Problems);
+
+impl fmt::Display for BadPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(problems) = self;
+        let count = problems.list.len().saturating_add(problems.more);
+        let are = if count == 1 {
+            "is 1 problem"
+        } else {
+            "are problems"
+        };
+        write!(f, "there {are} with the policy\n\n{problems}")
+    }
+}
+
+impl Error for BadPolicy {}
+
+/// The address cannot be listened on.
+#[derive(Debug)]
+pub(super) struct CannotListen {
+    pub(super) place: Place,
+    pub(super) option: &'static str,
+    pub(super) error: io::Error,
+}
+
+impl fmt::Display for CannotListen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            place,
+            option,
+            error,
+        } = self;
+        match error.kind() {
+            io::ErrorKind::AddrInUse => write!(
+                f,
+                "cannot listen on {place}: another program does; choose another place with {option}"
+            ),
+            _ => write!(f, "cannot listen on {place}: {error}"),
+        }
+    }
+}
+
+impl Error for CannotListen {}

@@ -1,0 +1,59 @@
+//! Everything that can be set about a server: flags, and environment variables of the same meaning.
+//!
+//! Must not know: what is done with it.
+
+use std::path::PathBuf;
+
+use tollgate_server::Trusted;
+use tollgate_server::listen::Place;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The policy file: YAML, TOML or JSON by its ending; without one a demonstration policy. Changes are put in force at once if they are right; SIGHUP reads it again
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_CONFIG")]
+    pub(super) config: Option<PathBuf>,
+    /// Where to listen for HTTP: an address and port (port 0 takes a free one), `unix:` and a path, or `off`
+    #[arg(
+        long,
+        value_name = "PLACE",
+        default_value = "127.0.0.1:8080",
+        env = "TOLLGATE_LISTEN"
+    )]
+    pub(super) listen: Place,
+    /// Where to listen for Redis clients
+    #[arg(
+        long,
+        value_name = "PLACE",
+        default_value = "127.0.0.1:6380",
+        env = "TOLLGATE_LISTEN_RESP"
+    )]
+    pub(super) listen_resp: Place,
+    /// Connections that each listener has open at the same time; further ones are closed at once
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10_000,
+        value_parser = at_least_one,
+        env = "TOLLGATE_MAX_CONNECTIONS"
+    )]
+    pub(super) max_connections: usize,
+    /// Keys in use at the same time that memory is set aside for, about 50 bytes each
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100_000,
+        env = "TOLLGATE_KEYS"
+    )]
+    pub(super) keys: usize,
+    /// Networks of gateways whose word about clients is taken, separated by commas; without it only this machine
+    #[arg(long, value_name = "NETWORKS", env = "TOLLGATE_TRUSTED_PROXIES")]
+    pub(super) trusted_proxies: Option<Trusted>,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("it must be at least 1".to_owned()),
+        Ok(count) => Ok(count),
+        Err(error) => Err(format!("{error}")),
+    }
+}

@@ -1,0 +1,195 @@
+//! Speaking HTTP/1 on a connection: read a request within bounds, have it answered, and send the answer.
+//!
+//! Must not know: what is asked or answered, sockets.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Method, Request, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::time::{sleep, timeout};
+
+use crate::counters::{Counters, count};
+use crate::listen::{Bounds, Ended, Listener, Peer, Serve, Stopping, Stream, accept};
+use crate::reply::Reply;
+
+/// The largest request head, in bytes, and the most fields in it.
+const MAX_HEAD_LEN: usize = 16_384;
+const MAX_FIELDS: usize = 64;
+
+/// One request, read in full.
+#[derive(Debug)]
+pub(crate) struct Question<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) path: &'a str,
+    pub(crate) query: &'a str,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) body: &'a [u8],
+    /// Who asks, and where they reached us.
+    pub(crate) peer: &'a Peer,
+}
+
+/// Whoever answers requests: the API, or the admin pages. Answers are found at once, without waiting for anything.
+pub(crate) trait Answers: Send + Sync + 'static {
+    /// The longest body that is read of such a request. None is read where none is wanted.
+    fn most_body(&self, method: &Method, path: &str) -> usize;
+
+    fn answer(&self, question: &Question<'_>) -> Reply;
+
+    fn counters(&self) -> &Counters;
+}
+
+/// What a server allows HTTP clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// What its listener allows.
+    pub bounds: Bounds,
+    /// Time to send a request's head, counted from when the connection is ready for it; so also the time that a
+    /// connection may be idle.
+    pub head: Duration,
+    /// Time to send a request's body.
+    pub body: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            bounds: Bounds::default(),
+            head: Duration::from_secs(5),
+            body: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Has `answers` answer whoever comes to `listener`, until `shutdown` completes.
+pub(crate) async fn run<A: Answers>(
+    limits: Limits,
+    listener: Listener,
+    answers: Arc<A>,
+    shutdown: impl Future<Output = ()>,
+) -> Ended {
+    let http = Arc::new(Http { limits, answers });
+    accept(listener, http, limits.bounds, shutdown).await
+}
+
+/// HTTP/1 with somebody who answers.
+struct Http<A> {
+    limits: Limits,
+    answers: Arc<A>,
+}
+
+impl<A: Answers> Serve for Http<A> {
+    fn serve(
+        &self,
+        stream: Stream,
+        peer: Peer,
+        stopping: Stopping,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let limits = self.limits;
+        let answers = Arc::clone(&self.answers);
+        let peer = Arc::new(peer);
+        let service = service_fn(move |request| {
+            let (answers, peer) = (Arc::clone(&answers), Arc::clone(&peer));
+            async move {
+                let reply = respond(limits, &*answers, request, &peer).await;
+                if !reply.wait().is_zero() {
+                    sleep(Duration::from_nanos(reply.wait().as_nanos())).await;
+                }
+                Ok::<_, Infallible>(reply.into_response())
+            }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.head)
+            .max_buf_size(MAX_HEAD_LEN)
+            .max_headers(MAX_FIELDS)
+            .serve_connection(TokioIo::new(stream), service);
+        async move {
+            let mut connection = pin!(connection);
+            let ended = tokio::select! {
+                biased;
+                ended = &mut connection => ended,
+                () = stopping.wait() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = ended {
+                // The client's doing: it left, was too slow, or does not speak HTTP.
+                tracing::debug!(%error, "a connection ended early");
+            }
+        }
+    }
+
+    fn counters(&self) -> &Counters {
+        self.answers.counters()
+    }
+}
+
+async fn respond<A: Answers>(
+    limits: Limits,
+    answers: &A,
+    request: Request<Incoming>,
+    peer: &Peer,
+) -> Reply {
+    let (head, body) = request.into_parts();
+    let body = match answers.most_body(&head.method, head.uri.path()) {
+        0 => Ok(Bytes::new()),
+        most => read(limits, body, most).await,
+    };
+    let body = match body {
+        Ok(body) => body,
+        Err(reply) => return reply,
+    };
+    let question = Question {
+        method: &head.method,
+        path: head.uri.path(),
+        query: head.uri.query().unwrap_or(""),
+        headers: &head.headers,
+        body: &body,
+        peer,
+    };
+    // A panic here is a bug of ours. It costs this request, not the process; state is safe to look at again because
+    // the store writes it whole.
+    catch_unwind(AssertUnwindSafe(|| answers.answer(&question))).unwrap_or_else(|_panic| {
+        count(&answers.counters().panics);
+        tracing::error!(path = head.uri.path(), "a request panicked");
+        let detail = "the server failed to answer this request; it is not the request's fault";
+        Reply::plain(StatusCode::INTERNAL_SERVER_ERROR, detail)
+    })
+}
+
+/// The body, or the answer that says why it cannot be read.
+async fn read(limits: Limits, body: Incoming, most: usize) -> Result<Bytes, Reply> {
+    let too_long = || {
+        let detail = format!("body: it is longer than {most} bytes");
+        Reply::plain(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    };
+    // A declared length is believed before a byte is read, so that nobody sends what will be refused.
+    if body.size_hint().lower() > most as u64 {
+        return Err(too_long());
+    }
+    match timeout(limits.body, Limited::new(body, most).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
+        Ok(Err(_)) => Err(Reply::plain(
+            StatusCode::BAD_REQUEST,
+            "body: it ended before it was complete",
+        )),
+        Err(_) => {
+            let seconds = limits.body.as_secs();
+            let detail = format!("body: it was not complete after {seconds} s");
+            Err(Reply::plain(StatusCode::REQUEST_TIMEOUT, detail))
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Sockets: where to listen, and one loop that accepts, bounds and drains, whatever is spoken on the connections.
+//!
+//! A protocol is a [`Serve`]: what it does with one connection. Must not know: any protocol.
+
+mod accept;
+mod listener;
+mod place;
+mod stopping;
+mod stream;
+#[cfg(unix)]
+mod unix;
+
+pub use accept::{Bounds, Ended, Serve, accept};
+pub use listener::{Listener, Peer};
+pub use place::{InvalidPlace, Place, Reached};
+pub use stopping::{Stop, Stopping};
+pub use stream::Stream;

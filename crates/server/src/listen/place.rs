@@ -1,0 +1,164 @@
+//! Where to listen, as an operator writes it, and where a listener is reached, as an operator types it.
+//!
+//! Must not know: sockets.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// What a Unix socket's path begins with.
+const UNIX: &str = "unix:";
+
+/// Where to listen, if at all.
+///
+/// ```
+/// use tollgate_server::listen::Place;
+///
+/// assert_eq!("off".parse(), Ok(Place::Off));
+/// assert_eq!("127.0.0.1:80".parse(), Ok(Place::Tcp(([127, 0, 0, 1], 80).into())));
+/// assert_eq!("unix:/run/api.sock".parse(), Ok(Place::Unix("/run/api.sock".into())));
+/// assert!("localhost".parse::<Place>().is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Nowhere.
+    Off,
+    /// On an address and port; port 0 takes a free one.
+    Tcp(SocketAddr),
+    /// On a Unix socket at this path.
+    Unix(PathBuf),
+}
+
+impl Place {
+    /// Whether only programs on this machine can come here.
+    #[must_use]
+    pub const fn is_on_this_machine(&self) -> bool {
+        match self {
+            Self::Off | Self::Unix(_) => true,
+            Self::Tcp(address) => address.ip().is_loopback(),
+        }
+    }
+}
+
+impl FromStr for Place {
+    type Err = InvalidPlace;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPlace> {
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        if let Some(path) = text.strip_prefix(UNIX) {
+            return match path {
+                "" => Err(InvalidPlace),
+                path => Ok(Self::Unix(path.into())),
+            };
+        }
+        match text.parse() {
+            Ok(address) => Ok(Self::Tcp(address)),
+            Err(_) => Err(InvalidPlace),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+        }
+    }
+}
+
+/// It is not a place to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidPlace;
+
+impl fmt::Display for InvalidPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "it must be an address with a port (127.0.0.1:8080, [::1]:8080), `unix:` and a path, or `off`",
+        )
+    }
+}
+
+impl std::error::Error for InvalidPlace {}
+
+/// Where a listener is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// At this address and port.
+    Tcp(SocketAddr),
+    /// At this path.
+    Unix(PathBuf),
+}
+
+impl Reached {
+    /// What a URL of it begins with. For a Unix socket the host means nothing and is there because URLs have one.
+    #[must_use]
+    pub fn url(&self) -> String {
+        match self {
+            Self::Tcp(address) => format!("http://{address}"),
+            Self::Unix(_) => "http://localhost".to_owned(),
+        }
+    }
+
+    /// How curl is called to reach it.
+    #[must_use]
+    pub fn curl(&self) -> String {
+        match self {
+            Self::Tcp(_) => "curl".to_owned(),
+            Self::Unix(path) => format!("curl --unix-socket {}", path.display()),
+        }
+    }
+
+    /// How redis-cli is called to reach it, which finds its own machine by itself.
+    #[must_use]
+    pub fn redis_cli(&self) -> String {
+        match self {
+            Self::Tcp(address) if address.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST) => {
+                format!("redis-cli -p {}", address.port())
+            }
+            Self::Tcp(address) => {
+                format!("redis-cli -h {} -p {}", address.ip(), address.port())
+            }
+            Self::Unix(path) => format!("redis-cli -s {}", path.display()),
+        }
+    }
+}
+
+impl fmt::Display for Reached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        for text in ["off", "127.0.0.1:8080", "[::1]:0", "unix:/run/a b.sock"] {
+            assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["", "on", "localhost:80", "127.0.0.1", ":80", "unix:"] {
+            assert_eq!(text.parse::<Place>(), Err(InvalidPlace), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_others_can_reach_is_not_on_this_machine() {
+        let here = |text: &str| text.parse::<Place>().unwrap().is_on_this_machine();
+        assert!(here("127.0.0.9:1") && here("[::1]:1") && here("unix:a") && here("off"));
+        assert!(!here("0.0.0.0:1") && !here("[::]:1") && !here("192.0.2.1:1"));
+    }
+}

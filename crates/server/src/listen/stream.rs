@@ -1,0 +1,194 @@
+//! One connection's bytes, over TCP or a Unix socket.
+//!
+//! A client that takes nothing for a while is given up on: no protocol above has to watch for it. Must not know: what the
+//! bytes mean.
+
+use std::future::Future as _;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
+use tokio::time::{Sleep, sleep};
+
+/// A connection's bytes.
+#[derive(Debug)]
+pub struct Stream {
+    socket: Socket,
+    /// For so long nothing may be taken of what we have to send.
+    patience: Duration,
+    /// Runs while nothing is taken.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(UnixStream),
+}
+
+impl Stream {
+    pub(super) const fn tcp(stream: TcpStream, patience: Duration) -> Self {
+        Self {
+            socket: Socket::Tcp(stream),
+            patience,
+            stalled: None,
+        }
+    }
+
+    #[cfg(unix)]
+    pub(super) const fn unix(stream: UnixStream, patience: Duration) -> Self {
+        Self {
+            socket: Socket::Unix(stream),
+            patience,
+            stalled: None,
+        }
+    }
+
+    /// Sends a few last bytes if there is room for them at once, and nothing otherwise.
+    pub fn say_at_once(&self, bytes: &[u8]) -> bool {
+        let said = match &self.socket {
+            Socket::Tcp(stream) => stream.try_write(bytes),
+            #[cfg(unix)]
+            Socket::Unix(stream) => stream.try_write(bytes),
+        };
+        said.is_ok_and(|count| count == bytes.len())
+    }
+
+    /// Passes on what came of sending, unless nothing came of it for too long.
+    fn watched<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        sent: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if sent.is_ready() {
+            self.stalled = None;
+            return sent;
+        }
+        let patience = self.patience;
+        let stalled = self
+            .stalled
+            .get_or_insert_with(|| Box::pin(sleep(patience)));
+        match stalled.as_mut().poll(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(()) => {
+                let why = "the client takes nothing of what it is sent";
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, why)))
+            }
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut self.socket {
+            Socket::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
+            #[cfg(unix)]
+            Socket::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let sent = match &mut self.socket {
+            Socket::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            #[cfg(unix)]
+            Socket::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+        };
+        self.watched(context, sent)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let sent = match &mut self.socket {
+            Socket::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
+            #[cfg(unix)]
+            Socket::Unix(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
+        };
+        self.watched(context, sent)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.socket {
+            Socket::Tcp(stream) => stream.is_write_vectored(),
+            #[cfg(unix)]
+            Socket::Unix(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let sent = match &mut self.socket {
+            Socket::Tcp(stream) => Pin::new(stream).poll_flush(context),
+            #[cfg(unix)]
+            Socket::Unix(stream) => Pin::new(stream).poll_flush(context),
+        };
+        self.watched(context, sent)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let sent = match &mut self.socket {
+            Socket::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            #[cfg(unix)]
+            Socket::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+        };
+        self.watched(context, sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    async fn pair() -> (Stream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap());
+        let (client, accepted) = tokio::join!(client, listener.accept());
+        let stream = Stream::tcp(accepted.unwrap().0, Duration::from_secs(20));
+        (stream, client.unwrap())
+    }
+
+    /// Slow readers once kept a connection, its buffers and its place for as long as they liked.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_is_given_up_on() {
+        let (mut stream, _client) = pair().await;
+        let sent = stream.write_all(&vec![0; 64 << 20]).await;
+        assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_a_little_now_and_then_is_not() {
+        let (mut stream, mut client) = pair().await;
+        let taking = async move {
+            let mut buffer = vec![0; 1 << 16];
+            let mut taken = 0;
+            while taken < 8 << 20 {
+                taken += client.read(&mut buffer).await.unwrap();
+            }
+            taken
+        };
+        let bytes = vec![0; 8 << 20];
+        let (sent, taken) = tokio::join!(stream.write_all(&bytes), taking);
+        sent.unwrap();
+        assert!(stream.stalled.is_none());
+        assert_eq!(taken, 8 << 20);
+    }
+}

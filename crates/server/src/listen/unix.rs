@@ -1,0 +1,139 @@
+//! Listening on a Unix socket, and its file: made for whoever may write to its directory, taken away at the end.
+//!
+//! Must not know: what is done with connections.
+
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use tokio::net::{UnixListener, UnixStream};
+
+/// A Unix socket that is listened on.
+#[derive(Debug)]
+pub(super) struct Unix {
+    listener: UnixListener,
+    path: PathBuf,
+    /// The file that was made, so that another server's is not taken away.
+    made: (u64, u64),
+}
+
+impl Unix {
+    pub(super) async fn bind(path: &Path) -> io::Result<Self> {
+        let listener = match UnixListener::bind(path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                clear(path).await?;
+                UnixListener::bind(path)?
+            }
+            bound => bound?,
+        };
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+            made: identity(path)?,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<UnixStream> {
+        self.listener.accept().await.map(|(stream, _)| stream)
+    }
+}
+
+/// Takes the file of a socket away that nobody listens on: a server that was killed leaves it.
+async fn clear(path: &Path) -> io::Result<()> {
+    let in_use = || io::Error::from(io::ErrorKind::AddrInUse);
+    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Err(in_use());
+    }
+    match UnixStream::connect(path).await {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path)
+        }
+        _ => Err(in_use()),
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let file = std::fs::symlink_metadata(path)?;
+    Ok((file.dev(), file.ino()))
+}
+
+impl Drop for Unix {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|found| found == self.made)
+            && let Err(error) = std::fs::remove_file(&self.path)
+        {
+            tracing::warn!(%error, path = %self.path.display(), "could not remove the socket's file");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("tollgate-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn the_file_goes_with_the_listener() {
+        let directory = Directory::new("goes");
+        let path = directory.0.join("a.sock");
+        let unix = Unix::bind(&path).await.unwrap();
+        assert!(path.exists());
+        drop(unix);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn what_a_killed_server_left_is_replaced() {
+        let directory = Directory::new("killed");
+        let path = directory.0.join("a.sock");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        Unix::bind(&path).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_socket_in_use_and_other_files_are_left_alone() {
+        let directory = Directory::new("in-use");
+        let path = directory.0.join("a.sock");
+        let first = Unix::bind(&path).await.unwrap();
+        let second = Unix::bind(&path).await;
+        assert_eq!(second.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert!(path.exists());
+        drop(first);
+        std::fs::write(&path, "precious").unwrap();
+        let third = Unix::bind(&path).await;
+        assert_eq!(third.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[tokio::test]
+    async fn another_servers_file_is_not_taken_away() {
+        let directory = Directory::new("others");
+        let path = directory.0.join("a.sock");
+        let first = Unix::bind(&path).await.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let second = Unix::bind(&path).await.unwrap();
+        drop(first);
+        assert!(path.exists());
+        drop(second);
+    }
+}
