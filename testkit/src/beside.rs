@@ -2,7 +2,9 @@
 //!
 //! Must not know: what the programs do.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use crate::peers::folder;
 
 /// A file or folder of a peer, such as `bin/caddy` of `caddy`.
 ///
@@ -10,11 +12,11 @@ use std::path::{Path, PathBuf};
 /// It is not there. The message is the command that brings it.
 #[must_use]
 pub fn file(peer: &str, path: &str) -> PathBuf {
-    let found = folder().map(|folder| folder.join(peer).join(path));
-    match found {
-        Some(file) if file.exists() => file,
-        _ => missing(peer),
+    let file = folder().join(peer).join(path);
+    if !file.exists() {
+        missing(peer);
     }
+    file
 }
 
 /// A program of the distribution's, wherever it puts programs.
@@ -30,13 +32,6 @@ pub fn program(name: &str) -> PathBuf {
     candidates
         .find(|candidate| candidate.is_file())
         .unwrap_or_else(|| missing(name))
-}
-
-/// Under cargo's target folder, which is where this test runs from.
-fn folder() -> Option<PathBuf> {
-    let test = std::env::current_exe().ok()?;
-    let peers = |folder: &Path| folder.join("peers");
-    test.ancestors().map(peers).find(|folder| folder.is_dir())
 }
 
 #[expect(

@@ -5,9 +5,11 @@
 
 pub mod allocation;
 pub mod beside;
+pub mod envoy;
 pub mod fuzzing;
 pub mod nginx;
 pub mod oracle;
+pub mod peers;
 pub mod process;
 pub mod redis;
 pub mod vectors;
