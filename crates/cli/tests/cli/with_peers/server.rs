@@ -17,23 +17,29 @@ pub(super) struct Server {
 impl Server {
     /// Starts one on free ports.
     pub(super) fn start(policy: &str) -> Self {
-        Self::start_at("127.0.0.1:0", policy)
+        Self::start_with(&[], policy)
     }
 
-    /// Starts one that listens for HTTP here. It takes the word of proxies at 127.0.0.1 and nowhere else, so that clients may
-    /// have the other addresses of this machine.
-    pub(super) fn start_at(http: &str, policy: &str) -> Self {
+    /// Starts one that listens for HTTP here.
+    pub(super) fn start_at(http: SocketAddr, policy: &str) -> Self {
+        Self::start_with(&[&format!("--listen={http}")], policy)
+    }
+
+    /// Starts one with further settings. It takes the word of proxies at 127.0.0.1 and nowhere else, so that clients may have
+    /// the other addresses of this machine.
+    pub(super) fn start_with(settings: &[&str], policy: &str) -> Self {
         let folder = Folder::new("server").unwrap();
         let policy = folder.write("policy.yaml", policy).unwrap();
-        let mut command = tollgate(&[
-            "serve",
-            "--listen",
-            http,
-            "--listen-resp=127.0.0.1:0",
-            "--trusted-proxies=127.0.0.1",
-            "--config",
-        ]);
-        let process = Process::start("tollgate", command.arg(policy), folder).unwrap();
+        let mut command = tollgate(&["serve", "--trusted-proxies=127.0.0.1", "--config"]);
+        command
+            .arg(policy)
+            .args(settings)
+            .env("TOLLGATE_LISTEN", "127.0.0.1:0")
+            .env("TOLLGATE_LISTEN_RESP", "127.0.0.1:0")
+            // Not every build has these listeners; none of them may take a port that another test wants.
+            .env("TOLLGATE_LISTEN_GRPC", "127.0.0.1:0")
+            .env("TOLLGATE_LISTEN_ADMIN", "127.0.0.1:0");
+        let process = Process::start("tollgate", &mut command, folder).unwrap();
         let address = |scheme: &str| {
             let words = format!("listening on {scheme}://");
             process.until_it_says(&words).unwrap();

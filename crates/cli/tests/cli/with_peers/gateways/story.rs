@@ -81,7 +81,7 @@ pub(super) fn nothing_passes_while_the_server_is_gone(kind: &Kind, status: u16) 
     let answer = order(ALICE).ask(gateway);
     assert_eq!(answer.status, status, "{answer:?}");
     assert_eq!(scene.passed_since(before), 0);
-    scene.server = Server::start_at(&scene.server.http.to_string(), POLICY);
+    scene.server = Server::start_at(scene.server.http, POLICY);
     assert_eq!(order(ALICE).ask(gateway).status, 200);
     assert_eq!(scene.passed_since(before), 1);
 }
