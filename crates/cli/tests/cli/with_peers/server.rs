@@ -62,6 +62,14 @@ impl Server {
     /// It goes on existing, and says nothing any more.
     pub(super) fn freeze(&self) {
         self.process.signal("STOP").unwrap();
+        // The signal is on its way for a moment, in which a thread may still answer.
+        self.until("every thread to stand still", || {
+            let threads = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap();
+            threads.map(Result::unwrap).all(|thread| {
+                let status = std::fs::read_to_string(thread.path().join("status")).unwrap();
+                status.contains("\nState:\tT")
+            })
+        });
     }
 
     pub(super) fn thaw(&self) {
