@@ -9,8 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use hyper::{Method, StatusCode};
+use tollgate_core::Nanos;
 use tollgate_engine::reload::Reloader;
 use tollgate_engine::{Engine, OutOfNumbers};
+use tollgate_http::{Dialects, Networks};
 use tollgate_policy::explain::{Explanation, explain};
 use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
@@ -18,7 +20,7 @@ use tollgate_policy::source::{Problem, Problems};
 use tollgate_store::{Clock, InvalidSize, Memory};
 
 use crate::counters::Counters;
-use crate::gateways::Trusted;
+use crate::gateways::Gateways;
 use crate::http::{Answers, Limits, Question, run};
 use crate::input::{BadInput, echo};
 use crate::listen::{Ended, Listener, Reached};
@@ -27,6 +29,10 @@ use crate::reply::Reply;
 use crate::routes::{Endpoint, Route, most_body};
 use crate::tickets::Tickets;
 use crate::welcome::introduction;
+use crate::words::Wording;
+
+/// The longest that anyone is told to wait beyond what is needed.
+pub const MOST_RETRY_JITTER: Nanos = Nanos::HOUR;
 
 /// A policy in force, and the endpoints that ask it.
 #[derive(Debug)]
@@ -35,7 +41,8 @@ pub struct App<C> {
     /// The file that the policy comes from, if it comes from one.
     reloader: Option<Arc<Reloader<Memory<C>>>>,
     pub(crate) tickets: Tickets,
-    pub(crate) trusted: Trusted,
+    pub(crate) gateways: Gateways,
+    pub(crate) wording: Wording,
     /// The policy in force, in words.
     told: ArcSwap<Told>,
     /// Keys every digest of this process; another policy must make the same ones.
@@ -97,7 +104,8 @@ impl<C: Clock> App<C> {
             engine,
             reloader,
             tickets: Tickets::default(),
-            trusted: Trusted::default(),
+            gateways: Gateways::in_networks(Networks::default()),
+            wording: Wording::keyed_by(secret),
             told: ArcSwap::from_pointee(told),
             secret,
             replacing: Mutex::default(),
@@ -107,8 +115,23 @@ impl<C: Clock> App<C> {
 
     /// The same app, taking the word of gateways in these networks only.
     #[must_use]
-    pub fn trusting(mut self, trusted: Trusted) -> Self {
-        self.trusted = trusted;
+    pub fn trusting(mut self, trusted: Networks) -> Self {
+        self.gateways = Gateways::in_networks(trusted);
+        self
+    }
+
+    /// The same app, telling clients about their limits in these dialects; without this, in the current draft.
+    #[must_use]
+    pub fn speaking(mut self, dialects: Dialects) -> Self {
+        self.wording = self.wording.speaking(dialects);
+        self
+    }
+
+    /// The same app, telling those who are denied to wait up to so much longer than needed, each another time, so that
+    /// they do not all come back at once. More than [`MOST_RETRY_JITTER`] is that.
+    #[must_use]
+    pub fn spreading(mut self, jitter: Nanos) -> Self {
+        self.wording = self.wording.spreading(jitter.min(MOST_RETRY_JITTER));
         self
     }
 
