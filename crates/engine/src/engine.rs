@@ -170,6 +170,14 @@ impl<S: StateStore> Engine<S> {
         self.run(request, Some(cost), Manner::Look)
     }
 
+    /// Gives back to the limits of such a request what nobody can show a ticket for: each unit adds to what may be admitted,
+    /// so whoever calls this answers for the bound. Where a limit holds places, or counts responses or values, nothing is
+    /// given back.
+    #[must_use]
+    pub fn give_back(&self, request: &dyn Attributes, units: u64) -> Verdict {
+        self.run(request, Some(units), Manner::GiveBack)
+    }
+
     /// Settles what an admitted request owed by its response: gives places back, corrects estimates, counts the response.
     ///
     /// # Errors
@@ -241,6 +249,12 @@ impl<S: StateStore> Engine<S> {
     #[must_use]
     pub fn generation(&self) -> Arc<Generation> {
         self.current.load_full()
+    }
+
+    /// The numbers of its store, for whoever else has a part in that.
+    #[must_use]
+    pub fn numbering(&self) -> Numbering {
+        self.registry().numbering.clone()
     }
 
     /// The store that states are kept in.
