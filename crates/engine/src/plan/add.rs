@@ -14,6 +14,7 @@ use crate::desk::{Desk, Until};
 use crate::generation::{Entry, Generation, Metered};
 use crate::lots::Lots;
 use crate::verdict::Standing;
+use crate::witness::Witness;
 
 /// A request and what it is asked by.
 pub(crate) struct Asking<'a> {
@@ -29,6 +30,8 @@ pub(crate) struct Asking<'a> {
     pub(crate) desk: Option<&'a Desk>,
     /// What time it is, where operators have said something.
     pub(crate) now: Timestamp,
+    /// Who is told of the keys, if anybody wants to know.
+    pub(crate) witness: Option<&'a dyn Witness>,
 }
 
 /// Whether a request is charged, only looked at, or given back what one like it was charged.
