@@ -182,7 +182,7 @@ impl<S: StateStore> Engine<S> {
     /// given back.
     #[must_use]
     pub fn give_back(&self, request: &dyn Attributes, units: u64) -> Verdict {
-        self.run(request, Some(units), Manner::GiveBack)
+        self.decision(request, Terms::of(Purpose::GiveBack, Some(units)), None)
     }
 
     /// Settles what an admitted request owed by its response: gives places back, corrects estimates, counts the response.
@@ -283,6 +283,7 @@ impl<S: StateStore> Engine<S> {
             manner: match terms.purpose {
                 Purpose::Charge | Purpose::Estimate => Manner::Charge,
                 Purpose::Look => Manner::Look,
+                Purpose::GiveBack => Manner::GiveBack,
             },
             reserves: terms.purpose == Purpose::Estimate,
             witness,

@@ -80,7 +80,10 @@ impl Call {
 
     /// Ends it because there is no room for it.
     pub(super) fn refuse(mut self, why: &str) {
-        fail(&mut self.respond, &Status::new(Code::ResourceExhausted, why));
+        fail(
+            &mut self.respond,
+            &Status::new(Code::ResourceExhausted, why),
+        );
     }
 
     /// Goes on as far as is possible now.

@@ -43,7 +43,9 @@ where
         tracing::debug!("a connection did not begin as HTTP/2 does");
         return;
     };
-    let keep_alive = http2.ping_pong().map(|pings| KeepAlive::new(pings, &limits));
+    let keep_alive = http2
+        .ping_pong()
+        .map(|pings| KeepAlive::new(pings, &limits));
     let mut stop = pin!(stopping.wait());
     let mut connection = Connection {
         http2,

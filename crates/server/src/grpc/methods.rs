@@ -53,12 +53,7 @@ pub(crate) struct Answer {
 /// Who answers what is called.
 pub(crate) trait Service: Send + Sync + 'static {
     /// Answers one message with one message, at once.
-    fn answer(
-        &self,
-        method: Method,
-        message: &[u8],
-        is_stopping: bool,
-    ) -> Result<Answer, Status>;
+    fn answer(&self, method: Method, message: &[u8], is_stopping: bool) -> Result<Answer, Status>;
 }
 
 #[cfg(test)]

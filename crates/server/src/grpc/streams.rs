@@ -131,7 +131,9 @@ async fn reflect<S: Service>(
         match service.answer(Method::Reflect, &question, stopping.is_said()) {
             Ok(answer) => {
                 stream.reserve_capacity(answer.message.len());
-                poll_fn(|context| stream.poll_capacity(context)).await?.ok()?;
+                poll_fn(|context| stream.poll_capacity(context))
+                    .await?
+                    .ok()?;
                 stream.send_data(answer.message, false).ok()?;
             }
             Err(status) => return Some(Err(status)),

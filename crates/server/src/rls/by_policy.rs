@@ -8,21 +8,24 @@ use tollgate_core::{Nanos, Outcome};
 use tollgate_engine::{Standing, Ticket, Verdict};
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_policy::envoy::{
-    BadRequest, Code, Descriptor, Entry, MAX_DESCRIPTORS, MAX_ENTRIES, Request,
+    BadRequest, Code, Descriptor, Entry, EnvoyPolicy, MAX_DESCRIPTORS, MAX_ENTRIES, Request,
 };
 use tollgate_policy::rules::Role;
 use tollgate_store::Clock;
 
 use super::by_files::status_of;
 use super::said::{Said, Status};
-use super::standing::{limit_of, until_more};
+use super::standing::{limit_of, write_words};
 use super::{Refused, seconds, with_words};
 use crate::app::App;
-use crate::words::write_words;
 
-/// The file by which limits that come with descriptors are counted.
-pub(super) const OVERRIDES: &str = "domain: overrides\ndescriptors: []\n";
-const OVERRIDES_DOMAIN: &str = "overrides";
+/// The domain in which limits that come with descriptors are counted.
+const OVERRIDES: &str = "overrides";
+
+/// A policy of that domain and no rules.
+pub(super) fn overrides() -> EnvoyPolicy {
+    EnvoyPolicy::without_rules(OVERRIDES)
+}
 
 impl<C: Clock> App<C> {
     pub(super) fn decide_by_policy<T>(
@@ -81,7 +84,8 @@ impl<C: Clock> App<C> {
         if !is_refused {
             for (place, one) in overrides.iter_mut().zip(&all) {
                 *place = self.decide_override(request, one.asked.descriptor)?;
-                is_refused |= place.is_some_and(|status: Status<'_>| status.code == Code::OverLimit);
+                is_refused |=
+                    place.is_some_and(|status: Status<'_>| status.code == Code::OverLimit);
             }
         }
         for ticket in tickets {
@@ -131,7 +135,7 @@ impl<C: Clock> App<C> {
             ..*descriptor
         }];
         let asked = Request {
-            domain: OVERRIDES_DOMAIN,
+            domain: OVERRIDES,
             descriptors: &descriptors,
             hits_addend: request.hits_addend,
         };
@@ -280,9 +284,7 @@ impl Decided<'_> {
         let until_reset = match (state.retry_after(), state.outcome) {
             (Some(retry_after), _) => Some(seconds(retry_after).max(1)),
             (None, Outcome::Never) => None,
-            (None, _) if state.status.remaining == 0 => {
-                Some(seconds(until_more(&self.verdict, state)).max(1))
-            }
+            (None, _) if state.status.remaining == 0 => Some(seconds(state.more_after()).max(1)),
             (None, _) => Some(seconds(state.status.reset_after)),
         };
         Status {
@@ -316,7 +318,9 @@ fn tell<T>(
     let is_over = statuses.iter().any(|one| one.code == Code::OverLimit);
     let wait = all.iter().map(Decided::wait).max();
     with_words(|words| {
-        let verdicts = all.iter().filter(|one| one.asked.descriptor.limit.is_none());
+        let verdicts = all
+            .iter()
+            .filter(|one| one.asked.descriptor.limit.is_none());
         write_words(verdicts.map(|one| &one.verdict), statuses, words);
         see(&Said {
             overall: if is_over { Code::OverLimit } else { Code::Ok },

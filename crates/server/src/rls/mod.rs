@@ -10,18 +10,21 @@ mod labels;
 pub(crate) mod message;
 pub(crate) mod said;
 mod shared;
+mod standing;
 #[cfg(test)]
 mod tests;
 
 use std::cell::Cell;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use tollgate_core::Nanos;
 use tollgate_engine::envoy::{EnvoyEngine, Undecided};
+use tollgate_engine::reload::EnvoyReloader;
 use tollgate_engine::{Engine, OutOfNumbers};
 use tollgate_http::Words;
-use tollgate_policy::envoy::{self, BadRequest, EnvoyPolicy, Request};
+use tollgate_policy::envoy::{BadRequest, FilesRefused, Request};
 use tollgate_store::{Clock, Memory, StoreError};
 
 use self::labels::Labels;
@@ -31,21 +34,27 @@ use crate::app::App;
 
 /// Envoy's rules, on the store of an app's engine.
 pub(crate) struct Rls<C> {
+    /// Decides by files, or where a policy of ours is in force on limits that come with descriptors.
     engine: Arc<EnvoyEngine<SharedStore<C>>>,
+    /// What looks at the files, if files of envoyproxy/ratelimit are in force.
+    reloader: Option<Arc<EnvoyReloader<SharedStore<C>>>>,
     labels: Labels,
-    /// Whether files of envoyproxy/ratelimit are in force. If not, a policy of ours is, and this decides on limits that come
-    /// with descriptors.
-    by_files: bool,
 }
 
 impl<C: Clock> Rls<C> {
     /// By files of envoyproxy/ratelimit.
-    pub(crate) fn by_files(
+    pub(crate) fn following(
+        path: &Path,
         engine: &Arc<Engine<Memory<C>>>,
-        policy: EnvoyPolicy,
         secret: [u8; 16],
-    ) -> Result<Self, OutOfNumbers> {
-        Self::new(engine, policy, secret, true)
+    ) -> Result<Self, FilesRefused> {
+        let store = SharedStore(Arc::clone(engine));
+        let reloader = EnvoyReloader::open(path, secret, store, &engine.numbering())?;
+        Ok(Self {
+            engine: Arc::clone(reloader.engine()),
+            reloader: Some(Arc::new(reloader)),
+            labels: Labels::default(),
+        })
     }
 
     /// By the engine's own policy.
@@ -53,36 +62,24 @@ impl<C: Clock> Rls<C> {
         engine: &Arc<Engine<Memory<C>>>,
         secret: [u8; 16],
     ) -> Result<Self, OutOfNumbers> {
-        // Only to have a domain in which limits that come with descriptors are counted; it can be loaded, as a test shows.
-        let none = envoy::load(&[("", by_policy::OVERRIDES)]);
-        let none = none.or_else(|_| envoy::load(&[])).ok();
-        let none = none.ok_or(OutOfNumbers)?;
-        Self::new(engine, none, secret, false)
-    }
-
-    fn new(
-        engine: &Arc<Engine<Memory<C>>>,
-        policy: EnvoyPolicy,
-        secret: [u8; 16],
-        by_files: bool,
-    ) -> Result<Self, OutOfNumbers> {
         let store = SharedStore(Arc::clone(engine));
+        let policy = by_policy::overrides();
         let engine = EnvoyEngine::new(policy, secret, store, &engine.numbering())?;
         Ok(Self {
             engine: Arc::new(engine),
+            reloader: None,
             labels: Labels::default(),
-            by_files,
         })
     }
 
-    /// What decides by files.
-    pub(crate) const fn engine(&self) -> &Arc<EnvoyEngine<SharedStore<C>>> {
-        &self.engine
+    /// What looks at the files, if files are in force.
+    pub(crate) const fn reloader(&self) -> Option<&Arc<EnvoyReloader<SharedStore<C>>>> {
+        self.reloader.as_ref()
     }
 
     /// Whether files of envoyproxy/ratelimit are in force.
     pub(crate) const fn is_by_files(&self) -> bool {
-        self.by_files
+        self.reloader.is_some()
     }
 }
 
@@ -93,7 +90,7 @@ impl<C: Clock> App<C> {
         request: &Request<'_>,
         see: impl FnOnce(&Said<'_>) -> T,
     ) -> Result<T, Refused> {
-        if self.rls.by_files {
+        if self.rls.is_by_files() {
             self.rls.decide_by_files(request, see)
         } else {
             self.decide_by_policy(request, see)
@@ -153,7 +150,7 @@ fn with_words<T>(work: impl FnOnce(&mut Words) -> T) -> T {
 impl<C> fmt::Debug for Rls<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rls")
-            .field("by_files", &self.by_files)
+            .field("by_files", &self.reloader.is_some())
             .finish_non_exhaustive()
     }
 }
