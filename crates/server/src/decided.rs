@@ -3,12 +3,12 @@
 //! Must not know: how a transport reads requests or sends fields.
 
 use tollgate_engine::{Terms, Verdict};
-use tollgate_http::{Answer, Words};
+use tollgate_http::{Answer, Standing, Words};
 use tollgate_policy::attributes::Attributes;
 use tollgate_store::Clock;
 
 use crate::app::App;
-use crate::words::{About, Partitions};
+use crate::words::{About, Partitions, told};
 
 /// What came of a question, and who was counted.
 #[derive(Debug)]
@@ -16,6 +16,13 @@ pub struct Decided {
     /// What the engine says.
     pub verdict: Verdict,
     partitions: Partitions,
+}
+
+impl Decided {
+    /// Where the limits stand that clients are told about.
+    pub(crate) fn standings(&self) -> impl Iterator<Item = Standing<'_>> {
+        told(&self.verdict, &self.partitions).map(|(_, standing)| standing)
+    }
 }
 
 impl<C: Clock> App<C> {

@@ -90,6 +90,27 @@ impl Wording {
             About::Request => verdict.outcome(),
             About::Stand => Outcome::Allow,
         };
+        let work = |standings: &[Standing<'_>], binding: Option<usize>| {
+            let answer = self.about(outcome, standings, now);
+            work(&match binding {
+                Some(binding) => answer.bound_by(binding),
+                None => answer,
+            })
+        };
+        match verdict.limits().len() {
+            0..=2 => stand::<2, R>(verdict, partitions, work),
+            3..=8 => stand::<8, R>(verdict, partitions, work),
+            _ => stand::<MOST_STATES, R>(verdict, partitions, work),
+        }
+    }
+
+    /// An answer about limits, wherever they stand.
+    pub(crate) fn about<'a>(
+        &self,
+        outcome: Outcome,
+        standings: &'a [Standing<'a>],
+        now: impl FnOnce() -> Timestamp,
+    ) -> Answer<'a> {
         let jitter = match outcome {
             Outcome::Deny { .. } if !self.jitter.is_zero() => {
                 let seed = self.denied.fetch_add(1, Ordering::Relaxed);
@@ -102,18 +123,7 @@ impl Wording {
         } else {
             Timestamp::EPOCH
         };
-        let work = |standings: &[Standing<'_>], binding: Option<usize>| {
-            let answer = Answer::new(outcome, standings).at(now).spread_by(jitter);
-            work(&match binding {
-                Some(binding) => answer.bound_by(binding),
-                None => answer,
-            })
-        };
-        match verdict.limits().len() {
-            0..=2 => stand::<2, R>(verdict, partitions, work),
-            3..=8 => stand::<8, R>(verdict, partitions, work),
-            _ => stand::<MOST_STATES, R>(verdict, partitions, work),
-        }
+        Answer::new(outcome, standings).at(now).spread_by(jitter)
     }
 
     fn tells_the_time(&self) -> bool {
@@ -144,15 +154,7 @@ fn stand<const N: usize, R>(
     partitions: &Partitions,
     work: impl FnOnce(&[Standing<'_>], Option<usize>) -> R,
 ) -> R {
-    let Some(book) = Book::of(verdict.generation()) else {
-        return work(&[], None);
-    };
-    let states = verdict.limits().iter().enumerate();
-    let mut told = states.filter_map(|(position, state)| {
-        let policy = Some(state).filter(|state| is_told(state));
-        let policy = policy.and_then(|state| book.policy(verdict, state))?;
-        Some((position, standing(policy, state, partitions, position)))
-    });
+    let mut told = told(verdict, partitions);
     let binding = verdict.binding();
     let is_binding = |position: usize| {
         let state = verdict.limits().get(position);
@@ -173,6 +175,20 @@ fn stand<const N: usize, R>(
         len += 1;
     }
     work(standings.get(..len).unwrap_or_default(), bound)
+}
+
+/// Where the limits of a verdict stand that clients are told about, each with its position in the verdict.
+pub(crate) fn told<'a>(
+    verdict: &'a Verdict,
+    partitions: &'a Partitions,
+) -> impl Iterator<Item = (usize, Standing<'a>)> {
+    let book = Book::of(verdict.generation());
+    let states = verdict.limits().iter().enumerate();
+    states.filter_map(move |(position, state)| {
+        let policy = Some(state).filter(|state| is_told(state));
+        let policy = policy.and_then(|state| book?.policy(verdict, state))?;
+        Some((position, standing(policy, state, partitions, position)))
+    })
 }
 
 /// Whether clients are told about a state: what is enforced, and of what stands beside a limit only what refuses.
