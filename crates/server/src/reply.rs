@@ -103,6 +103,12 @@ impl Reply {
         self
     }
 
+    /// The same with another status.
+    pub(crate) fn answered_with(mut self, status: StatusCode) -> Self {
+        *self.response.status_mut() = status;
+        self
+    }
+
     /// The same, sent only after a while.
     pub(crate) const fn after(mut self, wait: Nanos) -> Self {
         self.wait = wait;

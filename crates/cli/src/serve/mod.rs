@@ -1,6 +1,6 @@
 //! `tollgate serve`: a policy, listeners and the signals to reload and to stop, put together.
 //!
-//! Must not know: HTTP, the protocol of Redis, what policies say.
+//! Must not know: HTTP, gRPC, the protocol of Redis, what policies say.
 
 mod announce;
 mod failures;
@@ -16,8 +16,9 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
-use tollgate_engine::reload::{Reloader, Timing, Watch};
+use tollgate_engine::reload::{Reload, Timing, Watch};
 use tollgate_server::admin::Admin;
+use tollgate_server::grpc::{Grpc, GrpcLimits};
 use tollgate_server::listen::{Bounds, Ended, Listener, Place, Stop, Stopping};
 use tollgate_server::resp::{self, Resp, RespLimits};
 use tollgate_server::{App, InvalidApp, Limits, demo_policy};
@@ -33,18 +34,18 @@ use tls::Securing;
 /// Connections of operators and of whoever reads metrics.
 const MOST_OPERATORS: usize = 64;
 
-type FileReloader = Arc<Reloader<Memory<SystemClock>>>;
-
 /// Serves until the process is told to stop.
 pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     logs::start(&options.logs);
     let app = Arc::new(open(options)?);
     let securing = Securing::open(&options.tls)?;
     // Until the end of this function the file is looked at whenever it changes.
-    let _watch = app.reloader().map(follow).transpose()?;
-    let resp = Resp::new(Memory::for_keys(options.keys)?)?;
-    let checker: Arc<dyn resp::Checker> = Arc::<App<SystemClock>>::clone(&app);
-    let resp = resp.with_checker(checker);
+    let _watch = app.reload().map(follow).transpose()?;
+    let mut resp = Resp::new(Memory::for_keys(options.keys)?)?;
+    if !app.is_by_envoys_files() {
+        let checker: Arc<dyn resp::Checker> = Arc::<App<SystemClock>>::clone(&app);
+        resp = resp.with_checker(checker);
+    }
     let resp = Arc::new(resp.with_metrics(Arc::clone(app.metrics())));
     let (stopped, stopping) = Stop::new();
     let admin = Admin::new(
@@ -68,7 +69,13 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         resp,
         admin: Arc::new(admin),
     };
-    let serving = run(options, &securing, served, aside.handle(), (stopped, stopping));
+    let serving = run(
+        options,
+        &securing,
+        served,
+        aside.handle(),
+        (stopped, stopping),
+    );
     runtime.block_on(serving)
 }
 
@@ -90,9 +97,11 @@ async fn run(
     let Served { app, resp, admin } = served;
     // Before anything is announced: whoever reads it may send a signal at once.
     let stop = stop_signal()?;
-    let reload = reload_signal(app.reloader().cloned(), securing.tls().cloned())?;
+    let reload = reload_signal(app.reload(), securing.tls().cloned())?;
     let api = listen(&options.listen, "--listen").await?;
     let api = api.map(|listener| securing.secure(listener, Secured::Api));
+    let envoy = listen(&options.listen_grpc, "--listen-grpc").await?;
+    let envoy = envoy.map(|listener| securing.secure(listener, Secured::Grpc));
     let redis = listen(&options.listen_resp, "--listen-resp").await?;
     let redis = redis.map(|listener| securing.secure(listener, Secured::Resp));
     let place = options.listen_admin.clone();
@@ -102,6 +111,7 @@ async fn run(
     let places = Places {
         admin: operators.as_ref().map(Listener::reached).transpose()?,
         api: api.as_ref().map(Listener::reached).transpose()?,
+        grpc: envoy.as_ref().map(Listener::reached).transpose()?,
         resp: redis.as_ref().map(Listener::reached).transpose()?,
     };
     let mut bounds = Bounds::default();
@@ -111,6 +121,12 @@ async fn run(
         let mut limits = Limits::default();
         limits.bounds = bounds;
         listeners.spawn(Arc::clone(&app).run(listener, limits, stopping.wait()));
+    }
+    let grpc = Arc::new(Grpc::new(Arc::clone(&app)));
+    if let Some(listener) = envoy {
+        let mut limits = GrpcLimits::default();
+        limits.bounds = bounds;
+        listeners.spawn(Arc::clone(&grpc).run(listener, limits, stopping.wait()));
     }
     if let Some(listener) = redis {
         let mut limits = RespLimits::default();
@@ -139,7 +155,8 @@ async fn run(
     if let Some(ended) = operators {
         cut = cut.saturating_add(ended.await?.cut);
     }
-    tell_the_end(&app, &resp, cut);
+    let counters = [app.counters(), grpc.counters(), resp.counters()];
+    tell_the_end(&app, &resp, counters, cut);
     Ok(())
 }
 
@@ -152,7 +169,8 @@ fn open(options: &Options) -> Result<App<SystemClock>, Box<dyn Error>> {
     };
     let app = app.map_err(|error| -> Box<dyn Error> {
         match error {
-            InvalidApp::File(problems) => BadPolicy(problems).into(),
+            InvalidApp::File(problems) => BadPolicy(vec![problems]).into(),
+            InvalidApp::Files(refused) => BadPolicy(refused.0).into(),
             other => other.into(),
         }
     })?;
@@ -166,9 +184,9 @@ fn open(options: &Options) -> Result<App<SystemClock>, Box<dyn Error>> {
     })
 }
 
-fn follow(reloader: &FileReloader) -> io::Result<Watch> {
+fn follow(reload: Arc<dyn Reload>) -> io::Result<Watch> {
     // What came of it is in the log.
-    Watch::start(Arc::clone(reloader), Timing::default(), |_looked| {})
+    Watch::start(reload, Timing::default(), |_looked| {})
 }
 
 async fn listen(place: &Place, option: &'static str) -> Result<Option<Listener>, CannotListen> {

@@ -3,13 +3,11 @@
 //! Must not know: what either means for connections.
 
 use std::io;
-
 use std::sync::Arc;
 
+use tollgate_engine::reload::Reload;
 use tollgate_server::listen::Tls;
 use tollgate_store::{Clock as _, SystemClock};
-
-use super::FileReloader;
 
 /// Completes when the process is told to stop: Ctrl-C, or the signal that service managers send.
 #[cfg(unix)]
@@ -40,7 +38,7 @@ pub(super) fn stop_signal() -> io::Result<impl Future<Output = ()>> {
 /// completes.
 #[cfg(unix)]
 pub(super) fn reload_signal(
-    reloader: Option<FileReloader>,
+    reloader: Option<Arc<dyn Reload>>,
     tls: Option<Arc<Tls>>,
 ) -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -68,7 +66,7 @@ pub(super) fn reload_signal(
 
 #[cfg(not(unix))]
 pub(super) fn reload_signal(
-    _reloader: Option<FileReloader>,
+    _reloader: Option<Arc<dyn Reload>>,
     _tls: Option<Arc<Tls>>,
 ) -> io::Result<impl Future<Output = ()>> {
     Ok(std::future::pending())

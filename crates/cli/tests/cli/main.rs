@@ -10,6 +10,7 @@
 
 mod check;
 mod documentation;
+mod examples;
 mod explain;
 mod harness;
 mod policy_tests;
@@ -17,3 +18,4 @@ mod serve;
 mod shipped;
 mod surroundings;
 mod tls;
+mod with_peers;

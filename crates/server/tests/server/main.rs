@@ -10,6 +10,7 @@
 mod admin;
 mod connections;
 mod gateways;
+mod grpc;
 mod harness;
 mod inputs;
 mod limit;
