@@ -14,6 +14,8 @@ mod reflection;
 mod schema;
 mod status;
 mod streams;
+#[cfg(test)]
+mod tests;
 pub(crate) mod wire;
 
 pub use limits::GrpcLimits;
