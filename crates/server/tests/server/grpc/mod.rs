@@ -1,5 +1,6 @@
 //! gRPC over real sockets: the answers that Envoy gets, what others ask, and what nobody should send.
 
+mod any_bytes;
 mod calls;
 mod client;
 mod hostile;
@@ -46,17 +47,9 @@ pub(crate) async fn by_policy_within(text: &str, limits: GrpcLimits) -> Serving 
 /// By a file of envoyproxy/ratelimit.
 pub(crate) async fn by_file(text: &str) -> Serving {
     let clock = Arc::new(ManualClock::at(START));
-    // A file of its own for every test, gone as soon as it was read.
-    let name = format!(
-        "tollgate-grpc-{}-{:p}.yaml",
-        std::process::id(),
-        Arc::as_ptr(&clock)
-    );
-    let path = std::env::temp_dir().join(name);
-    std::fs::write(&path, text).unwrap();
-    let app = App::following(&path, 1_000, Arc::clone(&clock));
-    std::fs::remove_file(&path).unwrap();
-    serve(app.unwrap(), clock, GrpcLimits::default()).await
+    let files = tollgate_policy::envoy::load(&[("edge.yaml", text)]).unwrap();
+    let app = App::by_envoys_files(files, 1_000, Arc::clone(&clock)).unwrap();
+    serve(app, clock, GrpcLimits::default()).await
 }
 
 async fn serve(app: App<Arc<ManualClock>>, clock: Arc<ManualClock>, limits: GrpcLimits) -> Serving {
