@@ -160,13 +160,13 @@ async fn whoever_does_not_begin_is_cut_off_after_five_seconds() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_is_asked_after_a_minute_whether_anybody_is_there() {
     let (send, _stop, _tasks) = connected().await;
-    let began = Instant::now();
     // Whoever speaks HTTP/2 answers pings, and stays for as long as it likes.
-    tokio::time::sleep(Duration::from_secs(1_000)).await;
-    let (response, mut body) = begin(&send).await;
-    body.send_data(question(0), true).unwrap();
-    assert_eq!(end(response).await.1, "0");
-    assert_eq!(began.elapsed().as_secs(), 1_000);
+    for _ in 0..10 {
+        tokio::time::advance(Duration::from_secs(61)).await;
+        let (response, mut body) = begin(&send).await;
+        body.send_data(question(0), true).unwrap();
+        assert_eq!(end(response).await.1, "0");
+    }
     // Whoever does not is given up.
     let mut line = line();
     let began = Instant::now();
