@@ -9,6 +9,7 @@
 
 mod admin;
 mod connections;
+mod envoy_json;
 mod gateways;
 mod grpc;
 mod harness;
