@@ -2,8 +2,7 @@
 //!
 //! Must not know: policies, how anything is decided.
 
-use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{Nanos, Outcome, Window, compose};
+use tollgate_core::{Outcome, compose};
 use tollgate_store::contract::MAX_CHECKS;
 
 use crate::ticket::Ticket;
@@ -106,27 +105,5 @@ impl Findings {
         let reason = all.binding().and_then(|index| self.states().get(index));
         let reason = reason.map(|state| state.reason);
         (self.outcome, self.reason, self.binding) = (all.outcome(), reason, binding);
-    }
-}
-
-/// Why a limit of this kind refuses: a quota is what takes a day or longer to come back as a whole.
-pub(crate) fn reason_of(limit: &Limit) -> Reason {
-    let comes_back_in = match limit.quota() {
-        Quota::TokenBucket(quota) => quota.refill(),
-        Quota::LeakyBucket(quota) => quota.as_tokens().refill(),
-        Quota::FixedWindow(quota) => match quota.window() {
-            Window::Epoch(span) | Window::FirstHit(span) => span,
-            // The shortest calendar window is a day.
-            _ => Nanos::DAY,
-        },
-        Quota::SlidingLog(quota) => quota.window(),
-        Quota::SlidingCounter(quota) => quota.window(),
-        Quota::Concurrency(_) => return Reason::Concurrency,
-        _ => Nanos::ZERO,
-    };
-    if comes_back_in >= Nanos::DAY {
-        Reason::Quota
-    } else {
-        Reason::Rate
     }
 }

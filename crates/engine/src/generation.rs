@@ -3,8 +3,10 @@
 //! A generation never changes. A reload makes another one and swaps the two, so that every decision is made by exactly
 //! one. Must not know: requests, answers, files.
 
+use std::any::Any;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use tollgate_core::Timestamp;
 use tollgate_core::limit::Limit;
@@ -31,6 +33,18 @@ pub struct Generation {
     has_trials: bool,
     /// What operators have said about it; the one thing that changes.
     desk: DeskSlot,
+    /// What a transport has made of it.
+    notes: Notes,
+}
+
+/// A place for what others make of a generation.
+#[derive(Default)]
+struct Notes(OnceLock<Box<dyn Any + Send + Sync>>);
+
+impl fmt::Debug for Notes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notes").finish_non_exhaustive()
+    }
 }
 
 /// What the engine knows of one rule beyond the rule.
@@ -95,6 +109,13 @@ impl Generation {
     pub fn keeps_denials(&self, meter: MeterRef) -> Option<Keep> {
         let entry = self.limits.get(meter.rule)?;
         entry.meters.get(meter.meter).map(|metered| metered.keep)
+    }
+
+    /// What a transport has made of these rules and wants to find again with every verdict, such as names as they are
+    /// sent: made by whoever asks first. `None` if something of another type was made before; there is one place.
+    pub fn noted<T: Any + Send + Sync>(&self, make: impl FnOnce(&Self) -> T) -> Option<&T> {
+        let made = self.notes.0.get_or_init(|| Box::new(make(self)));
+        made.downcast_ref()
     }
 
     /// One rule and what the engine knows of it.
@@ -211,6 +232,7 @@ impl Generation {
                 limits,
                 has_trials,
                 desk: DeskSlot::default(),
+                notes: Notes::default(),
             },
             numbers,
             gone,

@@ -8,12 +8,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use tollgate_core::{Nanos, Outcome, Status};
+use tollgate_core::{Nanos, Outcome, Status, Unit};
 use tollgate_policy::rules::{Role, Rule};
 
 use crate::findings::{Findings, Refuser};
 use crate::generation::Generation;
 use crate::ticket::Ticket;
+use crate::told::UNLISTED;
 
 /// Why a request is refused or has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +64,12 @@ pub struct LimitState {
     pub(crate) meter: u16,
     pub(crate) role: Role,
     pub(crate) reason: Reason,
+    pub(crate) unit: Unit,
+    /// The quota's place in the meter's list.
+    pub(crate) listed: u16,
+    pub(crate) window: Nanos,
+    pub(crate) more_after: Nanos,
+    pub(crate) cost: u64,
     /// Whether its word counts.
     pub standing: Standing,
     /// What it says by itself.
@@ -77,6 +84,11 @@ impl LimitState {
         meter: 0,
         role: Role::Main,
         reason: Reason::Rate,
+        unit: Unit::Requests,
+        listed: 0,
+        window: Nanos::ZERO,
+        more_after: Nanos::ZERO,
+        cost: 0,
         standing: Standing::Enforced,
         outcome: Outcome::Allow,
         status: Status {
@@ -111,6 +123,40 @@ impl LimitState {
     #[must_use]
     pub const fn role(&self) -> Role {
         self.role
+    }
+
+    /// Which of the meter's quotas decided, by its index: the limit's own, a tier's or an override's. `None` if it was
+    /// computed for this request, or given by an operator.
+    #[must_use]
+    pub fn quota_index(&self) -> Option<usize> {
+        Some(self.listed)
+            .filter(|listed| *listed != UNLISTED)
+            .map(usize::from)
+    }
+
+    /// What that quota counts.
+    #[must_use]
+    pub const fn unit(&self) -> Unit {
+        self.unit
+    }
+
+    /// The time in which the whole of that quota is given. Zero where there is no such time: places are held as long as
+    /// work takes, and months have no one length.
+    #[must_use]
+    pub const fn window(&self) -> Nanos {
+        self.window
+    }
+
+    /// Where nothing remains of a bucket: time until there is one more. Zero for anything else.
+    #[must_use]
+    pub const fn more_after(&self) -> Nanos {
+        self.more_after
+    }
+
+    /// What the request costs here.
+    #[must_use]
+    pub const fn cost(&self) -> u64 {
+        self.cost
     }
 
     /// Whether less than this is left: `remaining / limit` compared without dividing.

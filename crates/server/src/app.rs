@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use hyper::{Method, StatusCode};
-use tollgate_engine::reload::Reloader;
+use tollgate_engine::reload::{EnvoyReloader, Reload, Reloader, is_envoys};
 use tollgate_engine::{Engine, OutOfNumbers};
+use tollgate_policy::envoy::FilesRefused;
 use tollgate_policy::explain::{Explanation, explain};
 use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
@@ -24,6 +25,7 @@ use crate::input::{BadInput, echo};
 use crate::listen::{Ended, Listener, Reached};
 use crate::openapi;
 use crate::reply::Reply;
+use crate::rls::Rls;
 use crate::routes::{Endpoint, Route, most_body};
 use crate::tickets::Tickets;
 use crate::welcome::introduction;
@@ -34,6 +36,8 @@ pub struct App<C> {
     pub(crate) engine: Arc<Engine<Memory<C>>>,
     /// The file that the policy comes from, if it comes from one.
     reloader: Option<Arc<Reloader<Memory<C>>>>,
+    /// What Envoy asks.
+    pub(crate) rls: Rls<C>,
     pub(crate) tickets: Tickets,
     pub(crate) trusted: Trusted,
     /// The policy in force, in words.
@@ -66,15 +70,18 @@ impl<C: Clock> App<C> {
             generation,
             explanation,
         };
-        Ok(Self::made(Arc::new(engine), None, told, secret))
+        Self::made(Arc::new(engine), None, told, secret)
     }
 
-    /// An app that decides by what a file says. Whoever holds its [`reloader`](Self::reloader) says when to look at the file
-    /// again.
+    /// An app that decides by what a file says: a policy of ours, or a file or a directory of files of envoyproxy/ratelimit.
+    /// Whoever holds its [`reload`](Self::reload) says when to look at it again.
     ///
     /// # Errors
     /// Everything that is wrong with the file, or there cannot be so many keys.
     pub fn following(path: &Path, keys: usize, clock: C) -> Result<Self, InvalidApp> {
+        if is_envoys(path) {
+            return Self::following_files(path, keys, clock);
+        }
         let secret = random();
         let store = Memory::with_clock(keys, clock).map_err(InvalidApp::Size)?;
         let reloader = Reloader::open(path, secret, store).map_err(InvalidApp::File)?;
@@ -84,7 +91,14 @@ impl<C: Clock> App<C> {
             explanation: explain(&policy).map_err(InvalidApp::Policy)?,
         };
         let engine = Arc::clone(reloader.engine());
-        Ok(Self::made(engine, Some(Arc::new(reloader)), told, secret))
+        Self::made(engine, Some(Arc::new(reloader)), told, secret)
+    }
+
+    /// By files of envoyproxy/ratelimit. There is no policy of ours beside them.
+    fn following_files(path: &Path, keys: usize, clock: C) -> Result<Self, InvalidApp> {
+        let none = Self::new(&Policy::default(), keys, clock)?;
+        let rls = Rls::following(path, &none.engine, none.secret).map_err(InvalidApp::Files)?;
+        Ok(Self { rls, ..none })
     }
 
     fn made(
@@ -92,17 +106,19 @@ impl<C: Clock> App<C> {
         reloader: Option<Arc<Reloader<Memory<C>>>>,
         told: Told,
         secret: [u8; 16],
-    ) -> Self {
-        Self {
+    ) -> Result<Self, InvalidApp> {
+        let rls = Rls::by_policy(&engine, secret).map_err(InvalidApp::Numbers)?;
+        Ok(Self {
             engine,
             reloader,
+            rls,
             tickets: Tickets::default(),
             trusted: Trusted::default(),
             told: ArcSwap::from_pointee(told),
             secret,
             replacing: Mutex::default(),
             counters: Counters::default(),
-        }
+        })
     }
 
     /// The same app, taking the word of gateways in these networks only.
@@ -137,6 +153,24 @@ impl<C: Clock> App<C> {
     /// What looks at the policy's file, if it comes from one.
     pub const fn reloader(&self) -> Option<&Arc<Reloader<Memory<C>>>> {
         self.reloader.as_ref()
+    }
+
+    /// What looks at the file or files that decide, whichever kind they are, if there are any.
+    pub fn reload(&self) -> Option<Arc<dyn Reload>>
+    where
+        C: 'static,
+    {
+        if let Some(reloader) = self.rls.reloader() {
+            return Some(Arc::<EnvoyReloader<_>>::clone(reloader));
+        }
+        let reloader = self.reloader.as_ref()?;
+        Some(Arc::<Reloader<_>>::clone(reloader))
+    }
+
+    /// Whether files of envoyproxy/ratelimit decide. Then only what Envoy asks is answered.
+    #[must_use]
+    pub const fn is_by_envoys_files(&self) -> bool {
+        self.rls.is_by_files()
     }
 
     /// The policy in force in words. After the file has changed they are found when somebody asks.
@@ -270,6 +304,8 @@ pub enum InvalidApp {
     Policy(Vec<Problem>),
     /// The policy's file cannot be read, or is wrong.
     File(Problems),
+    /// Files of envoyproxy/ratelimit cannot be read, or are wrong.
+    Files(FilesRefused),
     /// There cannot be so many keys.
     Size(InvalidSize),
     /// There are more states than numbers for them.
@@ -288,6 +324,7 @@ impl fmt::Display for InvalidApp {
                 Ok(())
             }
             Self::File(problems) => problems.fmt(f),
+            Self::Files(refused) => refused.fmt(f),
             Self::Size(error) => error.fmt(f),
             Self::Numbers(error) => error.fmt(f),
         }

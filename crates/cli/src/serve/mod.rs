@@ -1,6 +1,6 @@
 //! `tollgate serve`: a policy, listeners and the signals to reload and to stop, put together.
 //!
-//! Must not know: HTTP, the protocol of Redis, what policies say.
+//! Must not know: HTTP, gRPC, the protocol of Redis, what policies say.
 
 mod announce;
 mod failures;
@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 use tollgate_engine::Engine;
-use tollgate_engine::reload::{Reloader, Timing, Watch};
+use tollgate_engine::reload::{Reload, Timing, Watch};
+use tollgate_server::grpc::{Grpc, GrpcLimits};
 use tollgate_server::listen::{Bounds, Ended, Listener, Place, Stop};
 use tollgate_server::resp::{self, Resp, RespLimits};
 use tollgate_server::{App, InvalidApp, Limits, demo_policy};
@@ -24,8 +25,6 @@ use failures::{BadPolicy, CannotListen};
 pub(crate) use settings::Options;
 use signals::{reload_signal, stop_signal};
 
-type FileReloader = Arc<Reloader<Memory<SystemClock>>>;
-
 /// Serves until the process is told to stop.
 pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     // Logs go to stderr; stdout is for what was asked for.
@@ -35,10 +34,14 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         .init();
     let app = Arc::new(open(options)?);
     // Until the end of this function the file is looked at whenever it changes.
-    let _watch = app.reloader().map(follow).transpose()?;
-    let resp = Resp::new(Memory::for_keys(options.keys)?)?;
-    let checker: Arc<dyn resp::Checker> = Arc::<Engine<Memory<SystemClock>>>::clone(app.engine());
-    let resp = Arc::new(resp.with_checker(checker));
+    let _watch = app.reload().map(follow).transpose()?;
+    let mut resp = Resp::new(Memory::for_keys(options.keys)?)?;
+    if !app.is_by_envoys_files() {
+        let checker: Arc<dyn resp::Checker> =
+            Arc::<Engine<Memory<SystemClock>>>::clone(app.engine());
+        resp = resp.with_checker(checker);
+    }
+    let resp = Arc::new(resp);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
@@ -53,11 +56,13 @@ async fn run(
 ) -> Result<(), Box<dyn Error>> {
     // Before anything is announced: whoever reads it may send a signal at once.
     let stop = stop_signal()?;
-    let reload = reload_signal(app.reloader().cloned())?;
+    let reload = reload_signal(app.reload())?;
     let api = listen(&options.listen, "--listen").await?;
+    let envoy = listen(&options.listen_grpc, "--listen-grpc").await?;
     let redis = listen(&options.listen_resp, "--listen-resp").await?;
     let places = Places {
         api: api.as_ref().map(Listener::reached).transpose()?,
+        grpc: envoy.as_ref().map(Listener::reached).transpose()?,
         resp: redis.as_ref().map(Listener::reached).transpose()?,
     };
     let mut bounds = Bounds::default();
@@ -68,6 +73,12 @@ async fn run(
         let mut limits = Limits::default();
         limits.bounds = bounds;
         listeners.spawn(Arc::clone(&app).run(listener, limits, stopping.wait()));
+    }
+    let grpc = Arc::new(Grpc::new(Arc::clone(&app)));
+    if let Some(listener) = envoy {
+        let mut limits = GrpcLimits::default();
+        limits.bounds = bounds;
+        listeners.spawn(Arc::clone(&grpc).run(listener, limits, stopping.wait()));
     }
     if let Some(listener) = redis {
         let mut limits = RespLimits::default();
@@ -85,7 +96,8 @@ async fn run(
     while let Some(ended) = listeners.join_next().await {
         cut = cut.saturating_add(ended?.cut);
     }
-    tell_the_end(&app, &resp, cut);
+    let counters = [app.counters(), grpc.counters(), resp.counters()];
+    tell_the_end(&app, &resp, counters, cut);
     Ok(())
 }
 
@@ -98,7 +110,8 @@ fn open(options: &Options) -> Result<App<SystemClock>, Box<dyn Error>> {
     };
     let app = app.map_err(|error| -> Box<dyn Error> {
         match error {
-            InvalidApp::File(problems) => BadPolicy(problems).into(),
+            InvalidApp::File(problems) => BadPolicy(vec![problems]).into(),
+            InvalidApp::Files(refused) => BadPolicy(refused.0).into(),
             other => other.into(),
         }
     })?;
@@ -108,9 +121,9 @@ fn open(options: &Options) -> Result<App<SystemClock>, Box<dyn Error>> {
     })
 }
 
-fn follow(reloader: &FileReloader) -> io::Result<Watch> {
+fn follow(reload: Arc<dyn Reload>) -> io::Result<Watch> {
     // What came of it is in the log.
-    Watch::start(Arc::clone(reloader), Timing::default(), |_looked| {})
+    Watch::start(reload, Timing::default(), |_looked| {})
 }
 
 async fn listen(place: &Place, option: &'static str) -> Result<Option<Listener>, CannotListen> {

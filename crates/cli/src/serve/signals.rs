@@ -3,8 +3,9 @@
 //! Must not know: what either means for connections.
 
 use std::io;
+use std::sync::Arc;
 
-use super::FileReloader;
+use tollgate_engine::reload::Reload;
 
 /// Completes when the process is told to stop: Ctrl-C, or the signal that service managers send.
 #[cfg(unix)]
@@ -34,7 +35,7 @@ pub(super) fn stop_signal() -> io::Result<impl Future<Output = ()>> {
 /// Reads the policy again whenever the process is sent SIGHUP, changed or not. Never completes.
 #[cfg(unix)]
 pub(super) fn reload_signal(
-    reloader: Option<FileReloader>,
+    reloader: Option<Arc<dyn Reload>>,
 ) -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
 
@@ -57,7 +58,7 @@ pub(super) fn reload_signal(
 
 #[cfg(not(unix))]
 pub(super) fn reload_signal(
-    _reloader: Option<FileReloader>,
+    _reloader: Option<Arc<dyn Reload>>,
 ) -> io::Result<impl Future<Output = ()>> {
     Ok(std::future::pending())
 }

@@ -108,6 +108,7 @@ fn it_says_what_it_does_does_it_and_stops_when_told() {
             "serve",
             "--listen=127.0.0.1:0",
             "--listen-resp=off",
+            "--listen-grpc=off",
             "--config",
         ]);
         command.arg(&policy.0);
@@ -130,7 +131,12 @@ fn it_says_what_it_does_does_it_and_stops_when_told() {
 #[test]
 fn redis_clients_are_answered_beside_http_ones() {
     let policy = Written::new("redis", &policy("2/h"));
-    let mut command = tollgate(&["serve", "--listen=127.0.0.1:0", "--listen-resp=127.0.0.1:0"]);
+    let mut command = tollgate(&[
+        "serve",
+        "--listen=127.0.0.1:0",
+        "--listen-resp=127.0.0.1:0",
+        "--listen-grpc=off",
+    ]);
     command.arg("--config").arg(&policy.0);
     let served = Served::start(command);
     let (_, address) = served.printed.split_once("listening on redis://").unwrap();
@@ -194,6 +200,7 @@ fn without_a_policy_it_demonstrates_and_says_what_to_try() {
         "serve",
         "--listen=127.0.0.1:0",
         "--listen-resp=off",
+        "--listen-grpc=off",
     ]));
     assert!(
         served.printed.contains("per-key: every request;"),
@@ -230,6 +237,7 @@ fn a_policy_that_is_wrong_is_shown_with_its_line() {
         "serve",
         "--listen=127.0.0.1:0",
         "--listen-resp=off",
+        "--listen-grpc=off",
         "--config",
         &file,
     ]);
@@ -246,6 +254,7 @@ fn a_policy_that_changes_is_put_in_force_and_a_wrong_one_changes_nothing() {
         "serve",
         "--listen=127.0.0.1:0",
         "--listen-resp=off",
+        "--listen-grpc=off",
         "--config",
     ]);
     command.arg(&file.0);
@@ -273,6 +282,7 @@ fn a_signal_reads_the_policy_again_whether_or_not_it_changed() {
         "serve",
         "--listen=127.0.0.1:0",
         "--listen-resp=off",
+        "--listen-grpc=off",
         "--config",
     ]);
     command.arg(&file.0);
@@ -294,7 +304,12 @@ fn a_port_that_is_taken_is_an_error_that_says_so() {
         "error: cannot listen on {address}: another program does; choose another place with --listen\n"
     );
     assert_eq!(stderr, expected);
-    let free = ["serve", "--listen=127.0.0.1:0", "--listen-resp"];
+    let free = [
+        "serve",
+        "--listen=127.0.0.1:0",
+        "--listen-grpc=off",
+        "--listen-resp",
+    ];
     let (code, stdout, stderr) = output(&[free[0], free[1], free[2], &address]);
     assert_eq!((code, stdout.as_str()), (Some(1), ""));
     assert!(
@@ -317,6 +332,7 @@ fn wrong_arguments_are_named() {
             "invalid value '8080' for '--listen <PLACE>'",
         ),
         (
+            "--listen-grpc=off",
             "--listen-resp=on",
             "it must be an address with a port (127.0.0.1:8080, [::1]:8080), `unix:` and a path, or `off`",
         ),
@@ -353,7 +369,7 @@ fn version_and_help() {
 fn it_outlives_running_out_of_file_descriptors() {
     let mut command = Command::new("sh");
     let program = env!("CARGO_BIN_EXE_tollgate");
-    let script = "ulimit -n 32 && exec \"$0\" serve --listen 127.0.0.1:0 --listen-resp 127.0.0.1:0";
+    let script = "ulimit -n 32 && exec \"$0\" serve --listen 127.0.0.1:0 --listen-resp 127.0.0.1:0 --listen-grpc off";
     command.args(["-c", script, program]);
     let served = Served::start(command);
     let flood: Vec<_> = (0..40)

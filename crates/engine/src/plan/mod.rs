@@ -16,6 +16,7 @@ use tollgate_store::{Answer, Check, ErrorKind, Key, Op, Ruled, Store, StoreError
 
 use self::keys::Keys;
 use crate::generation::{Generation, Metered};
+use crate::told::Told;
 use crate::waiting::Patient;
 
 /// One meter that is asked.
@@ -189,6 +190,20 @@ impl Plan {
             }
             QuotaAt::Computed(index) => self.computed.get(index).map(|(ruled, _)| ruled),
         }
+    }
+
+    /// What is told of the quota that a check was decided by, after its answer.
+    pub(crate) fn told(&self, generation: &Generation, planned: &Planned, answer: &Answer) -> Told {
+        let Some(ruled) = self.ruled(generation, planned) else {
+            return Told::NOTHING;
+        };
+        let listed = match planned.quota {
+            QuotaAt::Listed(index) | QuotaAt::Patient(index) => Some(index),
+            QuotaAt::Computed(_) => None,
+        };
+        let patient = self.patient(generation, planned);
+        let capacity = patient.map(Patient::capacity);
+        Told::of(listed, &ruled.limit, capacity, &answer.status)
     }
 
     fn patient<'a>(&'a self, generation: &'a Generation, planned: &Planned) -> Option<&'a Patient> {

@@ -13,10 +13,9 @@ use std::time::Duration;
 use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use super::{Events, Looked, Next, Reloader, Timing, follow};
-use crate::store::StateStore;
+use super::{Events, Looked, Next, Reload, Timing, follow};
 
-/// A thread that keeps a [`Reloader`] up to date. It ends when this is dropped.
+/// A thread that keeps a [`Reload`] up to date. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Watch {
     is_over: Arc<AtomicBool>,
@@ -52,8 +51,8 @@ impl Watch {
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub fn start<S: StateStore + Send + Sync + 'static>(
-        reloader: Arc<Reloader<S>>,
+    pub fn start<R: Reload + ?Sized + 'static>(
+        reloader: Arc<R>,
         timing: Timing,
         told: impl Fn(Looked) + Send + 'static,
     ) -> std::io::Result<Self> {
@@ -107,7 +106,14 @@ fn watch(path: &Path, wake: SyncSender<()>) -> notify::Result<RecommendedWatcher
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
-    let directory = parent.unwrap_or(Path::new("."));
+    let (directory, depth) = if path.is_dir() {
+        (path, RecursiveMode::Recursive)
+    } else {
+        (
+            parent.unwrap_or(Path::new(".")),
+            RecursiveMode::NonRecursive,
+        )
+    };
     let heard = move |event: notify::Result<notify::Event>| {
         if event.map_or(true, |event| is_change(event.kind)) {
             // One that waits stands for all that follow.
@@ -115,7 +121,7 @@ fn watch(path: &Path, wake: SyncSender<()>) -> notify::Result<RecommendedWatcher
         }
     };
     let mut watcher = notify::recommended_watcher(heard)?;
-    watcher.watch(directory, RecursiveMode::NonRecursive)?;
+    watcher.watch(directory, depth)?;
     Ok(watcher)
 }
 

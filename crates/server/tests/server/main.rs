@@ -9,6 +9,7 @@
 
 mod connections;
 mod gateways;
+mod grpc;
 mod harness;
 mod inputs;
 mod limit;

@@ -1,0 +1,156 @@
+//! Envoy's question, whether a request may proceed, decided by files of envoyproxy/ratelimit or by a policy of ours.
+//!
+//! [`App::should_rate_limit`] is all of it; gRPC and `/json` bring the question in and carry the answer out. By files every
+//! descriptor is charged on its own and what is denied counts too, as there; by a policy of ours all descriptors of a
+//! request are charged or none. Must not know: gRPC, sockets, how files are read.
+
+mod by_files;
+mod by_policy;
+mod labels;
+pub(crate) mod message;
+pub(crate) mod said;
+mod shared;
+mod standing;
+#[cfg(test)]
+mod tests;
+
+use std::cell::Cell;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use tollgate_core::Nanos;
+use tollgate_engine::envoy::{EnvoyEngine, Undecided};
+use tollgate_engine::reload::EnvoyReloader;
+use tollgate_engine::{Engine, OutOfNumbers};
+use tollgate_http::Words;
+use tollgate_policy::envoy::{BadRequest, FilesRefused, Request};
+use tollgate_store::{Clock, Memory, StoreError};
+
+use self::labels::Labels;
+use self::said::Said;
+use self::shared::SharedStore;
+use crate::app::App;
+
+/// Envoy's rules, on the store of an app's engine.
+pub(crate) struct Rls<C> {
+    /// Decides by files, or where a policy of ours is in force on limits that come with descriptors.
+    engine: Arc<EnvoyEngine<SharedStore<C>>>,
+    /// What looks at the files, if files of envoyproxy/ratelimit are in force.
+    reloader: Option<Arc<EnvoyReloader<SharedStore<C>>>>,
+    labels: Labels,
+}
+
+impl<C: Clock> Rls<C> {
+    /// By files of envoyproxy/ratelimit.
+    pub(crate) fn following(
+        path: &Path,
+        engine: &Arc<Engine<Memory<C>>>,
+        secret: [u8; 16],
+    ) -> Result<Self, FilesRefused> {
+        let store = SharedStore(Arc::clone(engine));
+        let reloader = EnvoyReloader::open(path, secret, store, &engine.numbering())?;
+        Ok(Self {
+            engine: Arc::clone(reloader.engine()),
+            reloader: Some(Arc::new(reloader)),
+            labels: Labels::default(),
+        })
+    }
+
+    /// By the engine's own policy.
+    pub(crate) fn by_policy(
+        engine: &Arc<Engine<Memory<C>>>,
+        secret: [u8; 16],
+    ) -> Result<Self, OutOfNumbers> {
+        let store = SharedStore(Arc::clone(engine));
+        let policy = by_policy::overrides();
+        let engine = EnvoyEngine::new(policy, secret, store, &engine.numbering())?;
+        Ok(Self {
+            engine: Arc::new(engine),
+            reloader: None,
+            labels: Labels::default(),
+        })
+    }
+
+    /// What looks at the files, if files are in force.
+    pub(crate) const fn reloader(&self) -> Option<&Arc<EnvoyReloader<SharedStore<C>>>> {
+        self.reloader.as_ref()
+    }
+
+    /// Whether files of envoyproxy/ratelimit are in force.
+    pub(crate) const fn is_by_files(&self) -> bool {
+        self.reloader.is_some()
+    }
+}
+
+impl<C: Clock> App<C> {
+    /// Decides on a request, charges it, and hands the answer over.
+    pub(crate) fn should_rate_limit<T>(
+        &self,
+        request: &Request<'_>,
+        see: impl FnOnce(&Said<'_>) -> T,
+    ) -> Result<T, Refused> {
+        if self.rls.is_by_files() {
+            self.rls.decide_by_files(request, see)
+        } else {
+            self.decide_by_policy(request, see)
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The question makes no sense. Nothing was charged.
+    BadRequest(BadRequest),
+    /// The store did not answer.
+    Store(StoreError),
+}
+
+impl From<Undecided> for Refused {
+    fn from(undecided: Undecided) -> Self {
+        match undecided {
+            Undecided::BadRequest(reason) => Self::BadRequest(reason),
+            Undecided::Store(error) => Self::Store(error),
+            // What is not known yet is no fault of whoever asks.
+            other => Self::Store(StoreError::new(
+                tollgate_store::ErrorKind::Garbled,
+                other.to_string(),
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadRequest(reason) => reason.fmt(f),
+            Self::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Whole seconds, rounded up.
+fn seconds(span: Nanos) -> u64 {
+    span.as_nanos().div_ceil(1_000_000_000)
+}
+
+/// This thread's room for header fields.
+fn with_words<T>(work: impl FnOnce(&mut Words) -> T) -> T {
+    thread_local! {
+        static OWN: Cell<Option<Box<Words>>> = const { Cell::new(None) };
+    }
+    let mut words = OWN.take().unwrap_or_default();
+    words.clear();
+    let done = work(&mut words);
+    OWN.set(Some(words));
+    done
+}
+
+impl<C> fmt::Debug for Rls<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rls")
+            .field("by_files", &self.reloader.is_some())
+            .finish_non_exhaustive()
+    }
+}
