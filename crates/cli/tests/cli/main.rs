@@ -10,6 +10,7 @@
 
 mod check;
 mod documentation;
+mod envoy;
 mod explain;
 mod harness;
 mod policy_tests;

@@ -8,6 +8,7 @@
 )]
 
 mod connections;
+mod envoy;
 mod gateways;
 mod grpc;
 mod harness;
