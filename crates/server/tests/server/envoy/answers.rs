@@ -101,9 +101,11 @@ async fn a_limit_that_envoy_brings_along_takes_the_place_of_the_files() {
     let denied = rig.get("/tenant", &rich).await;
     assert_eq!(denied.status, 429);
     assert_eq!(denied.field("retry-after"), Some(&*TO_THE_HOUR.to_string()));
-    // Without it the file's limit holds, and has counted nothing so far.
+    // Without it the file's limit holds. As with envoyproxy/ratelimit both count in the same window.
     let plain = [("x-tenant", "acme")];
-    assert_eq!(rig.left("/tenant", &plain).await, 1);
-    assert_eq!(rig.left("/tenant", &plain).await, 0);
     assert_eq!(rig.get("/tenant", &plain).await.status, 429);
+    let other = [("x-tenant", "globex")];
+    assert_eq!(rig.left("/tenant", &other).await, 1);
+    assert_eq!(rig.left("/tenant", &other).await, 0);
+    assert_eq!(rig.get("/tenant", &other).await.status, 429);
 }

@@ -32,7 +32,7 @@ async fn a_request_that_says_zero_only_looks_and_any_large_number_is_refused() {
     let mut rig = Rig::new().await;
     assert_eq!(rig.left("/batch", &batch("0")).await, 20);
     assert_eq!(rig.left("/batch", &batch("20")).await, 0);
-    for points in ["21", "4294967296", "1000000000"] {
+    for points in ["21", "1000000000"] {
         let dave = [("x-user", points), ("x-points", points)];
         let denied = rig.get("/batch", &dave).await;
         assert_eq!(denied.status, 429, "{points}");
@@ -43,7 +43,7 @@ async fn a_request_that_says_zero_only_looks_and_any_large_number_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cost_that_envoy_cannot_read_is_no_limit_at_all() {
     let mut rig = Rig::new().await;
-    for points in ["-4", "many", ""] {
+    for points in ["-4", "many", "4294967296", ""] {
         let allowed = rig.get("/batch", &batch(points)).await;
         assert_eq!(
             (allowed.status, remaining(&allowed)),
