@@ -9,8 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use hyper::{Method, StatusCode};
+use tollgate_core::Nanos;
 use tollgate_engine::reload::{EnvoyReloader, Reload, Reloader, is_envoys};
 use tollgate_engine::{Engine, OutOfNumbers};
+use tollgate_http::{Dialects, Networks};
 use tollgate_policy::envoy::FilesRefused;
 use tollgate_policy::explain::{Explanation, explain};
 use tollgate_policy::model::Policy;
@@ -19,7 +21,7 @@ use tollgate_policy::source::{Problem, Problems};
 use tollgate_store::{Clock, InvalidSize, Memory};
 
 use crate::counters::Counters;
-use crate::gateways::Trusted;
+use crate::gateways::Gateways;
 use crate::http::{Answers, Limits, Question, run};
 use crate::input::{BadInput, echo};
 use crate::listen::{Ended, Listener, Reached};
@@ -28,7 +30,11 @@ use crate::reply::Reply;
 use crate::rls::Rls;
 use crate::routes::{Endpoint, Route, most_body};
 use crate::tickets::Tickets;
-use crate::welcome::introduction;
+use crate::welcome::{introduction, introduction_of_files};
+use crate::words::Wording;
+
+/// The longest that anyone is told to wait beyond what is needed.
+pub const MOST_RETRY_JITTER: Nanos = Nanos::HOUR;
 
 /// A policy in force, and the endpoints that ask it.
 #[derive(Debug)]
@@ -39,7 +45,8 @@ pub struct App<C> {
     /// What Envoy asks.
     pub(crate) rls: Rls<C>,
     pub(crate) tickets: Tickets,
-    pub(crate) trusted: Trusted,
+    pub(crate) gateways: Gateways,
+    pub(crate) wording: Wording,
     /// The policy in force, in words.
     told: ArcSwap<Told>,
     /// Keys every digest of this process; another policy must make the same ones.
@@ -113,7 +120,8 @@ impl<C: Clock> App<C> {
             reloader,
             rls,
             tickets: Tickets::default(),
-            trusted: Trusted::default(),
+            gateways: Gateways::in_networks(Networks::default()),
+            wording: Wording::keyed_by(secret),
             told: ArcSwap::from_pointee(told),
             secret,
             replacing: Mutex::default(),
@@ -123,8 +131,23 @@ impl<C: Clock> App<C> {
 
     /// The same app, taking the word of gateways in these networks only.
     #[must_use]
-    pub fn trusting(mut self, trusted: Trusted) -> Self {
-        self.trusted = trusted;
+    pub fn trusting(mut self, trusted: Networks) -> Self {
+        self.gateways = Gateways::in_networks(trusted);
+        self
+    }
+
+    /// The same app, telling clients about their limits in these dialects; without this, in the current draft.
+    #[must_use]
+    pub fn speaking(mut self, dialects: Dialects) -> Self {
+        self.wording = self.wording.speaking(dialects);
+        self
+    }
+
+    /// The same app, telling those who are denied to wait up to so much longer than needed, each another time, so that
+    /// they do not all come back at once. More than [`MOST_RETRY_JITTER`] is that.
+    #[must_use]
+    pub fn spreading(mut self, jitter: Nanos) -> Self {
+        self.wording = self.wording.spreading(jitter.min(MOST_RETRY_JITTER));
         self
     }
 
@@ -221,7 +244,10 @@ impl<C: Clock> App<C> {
     /// The policy in plain words and commands to try, for a server reached at `place`; `also` are further commands.
     #[must_use]
     pub fn introduction(&self, place: &Reached, also: &[String]) -> String {
-        introduction(place, &self.told().explanation, also)
+        match self.rls.rules_in_words() {
+            Some(rules) => introduction_of_files(place, &rules, also),
+            None => introduction(place, &self.told().explanation, also),
+        }
     }
 
     /// Answers whoever comes to `listener`, until `shutdown` completes; then lets open connections finish. Never ends for
@@ -256,6 +282,10 @@ impl<C: Clock + 'static> Answers for App<C> {
         if !route.allows(question.method) {
             return wrong_method(question.method, route.methods);
         }
+        if self.is_by_envoys_files() && !route.is_for_files() {
+            let detail = "files of envoyproxy/ratelimit decide here; ask by gRPC or POST /json";
+            return Reply::plain(StatusCode::NOT_IMPLEMENTED, detail);
+        }
         let answered = match route.endpoint {
             Endpoint::Check => self.check(question),
             Endpoint::Batch => self.check_batch(question),
@@ -267,6 +297,8 @@ impl<C: Clock + 'static> Answers for App<C> {
             Endpoint::Limits => Ok(self.limits()),
             Endpoint::OpenApi => Ok(Reply::json(openapi::DOCUMENT)),
             Endpoint::Health => Ok(Reply::text("ok\n")),
+            Endpoint::EnvoysHealth => Ok(Reply::text("OK")),
+            Endpoint::Envoy => Ok(self.should_rate_limit_json(question.body)),
             Endpoint::Front => Ok(Reply::text(self.introduction(&question.peer.local, &[]))),
         };
         answered.unwrap_or_else(|bad| bad_request(&bad))

@@ -2,15 +2,17 @@
 //!
 //! Must not know: how it was decided.
 
-use bytes::Bytes;
+use std::cell::Cell;
+
+use bytes::{Bytes, BytesMut};
 use http_body_util::Full;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use tollgate_core::Nanos;
-use tollgate_http::Problem;
+use tollgate_http::{Merge, Problem, Words};
 
-pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+/// Room for the values of some dozens of answers, so that most take none of their own.
+const VALUES_LEN: usize = 4_096;
 
 /// A response being put together.
 #[derive(Debug)]
@@ -35,7 +37,7 @@ impl Reply {
     }
 
     /// A refusal whose body is already problem details.
-    pub(crate) fn refused(status: u16, body: String) -> Self {
+    pub(crate) fn refused(status: u16, body: impl Into<Bytes>) -> Self {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
         Self::new(status, tollgate_http::CONTENT_TYPE, body)
     }
@@ -56,10 +58,6 @@ impl Reply {
         self.with(ALLOW, methods)
     }
 
-    pub(crate) fn retry_after(self, seconds: u64) -> Self {
-        self.with(RETRY_AFTER, &seconds.to_string())
-    }
-
     pub(crate) fn with(mut self, name: HeaderName, value: &str) -> Self {
         // Values are ours and printable: numbers, and names that were checked when the limit was made.
         if let Ok(value) = HeaderValue::from_str(value) {
@@ -68,8 +66,42 @@ impl Reply {
         self
     }
 
-    pub(crate) fn is_success(&self) -> bool {
-        self.response.status().is_success()
+    /// The same with these fields. What is there already is not replaced: lists get another line, others are left alone.
+    ///
+    /// Values share a buffer of this thread, so what is left to allocate is one buffer for some dozens of answers, and
+    /// the map of fields itself.
+    pub(crate) fn saying(mut self, words: &Words) -> Self {
+        thread_local! {
+            static VALUES: Cell<BytesMut> = Cell::new(BytesMut::new());
+        }
+        let mut values = VALUES.take();
+        let headers = self.response.headers_mut();
+        for word in words.words() {
+            let name = HeaderName::from_static(word.name);
+            let is_there = match word.merge {
+                Merge::KeepTheirs => headers.contains_key(&name),
+                // Saying the same twice says nothing more.
+                Merge::Append => headers.get_all(&name).iter().any(|one| one == word.value),
+            };
+            if is_there {
+                continue;
+            }
+            if values.capacity() < word.value.len() {
+                values.reserve(word.value.len().max(VALUES_LEN));
+            }
+            values.extend_from_slice(word.value);
+            if let Ok(value) = HeaderValue::from_maybe_shared(values.split().freeze()) {
+                headers.append(name, value);
+            }
+        }
+        VALUES.set(values);
+        self
+    }
+
+    /// The same with another status.
+    pub(crate) fn answered_with(mut self, status: StatusCode) -> Self {
+        *self.response.status_mut() = status;
+        self
     }
 
     /// The same, sent only after a while.

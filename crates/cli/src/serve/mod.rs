@@ -115,6 +115,9 @@ fn open(options: &Options) -> Result<App<SystemClock>, Box<dyn Error>> {
             other => other.into(),
         }
     })?;
+    let app = app
+        .speaking(options.words)
+        .spreading(options.retry_jitter.unwrap_or_default());
     Ok(match &options.trusted_proxies {
         Some(trusted) => app.trusting(trusted.clone()),
         None => app,

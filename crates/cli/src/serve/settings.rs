@@ -4,8 +4,10 @@
 
 use std::path::PathBuf;
 
-use tollgate_server::Trusted;
+use tollgate_core::Nanos;
+use tollgate_policy::words::duration;
 use tollgate_server::listen::Place;
+use tollgate_server::{Dialects, MOST_RETRY_JITTER, Networks};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -55,7 +57,23 @@ pub(crate) struct Options {
     pub(super) keys: usize,
     /// Networks of gateways whose word about clients is taken, separated by commas; without it only this machine
     #[arg(long, value_name = "NETWORKS", env = "TOLLGATE_TRUSTED_PROXIES")]
-    pub(super) trusted_proxies: Option<Trusted>,
+    pub(super) trusted_proxies: Option<Networks>,
+    /// The dialects in which clients are told about their limits, separated by commas: draft-11, next, draft-07, draft-06, draft-03, envoy, x-ratelimit, x-ratelimit-epoch, x-ratelimit-epoch-ms, discord, github; or none
+    #[arg(
+        long,
+        value_name = "DIALECTS",
+        default_value_t = Dialects::default(),
+        env = "TOLLGATE_WORDS"
+    )]
+    pub(super) words: Dialects,
+    /// The most that those who are denied are told to wait longer than needed, each another time, so that they do not come back together: 5s, at most 1h; without it nobody waits longer
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = jitter,
+        env = "TOLLGATE_RETRY_JITTER"
+    )]
+    pub(super) retry_jitter: Option<Nanos>,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -64,4 +82,15 @@ fn at_least_one(text: &str) -> Result<usize, String> {
         Ok(count) => Ok(count),
         Err(error) => Err(format!("{error}")),
     }
+}
+
+fn jitter(text: &str) -> Result<Nanos, String> {
+    let span = duration(text).map_err(|wrong| match wrong.help {
+        Some(help) => format!("{}; {help}", wrong.message),
+        None => wrong.message.into(),
+    })?;
+    if span > MOST_RETRY_JITTER {
+        return Err("it must be at most 1h".to_owned());
+    }
+    Ok(span)
 }

@@ -310,7 +310,7 @@ fn a_port_that_is_taken_is_an_error_that_says_so() {
         "--listen-grpc=off",
         "--listen-resp",
     ];
-    let (code, stdout, stderr) = output(&[free[0], free[1], free[2], &address]);
+    let (code, stdout, stderr) = output(&[free[0], free[1], free[2], free[3], &address]);
     assert_eq!((code, stdout.as_str()), (Some(1), ""));
     assert!(
         stderr.ends_with("choose another place with --listen-resp\n"),
@@ -332,7 +332,6 @@ fn wrong_arguments_are_named() {
             "invalid value '8080' for '--listen <PLACE>'",
         ),
         (
-            "--listen-grpc=off",
             "--listen-resp=on",
             "it must be an address with a port (127.0.0.1:8080, [::1]:8080), `unix:` and a path, or `off`",
         ),
@@ -355,6 +354,7 @@ fn version_and_help() {
     for option in [
         "--config",
         "--listen",
+        "--listen-grpc",
         "--listen-resp",
         "--keys",
         "--trusted-proxies",

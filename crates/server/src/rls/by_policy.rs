@@ -5,7 +5,8 @@
 use std::net::IpAddr;
 
 use tollgate_core::{Nanos, Outcome};
-use tollgate_engine::{Standing, Ticket, Verdict};
+use tollgate_engine::{LimitState, Purpose, Standing, Terms, Ticket};
+use tollgate_http::Words;
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_policy::envoy::{
     BadRequest, Code, Descriptor, Entry, EnvoyPolicy, MAX_DESCRIPTORS, MAX_ENTRIES, Request,
@@ -15,9 +16,11 @@ use tollgate_store::Clock;
 
 use super::by_files::status_of;
 use super::said::{Said, Status};
-use super::standing::{limit_of, write_words};
-use super::{Refused, seconds, with_words};
+use super::standing::{limit_of, outcome_of};
+use super::{Refused, seconds};
 use crate::app::App;
+use crate::decided::Decided;
+use crate::words::with_words;
 
 /// The domain in which limits that come with descriptors are counted.
 const OVERRIDES: &str = "overrides";
@@ -38,9 +41,9 @@ impl<C: Clock> App<C> {
             && only.limit.is_none()
         {
             let asked = Asked::new(request, only);
-            let mut verdict = asked.decide(self);
-            self.settle(verdict.take_ticket());
-            return Ok(tell(&[Decided { asked, verdict }], &[None], see));
+            let mut decided = asked.decide(self);
+            self.settle(decided.verdict.take_ticket());
+            return Ok(self.tell(&[Answered { asked, decided }], &[None], see));
         }
         self.decide_together(request, see)
     }
@@ -53,28 +56,28 @@ impl<C: Clock> App<C> {
     ) -> Result<T, Refused> {
         // First everybody is only asked, so that a request that is refused does not take from others for a moment what it
         // will not get.
-        let mut all: Vec<Decided<'_>> = request
+        let mut all: Vec<Answered<'_>> = request
             .descriptors
             .iter()
             .map(|descriptor| Asked::new(request, descriptor))
-            .map(|asked| Decided {
-                verdict: asked.look(self),
+            .map(|asked| Answered {
+                decided: asked.look(self),
                 asked,
             })
             .collect();
         let mut order: Vec<usize> = (0..all.len()).collect();
         // Whoever refuses is charged first: it refuses again, and its penalties and counters see it.
-        order.sort_by_key(|index| all.get(*index).is_some_and(Decided::is_admitted));
+        order.sort_by_key(|index| all.get(*index).is_some_and(Answered::is_admitted));
         let mut tickets: Vec<Ticket> = Vec::new();
         let mut is_refused = false;
         for index in order {
             let Some(one) = all.get_mut(index).filter(|one| one.asked.is_charged()) else {
                 continue;
             };
-            let mut verdict = one.asked.reserve(self);
-            tickets.extend(verdict.take_ticket());
-            is_refused = !verdict.is_admitted();
-            one.verdict = verdict;
+            let mut decided = one.asked.reserve(self);
+            tickets.extend(decided.verdict.take_ticket());
+            is_refused = !decided.verdict.is_admitted();
+            one.decided = decided;
             if is_refused {
                 break;
             }
@@ -99,14 +102,14 @@ impl<C: Clock> App<C> {
         let overrides = overrides.get(..all.len()).unwrap_or_default();
         if is_refused {
             for one in all.iter_mut().filter(|one| one.is_admitted()) {
-                one.verdict = one.asked.look(self);
+                one.decided = one.asked.look(self);
             }
         } else {
             for one in all.iter_mut().filter(|one| one.asked.is_refund()) {
-                one.verdict = one.asked.decide(self);
+                one.decided = one.asked.decide(self);
             }
         }
-        Ok(tell(&all, overrides, see))
+        Ok(self.tell(&all, overrides, see))
     }
 
     /// A limit that comes with a descriptor, counted as envoyproxy/ratelimit counts it: in a window of its own.
@@ -154,6 +157,61 @@ impl<C: Clock> App<C> {
         Ok(Some(status))
     }
 
+    /// Puts the answer together. `overrides` stands for what was decided by limits that came with descriptors.
+    fn tell<T>(
+        &self,
+        all: &[Answered<'_>],
+        overrides: &[Option<Status<'_>>],
+        see: impl FnOnce(&Said<'_>) -> T,
+    ) -> T {
+        let mut statuses = [Status::default(); MAX_DESCRIPTORS];
+        let answers = all.iter().zip(overrides);
+        for (place, (one, by_override)) in statuses.iter_mut().zip(answers) {
+            *place = by_override.unwrap_or_else(|| one.status());
+        }
+        let statuses = statuses.get(..all.len()).unwrap_or_default();
+        let outcome = outcome_of(statuses);
+        let wait = all.iter().map(Answered::wait).max();
+        with_words(|words| {
+            match all {
+                [only] if only.decided.verdict.is_admitted() == outcome.is_admitted() => {
+                    self.fields(&only.decided, words);
+                }
+                all => self.word_all(outcome, all, words),
+            }
+            see(&Said {
+                overall: if outcome.is_admitted() {
+                    Code::Ok
+                } else {
+                    Code::OverLimit
+                },
+                statuses,
+                words,
+                metadata: None,
+                wait: wait
+                    .filter(|_| outcome.is_admitted())
+                    .unwrap_or(Nanos::ZERO),
+            })
+        })
+    }
+
+    /// The header fields of several descriptors. What two of them fall under is said once, as the tighter one has it.
+    fn word_all(&self, outcome: Outcome, all: &[Answered<'_>], words: &mut Words) {
+        let mut standings: Vec<tollgate_http::Standing<'_>> = Vec::new();
+        let counted = all
+            .iter()
+            .filter(|one| one.asked.descriptor.limit.is_none());
+        for new in counted.flat_map(|one| one.decided.standings()) {
+            let is_same = |known: &&mut tollgate_http::Standing<'_>| known.policy == new.policy;
+            match standings.iter_mut().find(is_same) {
+                Some(known) if new.remaining < known.remaining => *known = new,
+                Some(_) => {}
+                None => standings.push(new),
+            }
+        }
+        self.word(outcome, &standings, words);
+    }
+
     /// Nobody tells Envoy's limiter when a request is over, so places cannot be held for it: they are given back at once.
     fn settle(&self, ticket: Option<Ticket>) {
         if let Some(ticket) = ticket.filter(Ticket::holds_places) {
@@ -183,9 +241,9 @@ struct Asked<'a> {
 }
 
 /// A descriptor and what was decided about it.
-struct Decided<'a> {
+struct Answered<'a> {
     asked: Asked<'a>,
-    verdict: Verdict,
+    decided: Decided,
 }
 
 impl<'a> Asked<'a> {
@@ -211,45 +269,42 @@ impl<'a> Asked<'a> {
         !self.descriptor.is_negative_hits && !self.is_peek() && self.descriptor.limit.is_none()
     }
 
-    fn decide<C: Clock>(&self, app: &App<C>) -> Verdict {
-        if self.is_refund() {
-            return app.engine.give_back(self, self.hits.unwrap_or(1));
-        }
-        match self.hits {
-            Some(0) => app.engine.peek_at(self, 0),
-            Some(hits) => app.engine.decide_at(self, hits),
-            None => app.engine.decide(self),
-        }
+    fn decide<C: Clock>(&self, app: &App<C>) -> Decided {
+        let (purpose, cost) = match self.hits {
+            hits if self.is_refund() => (Purpose::GiveBack, Some(hits.unwrap_or(1))),
+            Some(0) => (Purpose::Look, Some(0)),
+            hits => (Purpose::Charge, hits),
+        };
+        app.ask(self, Terms::of(purpose, cost))
     }
 
-    fn reserve<C: Clock>(&self, app: &App<C>) -> Verdict {
-        app.engine.reserve(self, self.hits)
+    fn reserve<C: Clock>(&self, app: &App<C>) -> Decided {
+        app.ask(self, Terms::of(Purpose::Estimate, self.hits))
     }
 
-    fn look<C: Clock>(&self, app: &App<C>) -> Verdict {
-        if !self.is_charged() {
-            return app.engine.peek_at(self, 0);
-        }
-        match self.hits {
-            Some(hits) => app.engine.peek_at(self, hits),
-            None => app.engine.peek(self),
-        }
+    fn look<C: Clock>(&self, app: &App<C>) -> Decided {
+        let cost = if self.is_charged() {
+            self.hits
+        } else {
+            Some(0)
+        };
+        app.ask(self, Terms::of(Purpose::Look, cost))
     }
 }
 
-impl Decided<'_> {
+impl Answered<'_> {
     /// Whether it is admitted. Whoever only looks is not where nothing is left, also by a limit that never refuses: that is
     /// how work that is paid for later is stopped.
     fn is_admitted(&self) -> bool {
         if self.asked.descriptor.limit.is_some() || self.asked.is_refund() {
             return true;
         }
-        self.verdict.is_admitted() && !(self.asked.is_peek() && self.exhausted().is_some())
+        self.decided.verdict.is_admitted() && !(self.asked.is_peek() && self.exhausted().is_some())
     }
 
     /// The limit of which nothing is left.
-    fn exhausted(&self) -> Option<&tollgate_engine::LimitState> {
-        let mut states = self.verdict.limits().iter();
+    fn exhausted(&self) -> Option<&LimitState> {
+        let mut states = self.decided.verdict.limits().iter();
         states.find(|state| {
             let is_enforced = state.standing == Standing::Enforced && state.role() == Role::Main;
             is_enforced && state.status.remaining == 0
@@ -270,8 +325,8 @@ impl Decided<'_> {
             };
         }
         let exhausted = self.exhausted().filter(|_| self.asked.is_peek());
-        let Some(state) = exhausted.or_else(|| self.verdict.binding()) else {
-            let retry_after = match self.verdict.outcome() {
+        let Some(state) = exhausted.or_else(|| self.decided.verdict.binding()) else {
+            let retry_after = match self.decided.verdict.outcome() {
                 Outcome::Deny { retry_after } => Some(seconds(retry_after).max(1)),
                 _ => None,
             };
@@ -284,52 +339,23 @@ impl Decided<'_> {
         let until_reset = match (state.retry_after(), state.outcome) {
             (Some(retry_after), _) => Some(seconds(retry_after).max(1)),
             (None, Outcome::Never) => None,
-            (None, _) if state.status.remaining == 0 => Some(seconds(state.more_after()).max(1)),
+            (None, _) if state.status.remaining == 0 => Some(seconds(until_more(state)).max(1)),
             (None, _) => Some(seconds(state.status.reset_after)),
         };
         Status {
             code,
-            limit: limit_of(&self.verdict, state),
+            limit: limit_of(&self.decided.verdict, state),
             remaining: u32::try_from(state.status.remaining).unwrap_or(u32::MAX),
             until_reset,
         }
     }
 
     fn wait(&self) -> Nanos {
-        match self.verdict.outcome() {
+        match self.decided.verdict.outcome() {
             Outcome::Wait(wait) => wait,
             _ => Nanos::ZERO,
         }
     }
-}
-
-/// Puts the answer together. `overrides` stands for what was decided by limits that came with descriptors.
-fn tell<T>(
-    all: &[Decided<'_>],
-    overrides: &[Option<Status<'_>>],
-    see: impl FnOnce(&Said<'_>) -> T,
-) -> T {
-    let mut statuses = [Status::default(); MAX_DESCRIPTORS];
-    let answers = all.iter().zip(overrides);
-    for (place, (one, by_override)) in statuses.iter_mut().zip(answers) {
-        *place = by_override.unwrap_or_else(|| one.status());
-    }
-    let statuses = statuses.get(..all.len()).unwrap_or_default();
-    let is_over = statuses.iter().any(|one| one.code == Code::OverLimit);
-    let wait = all.iter().map(Decided::wait).max();
-    with_words(|words| {
-        let verdicts = all
-            .iter()
-            .filter(|one| one.asked.descriptor.limit.is_none());
-        write_words(verdicts.map(|one| &one.verdict), statuses, words);
-        see(&Said {
-            overall: if is_over { Code::OverLimit } else { Code::Ok },
-            statuses,
-            words,
-            metadata: None,
-            wait: wait.filter(|_| !is_over).unwrap_or(Nanos::ZERO),
-        })
-    })
 }
 
 impl Attributes for Asked<'_> {
@@ -375,5 +401,13 @@ impl Asked<'_> {
             rest.is_some_and(|rest| is_same(rest, name))
         };
         entries.find(is_it).map(|entry| entry.value.as_bytes())
+    }
+}
+
+/// Time until there is one more, where nothing is left.
+fn until_more(state: &LimitState) -> Nanos {
+    match state.more_after() {
+        Nanos::ZERO => state.status.reset_after,
+        more_after => more_after,
     }
 }

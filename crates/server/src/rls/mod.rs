@@ -6,6 +6,7 @@
 
 mod by_files;
 mod by_policy;
+mod json;
 mod labels;
 pub(crate) mod message;
 pub(crate) mod said;
@@ -14,23 +15,24 @@ mod standing;
 #[cfg(test)]
 mod tests;
 
-use std::cell::Cell;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use tollgate_core::Nanos;
+use hyper::StatusCode;
+use tollgate_core::{Nanos, Outcome};
 use tollgate_engine::envoy::{EnvoyEngine, Undecided};
 use tollgate_engine::reload::EnvoyReloader;
 use tollgate_engine::{Engine, OutOfNumbers};
-use tollgate_http::Words;
-use tollgate_policy::envoy::{BadRequest, FilesRefused, Request};
+use tollgate_http::{Standing, Words};
+use tollgate_policy::envoy::{BadRequest, Code, FilesRefused, Request};
 use tollgate_store::{Clock, Memory, StoreError};
 
 use self::labels::Labels;
 use self::said::Said;
 use self::shared::SharedStore;
 use crate::app::App;
+use crate::reply::Reply;
 
 /// Envoy's rules, on the store of an app's engine.
 pub(crate) struct Rls<C> {
@@ -77,6 +79,11 @@ impl<C: Clock> Rls<C> {
         self.reloader.as_ref()
     }
 
+    /// What every rule of the files does, if files are in force.
+    pub(crate) fn rules_in_words(&self) -> Option<Vec<String>> {
+        self.is_by_files().then(|| self.engine.explain())
+    }
+
     /// Whether files of envoyproxy/ratelimit are in force.
     pub(crate) const fn is_by_files(&self) -> bool {
         self.reloader.is_some()
@@ -91,10 +98,43 @@ impl<C: Clock> App<C> {
         see: impl FnOnce(&Said<'_>) -> T,
     ) -> Result<T, Refused> {
         if self.rls.is_by_files() {
-            self.rls.decide_by_files(request, see)
+            self.decide_by_files(request, see)
         } else {
             self.decide_by_policy(request, see)
         }
+    }
+}
+
+impl<C: Clock> App<C> {
+    /// The same question and answer as JSON, with the status that envoyproxy/ratelimit gives them.
+    pub(crate) fn should_rate_limit_json(&self, body: &[u8]) -> Reply {
+        let answered = json::read_json(body, |request| {
+            self.should_rate_limit(request, |said| {
+                let reply = Reply::json(json::write_json(said));
+                let reply = match said.overall {
+                    Code::Ok => reply,
+                    Code::OverLimit => reply.answered_with(StatusCode::TOO_MANY_REQUESTS),
+                };
+                reply.after(said.wait)
+            })
+        });
+        match answered {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(Refused::BadRequest(reason))) => {
+                Reply::plain(StatusCode::BAD_REQUEST, reason.to_string())
+            }
+            Ok(Err(Refused::Store(error))) => {
+                Reply::plain(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+            }
+            Err(reason) => Reply::plain(StatusCode::BAD_REQUEST, reason),
+        }
+    }
+
+    /// Writes the header fields that tell of limits, wherever they stand.
+    fn word(&self, outcome: Outcome, standings: &[Standing<'_>], words: &mut Words) {
+        let now = || self.engine.store().now();
+        let answer = self.wording.about(outcome, standings, now);
+        answer.write(self.wording.dialects(), words);
     }
 }
 
@@ -133,18 +173,6 @@ impl fmt::Display for Refused {
 /// Whole seconds, rounded up.
 fn seconds(span: Nanos) -> u64 {
     span.as_nanos().div_ceil(1_000_000_000)
-}
-
-/// This thread's room for header fields.
-fn with_words<T>(work: impl FnOnce(&mut Words) -> T) -> T {
-    thread_local! {
-        static OWN: Cell<Option<Box<Words>>> = const { Cell::new(None) };
-    }
-    let mut words = OWN.take().unwrap_or_default();
-    words.clear();
-    let done = work(&mut words);
-    OWN.set(Some(words));
-    done
 }
 
 impl<C> fmt::Debug for Rls<C> {

@@ -38,11 +38,3 @@ pub(crate) struct Limit<'a> {
     pub(crate) unit: i32,
     pub(crate) name: &'a str,
 }
-
-/// The word for a code.
-pub(crate) const fn code_name(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::OverLimit => "OVER_LIMIT",
-    }
-}

@@ -1,12 +1,10 @@
-//! Where a limit of ours stands, in the words of Envoy's messages and in those of header fields.
+//! Where a limit of ours stands, in the words of Envoy's messages.
 //!
 //! Must not know: protobuf, how anything was decided.
 
 use tollgate_core::{Nanos, Outcome};
-use tollgate_engine::{LimitState, Standing as Stance, Verdict};
-use tollgate_http::{Answer, Dialects, Policy, Standing, Words};
+use tollgate_engine::{LimitState, Verdict};
 use tollgate_policy::envoy::{Code, Unit};
-use tollgate_policy::rules::Role;
 
 use super::said::{Limit, Status};
 
@@ -31,71 +29,20 @@ fn unit_of(window: Nanos) -> i32 {
     fits.unwrap_or(Unit::Year).number()
 }
 
-/// The header fields of several verdicts about one request: all limits that are enforced, and when to come back.
-pub(super) fn write_words<'a>(
-    verdicts: impl Iterator<Item = &'a Verdict>,
-    statuses: &[Status<'_>],
-    words: &mut Words,
-) {
-    let mut labels: Vec<(Policy, &LimitState)> = Vec::new();
-    for verdict in verdicts {
-        for state in verdict.limits() {
-            let is_told = state.role() == Role::Main || !state.outcome.is_admitted();
-            if state.standing != Stance::Enforced || !is_told {
-                continue;
-            }
-            let Some(label) = label_of(verdict, state) else {
-                continue;
-            };
-            // Descriptors may fall under the same limit; then the tighter one speaks for it.
-            match labels.iter_mut().find(|(known, _)| *known == label) {
-                Some((_, known)) if state.status.remaining < known.status.remaining => {
-                    *known = state;
-                }
-                Some(_) => {}
-                None => labels.push((label, state)),
-            }
-        }
-    }
-    let is_over = statuses.iter().any(|one| one.code == Code::OverLimit);
-    let standings: Vec<Standing<'_>> = labels
-        .iter()
-        .map(|(label, state)| {
-            Standing::new(label, state.outcome, &state.status).with_more_after(state.more_after())
-        })
-        .collect();
-    Answer::new(outcome(is_over, statuses), &standings).write(Dialects::default(), words);
-}
-
-/// What is said of the request as a whole.
-fn outcome(is_over: bool, statuses: &[Status<'_>]) -> Outcome {
-    if !is_over {
+/// What is said of a request as a whole, given what is said of its descriptors.
+pub(super) fn outcome_of(statuses: &[Status<'_>]) -> Outcome {
+    let denied = || statuses.iter().filter(|one| one.code == Code::OverLimit);
+    if denied().next().is_none() {
         return Outcome::Allow;
     }
-    let denied = statuses.iter().filter(|one| one.code == Code::OverLimit);
     // If one of them never admits it, there is nothing to wait for.
-    let waits = denied.map(|one| one.until_reset);
-    match waits.collect::<Option<Vec<u64>>>() {
-        Some(waits) => Outcome::Deny {
-            retry_after: Nanos::from_secs(waits.into_iter().max().unwrap_or(1)),
-        },
-        None => Outcome::Never,
+    if denied().any(|one| one.until_reset.is_none()) {
+        return Outcome::Never;
     }
-}
-
-fn label_of(verdict: &Verdict, state: &LimitState) -> Option<Policy> {
-    let rule = verdict.rule(state)?;
-    let (limit, window, unit) = (state.status.limit, state.window(), state.unit());
-    let name = &*rule.name;
-    let named = match verdict.level(state) {
-        Some(level) => Policy::new(&format!("{name}/{level}"), limit, window, unit),
-        None if state.meter_index() > 0 && state.role() == Role::Main => {
-            let number = state.meter_index().saturating_add(1);
-            Policy::new(&format!("{name}#{number}"), limit, window, unit)
-        }
-        None => Policy::new(name, limit, window, unit),
-    };
-    named.ok()
+    let longest = denied().filter_map(|one| one.until_reset).max();
+    Outcome::Deny {
+        retry_after: Nanos::from_secs(longest.unwrap_or(1)),
+    }
 }
 
 #[cfg(test)]

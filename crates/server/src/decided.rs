@@ -1,0 +1,90 @@
+//! A decision that can be put into words, for every transport: ask, then take the fields.
+//!
+//! Must not know: how a transport reads requests or sends fields.
+
+use tollgate_engine::{Terms, Verdict};
+use tollgate_http::{Answer, Standing, Words};
+use tollgate_policy::attributes::Attributes;
+use tollgate_store::Clock;
+
+use crate::app::App;
+use crate::words::{About, Partitions, told};
+
+/// What came of a question, and who was counted.
+#[derive(Debug)]
+pub struct Decided {
+    /// What the engine says.
+    pub verdict: Verdict,
+    partitions: Partitions,
+}
+
+impl Decided {
+    /// Where the limits stand that clients are told about.
+    pub(crate) fn standings(&self) -> impl Iterator<Item = Standing<'_>> {
+        told(&self.verdict, &self.partitions).map(|(_, standing)| standing)
+    }
+}
+
+impl<C: Clock> App<C> {
+    /// Decides on a request by the policy in force, and remembers who was counted as far as clients are told.
+    ///
+    /// ```
+    /// use tollgate_engine::{Purpose, Terms};
+    /// use tollgate_http::Words;
+    /// use tollgate_policy::attributes::{Attribute, Attributes};
+    /// use tollgate_policy::source::Format;
+    /// use tollgate_server::App;
+    /// use tollgate_store::SystemClock;
+    ///
+    /// struct Nobody;
+    /// impl Attributes for Nobody {
+    ///     fn get(&self, _: &Attribute) -> Option<&[u8]> {
+    ///         None
+    ///     }
+    /// }
+    ///
+    /// let policy = tollgate_policy::load("limits: [{ name: all, rate: 2/m }]", "p.yaml", Format::Yaml)?;
+    /// let app = App::new(&policy, 1_000, SystemClock::new())?;
+    /// let decided = app.ask(&Nobody, Terms::of(Purpose::Charge, None));
+    /// assert!(decided.verdict.is_admitted());
+    ///
+    /// // Kept by the connection or the thread: nothing is allocated once it has grown.
+    /// let mut words = Words::new();
+    /// app.fields(&decided, &mut words);
+    /// assert_eq!(words.get("ratelimit-policy"), Some(&br#""all";q=2;w=60"#[..]));
+    /// assert_eq!(words.get("ratelimit"), Some(&br#""all";r=1;t=30"#[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn ask(&self, request: &dyn Attributes, terms: Terms) -> Decided {
+        let partitions = self.wording.partitions();
+        let verdict = self.engine.ask(request, terms, &partitions);
+        Decided {
+            verdict,
+            partitions,
+        }
+    }
+
+    /// Fills `words` with the fields that tell a client of a decision, in the dialects of this app: names in lowercase,
+    /// values in printable ASCII, and what to do with those that a response has already.
+    pub fn fields(&self, decided: &Decided, words: &mut Words) {
+        self.answering(decided, About::Request, |answer| {
+            answer.write(self.wording.dialects(), words);
+        });
+    }
+
+    /// Hands over what a decision promises, for its fields and for its body.
+    pub(crate) fn answering<R>(
+        &self,
+        decided: &Decided,
+        about: About,
+        work: impl FnOnce(&Answer<'_>) -> R,
+    ) -> R {
+        let now = || self.engine.store().now();
+        let Decided {
+            verdict,
+            partitions,
+        } = decided;
+        self.wording.answer(verdict, partitions, about, now, work)
+    }
+}
