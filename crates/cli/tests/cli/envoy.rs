@@ -142,7 +142,7 @@ fn while_it_is_frozen_envoy_gives_up_in_time_and_thawed_it_answers_again() {
     let rig = Rig::new(str::to_owned);
     rig.until_limited("before");
     let before = rig.errors();
-    rig.server.signal("STOP").unwrap();
+    rig.server.freeze().unwrap();
     for frozen in 1..=5 {
         assert_eq!(rig.get("bob"), (200, None));
         assert_eq!(rig.errors(), before + frozen);

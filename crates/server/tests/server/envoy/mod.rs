@@ -5,5 +5,6 @@ mod afterwards;
 mod answers;
 mod files;
 mod hits;
+mod policies;
 mod rig;
 mod versions;
