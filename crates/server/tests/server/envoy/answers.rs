@@ -65,6 +65,19 @@ async fn a_route_or_a_request_without_a_limit_is_not_asked_about() {
     assert_eq!(asked, 0);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_upstream_says_about_its_own_limits_stays_beside_ours() {
+    let mut rig = Rig::new().await;
+    let fields = "x-user: bob\r\nsay-ratelimit: \"theirs\";r=7\r\n";
+    let lines = rig.lines("/api", fields).await;
+    let said: Vec<&str> = lines
+        .iter()
+        .filter_map(|line| line.strip_prefix("ratelimit: "))
+        .collect();
+    let ours = r#""edge.remote_address";r=999;t=40, "per-user";r=2;t=2800"#;
+    assert_eq!(said, [r#""theirs";r=7"#, ours]);
+}
+
 /// Envoy can write `Retry-After` by itself. Then there is still one, and it is ours.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn retry_after_is_there_once_whoever_writes_it() {

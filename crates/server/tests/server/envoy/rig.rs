@@ -71,6 +71,18 @@ impl Rig {
         self.client.ask_with("GET", target, fields, "").await
     }
 
+    /// A GET whose answer is told line by line, because a field may come more than once.
+    pub(super) async fn lines(&mut self, target: &str, fields: &str) -> Vec<String> {
+        let mut client = Connection::to(self.envoy.listener("edge")).await;
+        client
+            .send(&format!(
+                "GET {target} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{fields}\r\n"
+            ))
+            .await;
+        let answer = String::from_utf8(client.closed().await).unwrap();
+        answer.lines().map(str::to_owned).collect()
+    }
+
     /// A GET that must be admitted, and how much it leaves.
     pub(super) async fn left(&mut self, target: &str, fields: &[(&str, &str)]) -> u64 {
         let answer = self.get(target, fields).await;
