@@ -9,6 +9,7 @@
 
 mod connections;
 mod envoy;
+mod envoy_json;
 mod gateways;
 mod grpc;
 mod harness;
