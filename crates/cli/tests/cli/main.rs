@@ -11,6 +11,7 @@
 mod check;
 mod documentation;
 mod examples;
+mod envoy;
 mod explain;
 mod harness;
 mod policy_tests;

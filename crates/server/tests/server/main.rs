@@ -9,6 +9,7 @@
 
 mod admin;
 mod connections;
+mod envoy;
 mod envoy_json;
 mod gateways;
 mod grpc;
