@@ -13,7 +13,7 @@ use tollgate_core::Nanos;
 use tollgate_engine::reload::{EnvoyReloader, Reload, Reloader, is_envoys};
 use tollgate_engine::{Engine, OutOfNumbers};
 use tollgate_http::{Dialects, Networks};
-use tollgate_policy::envoy::FilesRefused;
+use tollgate_policy::envoy::{EnvoyPolicy, FilesRefused};
 use tollgate_policy::explain::{Explanation, explain};
 use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
@@ -101,7 +101,17 @@ impl<C: Clock> App<C> {
         Self::made(engine, Some(Arc::new(reloader)), told, secret)
     }
 
-    /// By files of envoyproxy/ratelimit. There is no policy of ours beside them.
+    /// An app that decides by files of envoyproxy/ratelimit, and only on what Envoy asks.
+    ///
+    /// # Errors
+    /// There cannot be so many keys.
+    pub fn by_envoys_files(files: EnvoyPolicy, keys: usize, clock: C) -> Result<Self, InvalidApp> {
+        let none = Self::new(&Policy::default(), keys, clock)?;
+        let rls = Rls::by_files(files, &none.engine, none.secret).map_err(InvalidApp::Numbers)?;
+        Ok(Self { rls, ..none })
+    }
+
+    /// The same, of which somebody says when to look at the files again.
     fn following_files(path: &Path, keys: usize, clock: C) -> Result<Self, InvalidApp> {
         let none = Self::new(&Policy::default(), keys, clock)?;
         let rls = Rls::following(path, &none.engine, none.secret).map_err(InvalidApp::Files)?;

@@ -124,6 +124,8 @@ impl Call {
     fn poll_question(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
         while !self.body.is_end_stream() {
             match ready!(self.body.poll_data(context)) {
+                // Many end their question with an empty piece.
+                Some(Ok(bytes)) if bytes.is_empty() => {}
                 Some(Ok(bytes)) => {
                     // The window is given back when the call is over: what a connection can make us hold is bounded by
                     // its window, however many calls it begins.

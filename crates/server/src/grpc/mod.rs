@@ -14,6 +14,8 @@ mod reflection;
 mod schema;
 mod status;
 mod streams;
+#[cfg(test)]
+mod tests;
 pub(crate) mod wire;
 
 pub use limits::GrpcLimits;
@@ -73,17 +75,16 @@ impl<C: Clock + 'static> Grpc<C> {
         &self.counters
     }
 
-    /// Answers the bytes of one `RateLimitRequest` with those of a `RateLimitResponse`, or says why it cannot be.
+    /// Answers the bytes of one `RateLimitRequest` with those of a `RateLimitResponse`, without a connection: for tests,
+    /// fuzzing and measurements.
     ///
     /// # Errors
     /// The number of gRPC's code and a sentence.
-    #[doc(hidden)]
-    pub fn answer_bytes(&self, message: &[u8]) -> Result<Vec<u8>, (i32, String)> {
-        let mut out = Vec::new();
-        match self.should_rate_limit(message, &mut out) {
-            Ok(_) => Ok(out),
-            Err(status) => Err((status.code as i32, status.message)),
-        }
+    pub fn answer_bytes(&self, message: &[u8], out: &mut Vec<u8>) -> Result<(), (i32, String)> {
+        let answered = self.should_rate_limit(message, out);
+        answered
+            .map(|_wait| ())
+            .map_err(|status| (status.code as i32, status.message))
     }
 
     fn should_rate_limit(&self, message: &[u8], out: &mut Vec<u8>) -> Result<Nanos, Status> {

@@ -25,7 +25,7 @@ use tollgate_engine::envoy::{EnvoyEngine, Undecided};
 use tollgate_engine::reload::EnvoyReloader;
 use tollgate_engine::{Engine, OutOfNumbers};
 use tollgate_http::{Standing, Words};
-use tollgate_policy::envoy::{BadRequest, Code, FilesRefused, Request};
+use tollgate_policy::envoy::{BadRequest, Code, EnvoyPolicy, FilesRefused, Request};
 use tollgate_store::{Clock, Memory, StoreError};
 
 use self::labels::Labels;
@@ -38,8 +38,10 @@ use crate::reply::Reply;
 pub(crate) struct Rls<C> {
     /// Decides by files, or where a policy of ours is in force on limits that come with descriptors.
     engine: Arc<EnvoyEngine<SharedStore<C>>>,
-    /// What looks at the files, if files of envoyproxy/ratelimit are in force.
+    /// What looks at the files, if they come from somewhere.
     reloader: Option<Arc<EnvoyReloader<SharedStore<C>>>>,
+    /// Whether files of envoyproxy/ratelimit decide.
+    by_files: bool,
     labels: Labels,
 }
 
@@ -55,8 +57,20 @@ impl<C: Clock> Rls<C> {
         Ok(Self {
             engine: Arc::clone(reloader.engine()),
             reloader: Some(Arc::new(reloader)),
+            by_files: true,
             labels: Labels::default(),
         })
+    }
+
+    /// By files that were read by somebody else.
+    pub(crate) fn by_files(
+        policy: EnvoyPolicy,
+        engine: &Arc<Engine<Memory<C>>>,
+        secret: [u8; 16],
+    ) -> Result<Self, OutOfNumbers> {
+        let by_files = true;
+        let rls = Self::new(policy, engine, secret)?;
+        Ok(Self { by_files, ..rls })
     }
 
     /// By the engine's own policy.
@@ -64,12 +78,20 @@ impl<C: Clock> Rls<C> {
         engine: &Arc<Engine<Memory<C>>>,
         secret: [u8; 16],
     ) -> Result<Self, OutOfNumbers> {
+        Self::new(by_policy::overrides(), engine, secret)
+    }
+
+    fn new(
+        policy: EnvoyPolicy,
+        engine: &Arc<Engine<Memory<C>>>,
+        secret: [u8; 16],
+    ) -> Result<Self, OutOfNumbers> {
         let store = SharedStore(Arc::clone(engine));
-        let policy = by_policy::overrides();
         let engine = EnvoyEngine::new(policy, secret, store, &engine.numbering())?;
         Ok(Self {
             engine: Arc::new(engine),
             reloader: None,
+            by_files: false,
             labels: Labels::default(),
         })
     }
@@ -86,7 +108,7 @@ impl<C: Clock> Rls<C> {
 
     /// Whether files of envoyproxy/ratelimit are in force.
     pub(crate) const fn is_by_files(&self) -> bool {
-        self.reloader.is_some()
+        self.by_files
     }
 }
 
@@ -178,7 +200,7 @@ fn seconds(span: Nanos) -> u64 {
 impl<C> fmt::Debug for Rls<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rls")
-            .field("by_files", &self.reloader.is_some())
+            .field("by_files", &self.by_files)
             .finish_non_exhaustive()
     }
 }

@@ -8,6 +8,7 @@
 )]
 
 mod connections;
+mod envoy_json;
 mod gateways;
 mod grpc;
 mod harness;

@@ -150,10 +150,10 @@ pub(crate) fn messages(mut bytes: Bytes) -> Vec<Bytes> {
 pub(crate) fn varint(mut number: u64) -> Vec<u8> {
     let mut out = Vec::new();
     while number >= 0x80 {
-        out.push((number & 0x7f) as u8 | 0x80);
+        out.push(number.to_le_bytes()[0] | 0x80);
         number >>= 7;
     }
-    out.push(number as u8);
+    out.push(number.to_le_bytes()[0]);
     out
 }
 

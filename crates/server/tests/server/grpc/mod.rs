@@ -1,7 +1,11 @@
 //! gRPC over real sockets: the answers that Envoy gets, what others ask, and what nobody should send.
 
+mod any_bytes;
 mod calls;
 mod client;
+mod hostile;
+mod policies;
+mod services;
 
 use std::sync::Arc;
 
@@ -16,6 +20,9 @@ use tollgate_store::ManualClock;
 use crate::harness::policy;
 use client::Client;
 
+pub(crate) const OK: u64 = 1;
+pub(crate) const OVER: u64 = 2;
+
 pub(crate) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
 /// A server that speaks gRPC on a free port, on a clock that stands still.
@@ -28,29 +35,21 @@ pub(crate) struct Serving {
 
 /// By a policy of ours.
 pub(crate) async fn by_policy(text: &str) -> Serving {
+    by_policy_within(text, GrpcLimits::default()).await
+}
+
+pub(crate) async fn by_policy_within(text: &str, limits: GrpcLimits) -> Serving {
     let clock = Arc::new(ManualClock::at(START));
     let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
-    serve(app, clock, GrpcLimits::default()).await
+    serve(app, clock, limits).await
 }
 
 /// By a file of envoyproxy/ratelimit.
 pub(crate) async fn by_file(text: &str) -> Serving {
-    by_file_within(text, GrpcLimits::default()).await
-}
-
-pub(crate) async fn by_file_within(text: &str, limits: GrpcLimits) -> Serving {
     let clock = Arc::new(ManualClock::at(START));
-    // A file of its own for every test, gone as soon as it was read.
-    let name = format!(
-        "tollgate-grpc-{}-{:p}.yaml",
-        std::process::id(),
-        &raw const clock
-    );
-    let path = std::env::temp_dir().join(name);
-    std::fs::write(&path, text).unwrap();
-    let app = App::following(&path, 1_000, Arc::clone(&clock));
-    std::fs::remove_file(&path).unwrap();
-    serve(app.unwrap(), clock, limits).await
+    let files = tollgate_policy::envoy::load(&[("edge.yaml", text)]).unwrap();
+    let app = App::by_envoys_files(files, 1_000, Arc::clone(&clock)).unwrap();
+    serve(app, clock, GrpcLimits::default()).await
 }
 
 async fn serve(app: App<Arc<ManualClock>>, clock: Arc<ManualClock>, limits: GrpcLimits) -> Serving {
