@@ -124,11 +124,18 @@ impl<C: Clock> App<C> {
         if descriptor.limit.is_none() {
             return Ok(None);
         }
-        let mut entries = [Entry::new("", ""); MAX_ENTRIES];
-        let (first, rest) = entries.split_at_mut(1);
-        first.fill(Entry::new("domain", request.domain));
         let own = descriptor.entries;
-        for (place, entry) in rest.iter_mut().zip(own) {
+        let full = match own.first() {
+            Some(first) if own.len() >= MAX_ENTRIES => Some((joined(request.domain, first), first)),
+            _ => None,
+        };
+        let (front, own) = match &full {
+            // There is no room for the domain beside so many, so it goes into the first one's key.
+            Some((key, first)) => (Entry::new(key, first.value), own.get(1..).unwrap_or_default()),
+            None => (Entry::new("domain", request.domain), own),
+        };
+        let mut entries = [front; MAX_ENTRIES];
+        for (place, entry) in entries.iter_mut().skip(1).zip(own) {
             *place = *entry;
         }
         let len = own.len().saturating_add(1);
@@ -222,6 +229,11 @@ impl<C: Clock> App<C> {
             let _released = self.engine.respond(ticket, &0_u16);
         }
     }
+}
+
+/// A domain and an entry's key as one, which no other two are. It begins with a digit, so it is no `domain` either.
+fn joined(domain: &str, entry: &Entry<'_>) -> String {
+    format!("{}:{domain}{}", domain.len(), entry.key)
 }
 
 fn check(request: &Request<'_>) -> Result<(), BadRequest> {

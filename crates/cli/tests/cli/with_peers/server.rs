@@ -12,6 +12,7 @@ pub(super) struct Server {
     process: Process,
     pub(super) http: SocketAddr,
     pub(super) resp: SocketAddr,
+    pub(super) grpc: SocketAddr,
 }
 
 impl Server {
@@ -36,7 +37,6 @@ impl Server {
             .args(settings)
             .env("TOLLGATE_LISTEN", "127.0.0.1:0")
             .env("TOLLGATE_LISTEN_RESP", "127.0.0.1:0")
-            // Not every build has these listeners; none of them may take a port that another test wants.
             .env("TOLLGATE_LISTEN_GRPC", "127.0.0.1:0")
             .env("TOLLGATE_LISTEN_ADMIN", "127.0.0.1:0");
         let process = Process::start("tollgate", &mut command, folder).unwrap();
@@ -50,6 +50,7 @@ impl Server {
         Self {
             http: address("http"),
             resp: address("redis"),
+            grpc: address("grpc"),
             process,
         }
     }
