@@ -76,22 +76,6 @@ pub struct LimitState {
 }
 
 impl LimitState {
-    pub(crate) const EMPTY: Self = Self {
-        rule: 0,
-        meter: 0,
-        role: Role::Main,
-        reason: Reason::Rate,
-        unit: Unit::Requests,
-        listed: 0,
-        standing: Standing::Enforced,
-        outcome: Outcome::Allow,
-        status: Status {
-            limit: 0,
-            remaining: 0,
-            reset_after: Nanos::ZERO,
-        },
-    };
-
     /// After how long the same request would be admitted, where it is not.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Nanos> {

@@ -36,6 +36,11 @@ impl Reply {
         Self::new(StatusCode::OK, "application/json", body)
     }
 
+    /// Text of another kind.
+    pub(crate) fn page(content_type: &'static str, body: String) -> Self {
+        Self::new(StatusCode::OK, content_type, body)
+    }
+
     /// A refusal whose body is already problem details.
     pub(crate) fn refused(status: u16, body: impl Into<Bytes>) -> Self {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);

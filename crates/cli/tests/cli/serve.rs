@@ -13,16 +13,16 @@ use crate::harness::{output, tollgate};
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A running `tollgate serve`, killed when the test ends, however it ends.
-struct Served {
+pub(crate) struct Served {
     child: Child,
-    address: SocketAddr,
-    printed: String,
+    pub(crate) address: SocketAddr,
+    pub(crate) printed: String,
     log: Receiver<String>,
 }
 
 impl Served {
     /// Starts `command` and waits until it has printed its address and the rest of its welcome.
-    fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdout = lines(child.stdout.take().unwrap());
@@ -35,7 +35,8 @@ impl Served {
         // An empty line ends it.
         while served.printed.matches("curl ").count() < 3 || !served.printed.ends_with("\n\n") {
             let line = stdout.recv_timeout(DEADLINE).expect("the whole welcome");
-            if let Some(address) = line.strip_prefix("listening on http://") {
+            let http = ["listening on http://", "listening on https://"];
+            if let Some(address) = http.iter().find_map(|start| line.strip_prefix(start)) {
                 served.address = address.parse().unwrap();
             }
             served.printed += &line;
@@ -45,7 +46,7 @@ impl Served {
     }
 
     /// Waits until the log says `text`, and returns that line.
-    fn wait_for(&self, text: &str) -> String {
+    pub(crate) fn wait_for(&self, text: &str) -> String {
         loop {
             let line = self.log.recv_timeout(DEADLINE).expect(text);
             if line.contains(text) {
@@ -54,14 +55,14 @@ impl Served {
         }
     }
 
-    fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args(["-s", signal, &pid]).status();
         assert!(sent.unwrap().success());
     }
 
     /// Sends a signal and waits for the end: how it ended, and the last line of its log.
-    fn stop(mut self, signal: &str) -> (ExitStatus, String) {
+    pub(crate) fn stop(mut self, signal: &str) -> (ExitStatus, String) {
         self.signal(signal);
         let last = self.wait_for("stopped");
         (self.child.wait().unwrap(), last)
