@@ -12,6 +12,7 @@ mod check;
 mod documentation;
 mod explain;
 mod harness;
+mod operators;
 mod policy_tests;
 mod serve;
 mod shipped;
