@@ -144,8 +144,8 @@ async fn run(
         () = stop => {}
         () = reload => {}
     }
-    tracing::info!("stopping: no new connections, open ones may finish");
     stopped.say();
+    tracing::info!("stopping: no new connections, open ones may finish");
     let mut cut = 0_usize;
     while let Some(ended) = listeners.join_next().await {
         cut = cut.saturating_add(ended?.cut);

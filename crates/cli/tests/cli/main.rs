@@ -14,6 +14,7 @@ mod examples;
 mod envoy;
 mod explain;
 mod harness;
+mod operators;
 mod policy_tests;
 mod serve;
 mod shipped;
