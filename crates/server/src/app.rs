@@ -27,6 +27,7 @@ use crate::listen::{Ended, Listener, Reached};
 use crate::openapi;
 use crate::reply::Reply;
 use crate::routes::{Endpoint, Route, most_body};
+use crate::saturation::{MOST_WAITING, Saturation};
 use crate::tickets::Tickets;
 use crate::welcome::introduction;
 use crate::words::Wording;
@@ -43,6 +44,7 @@ pub struct App<C> {
     pub(crate) tickets: Tickets,
     pub(crate) gateways: Gateways,
     pub(crate) wording: Wording,
+    pub(crate) saturation: Arc<Saturation>,
     /// The policy in force, in words.
     told: ArcSwap<Told>,
     /// Keys every digest of this process; another policy must make the same ones.
@@ -106,6 +108,7 @@ impl<C: Clock> App<C> {
             tickets: Tickets::default(),
             gateways: Gateways::in_networks(Networks::default()),
             wording: Wording::keyed_by(secret),
+            saturation: Saturation::with_room_for(MOST_WAITING),
             told: ArcSwap::from_pointee(told),
             secret,
             replacing: Mutex::default(),
@@ -118,6 +121,20 @@ impl<C: Clock> App<C> {
     pub fn trusting(mut self, trusted: Networks) -> Self {
         self.gateways = Gateways::in_networks(trusted);
         self
+    }
+
+    /// The same app, holding back at most so many requests at the same time until they may go on. Of further ones that
+    /// would have to wait their limits say what becomes: `on_store_failure` in the policy.
+    #[must_use]
+    pub fn holding_back(mut self, most: usize) -> Self {
+        self.saturation = Saturation::with_room_for(most);
+        self
+    }
+
+    /// How busy it is.
+    #[must_use]
+    pub const fn saturation(&self) -> &Arc<Saturation> {
+        &self.saturation
     }
 
     /// The same app, telling clients about their limits in these dialects; without this, in the current draft.

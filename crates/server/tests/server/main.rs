@@ -8,6 +8,7 @@
 )]
 
 mod connections;
+mod crowded;
 mod gateways;
 mod harness;
 mod inputs;
