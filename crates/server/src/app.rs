@@ -11,8 +11,9 @@ use arc_swap::ArcSwap;
 use hyper::{Method, StatusCode};
 use tollgate_core::Nanos;
 use tollgate_engine::reload::Reloader;
-use tollgate_engine::{Engine, OutOfNumbers};
+use tollgate_engine::{Engine, OutOfNumbers, Verdict};
 use tollgate_http::{Dialects, Networks};
+use tollgate_policy::attributes::Attributes;
 use tollgate_policy::explain::{Explanation, explain};
 use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
@@ -20,11 +21,14 @@ use tollgate_policy::source::{Problem, Problems};
 use tollgate_store::{Clock, InvalidSize, Memory};
 
 use crate::counters::Counters;
+use crate::denials::{Denials, LogDenials};
 use crate::gateways::Gateways;
 use crate::http::{Answers, Limits, Question, run};
 use crate::input::{BadInput, echo};
 use crate::listen::{Ended, Listener, Reached};
+use crate::metrics::{Answered, Metrics, Transport};
 use crate::openapi;
+use crate::redact::redacted;
 use crate::reply::Reply;
 use crate::routes::{Endpoint, Route, most_body};
 use crate::saturation::{MOST_WAITING, Saturation};
@@ -51,6 +55,8 @@ pub struct App<C> {
     secret: [u8; 16],
     replacing: Mutex<()>,
     counters: Counters,
+    metrics: Arc<Metrics>,
+    denials: Denials,
 }
 
 /// A policy in words, and the number that verdicts name it by.
@@ -90,7 +96,7 @@ impl<C: Clock> App<C> {
         let (generation, policy) = reloader.in_force();
         let told = Told {
             generation,
-            explanation: explain(&policy).map_err(InvalidApp::Policy)?,
+            explanation: explain(&redacted(&policy, &secret)).map_err(InvalidApp::Policy)?,
         };
         let engine = Arc::clone(reloader.engine());
         Ok(Self::made(engine, Some(Arc::new(reloader)), told, secret))
@@ -113,7 +119,16 @@ impl<C: Clock> App<C> {
             secret,
             replacing: Mutex::default(),
             counters: Counters::default(),
+            metrics: Arc::default(),
+            denials: Denials::new(LogDenials::Off),
         }
+    }
+
+    /// The same app, logging denials so far.
+    #[must_use]
+    pub fn logging(mut self, which: LogDenials) -> Self {
+        self.denials = Denials::new(which);
+        self
     }
 
     /// The same app, taking the word of gateways in these networks only.
@@ -191,7 +206,7 @@ impl<C: Clock> App<C> {
         }
         let _one_at_a_time = self.replacing();
         // What compiled can be explained; if not, the words before are better than none.
-        if let Ok(explanation) = explain(&policy) {
+        if let Ok(explanation) = explain(&redacted(&policy, &self.secret)) {
             self.told.store(Arc::new(Told {
                 generation,
                 explanation,
@@ -210,6 +225,28 @@ impl<C: Clock> App<C> {
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// What the server has answered so far, over all transports that count here.
+    pub const fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// The one place where a verdict is counted and, if it denies, logged. [`ask`](Self::ask) does it; whoever asks the engine
+    /// past that passes the verdict here.
+    pub fn observe(
+        &self,
+        transport: Transport,
+        request: &dyn Attributes,
+        verdict: &Verdict,
+        is_look: bool,
+    ) {
+        let now = || self.engine.store().now();
+        self.metrics.count(transport, verdict, is_look, now);
+        if !is_look && !verdict.is_admitted() {
+            let metrics = &self.metrics;
+            self.denials.note(metrics, transport, request, verdict, now);
+        }
     }
 
     /// How many keys were forgiven what they owed because there was no room for them.
@@ -262,6 +299,7 @@ impl<C: Clock + 'static> Answers for App<C> {
         if !route.allows(question.method) {
             return wrong_method(question.method, route.methods);
         }
+        let began = route.endpoint.decides().then(|| self.engine.store().now());
         let answered = match route.endpoint {
             Endpoint::Check => self.check(question),
             Endpoint::Batch => self.check_batch(question),
@@ -275,13 +313,20 @@ impl<C: Clock + 'static> Answers for App<C> {
             Endpoint::Health => Ok(Reply::text("ok\n")),
             Endpoint::Front => Ok(Reply::text(self.introduction(&question.peer.local, &[]))),
         };
+        if let Some(began) = began {
+            let span = self.engine.store().now().since(began);
+            self.metrics.took(Transport::Http, span, 1);
+            if answered.is_err() {
+                self.metrics.count_answer(Transport::Http, Answered::Failed);
+            }
+        }
         answered.unwrap_or_else(|bad| bad_request(&bad))
     }
 }
 
 fn compile(policy: &Policy, secret: [u8; 16]) -> Result<(Rules, Explanation), InvalidApp> {
     let rules = Rules::compile(policy, secret).map_err(InvalidApp::Policy)?;
-    let explanation = explain(policy).map_err(InvalidApp::Policy)?;
+    let explanation = explain(&redacted(policy, &secret)).map_err(InvalidApp::Policy)?;
     Ok((rules, explanation))
 }
 

@@ -5,6 +5,7 @@
 //! of the run are arguments, so tests own all of them. Must not know: command lines, signals, files, how the state is kept.
 #![forbid(unsafe_code)]
 
+pub mod admin;
 mod app;
 mod asked;
 mod body;
@@ -13,6 +14,7 @@ mod counters;
 mod crowded;
 mod decided;
 mod demo;
+mod denials;
 mod gateways;
 mod http;
 mod input;
@@ -20,8 +22,10 @@ mod json;
 mod known;
 mod limits;
 pub mod listen;
+mod metrics;
 mod openapi;
 mod query;
+mod redact;
 mod reply;
 mod report;
 pub mod resp;
@@ -35,6 +39,8 @@ pub use app::{App, InvalidApp, MOST_RETRY_JITTER};
 pub use counters::Counters;
 pub use decided::Decided;
 pub use demo::demo_policy;
+pub use denials::LogDenials;
 pub use http::Limits;
+pub use metrics::{Answered, Cause, Metrics, Transport};
 pub use saturation::Saturation;
 pub use tollgate_http::{Dialects, Networks};

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::{JoinError, JoinSet};
@@ -94,6 +95,7 @@ pub async fn accept<P: Serve>(
                         note(counters, &ended);
                     }
                     if connections.len() < bounds.connections {
+                        count(&counters.accepted);
                         let stopping = stopping.clone();
                         match listener.tls() {
                             None => connections.spawn(protocol.serve(stream, peer, stopping)),
@@ -134,6 +136,7 @@ pub async fn accept<P: Serve>(
     }
     let cut = connections.len();
     connections.shutdown().await;
+    counters.ended.fetch_add(cut as u64, Ordering::Release);
     Ended { cut }
 }
 
@@ -180,6 +183,7 @@ fn is_about_one_connection(error: &io::Error) -> bool {
 
 /// Sees a connection's task end. A panic in it is counted, and ends nothing else.
 fn note(counters: &Counters, ended: &Result<(), JoinError>) {
+    counters.ended.fetch_add(1, Ordering::Release);
     if let Err(error) = ended
         && error.is_panic()
     {

@@ -7,6 +7,7 @@
     reason = "a test that cannot go on should say so loudly, helpers included"
 )]
 
+mod admin;
 mod connections;
 mod crowded;
 mod gateways;
@@ -19,3 +20,4 @@ mod policy;
 mod resp;
 mod tickets;
 mod tls;
+mod words;
