@@ -25,7 +25,7 @@ use crate::denials::{Denials, LogDenials};
 use crate::gateways::Gateways;
 use crate::http::{Answers, Limits, Question, run};
 use crate::input::{BadInput, echo};
-use crate::listen::{Ended, Listener, Reached};
+use crate::listen::{Ended, Listener, Reached, Stopping};
 use crate::metrics::{Answered, Metrics, Transport};
 use crate::openapi;
 use crate::redact::redacted;
@@ -49,6 +49,8 @@ pub struct App<C> {
     pub(crate) gateways: Gateways,
     pub(crate) wording: Wording,
     pub(crate) saturation: Arc<Saturation>,
+    /// Once this is said no more requests should be sent here.
+    leaving: Option<Stopping>,
     /// The policy in force, in words.
     told: ArcSwap<Told>,
     /// Keys every digest of this process; another policy must make the same ones.
@@ -115,6 +117,7 @@ impl<C: Clock> App<C> {
             gateways: Gateways::in_networks(Networks::default()),
             wording: Wording::keyed_by(secret),
             saturation: Saturation::with_room_for(MOST_WAITING),
+            leaving: None,
             told: ArcSwap::from_pointee(told),
             secret,
             replacing: Mutex::default(),
@@ -143,6 +146,13 @@ impl<C: Clock> App<C> {
     #[must_use]
     pub fn holding_back(mut self, most: usize) -> Self {
         self.saturation = Saturation::with_room_for(most);
+        self
+    }
+
+    /// The same app, saying that it is not ready any more once this is said.
+    #[must_use]
+    pub fn until(mut self, leaving: Stopping) -> Self {
+        self.leaving = Some(leaving);
         self
     }
 
@@ -213,6 +223,16 @@ impl<C: Clock> App<C> {
             }));
         }
         self.told.load_full()
+    }
+
+    /// Decisions need no store that is elsewhere, so nothing but the end makes it unready.
+    fn ready(&self) -> Reply {
+        match &self.leaving {
+            Some(leaving) if leaving.is_said() => {
+                Reply::plain(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
+            }
+            _ => Reply::text("ready\n"),
+        }
     }
 
     fn replacing(&self) -> MutexGuard<'_, ()> {
@@ -311,6 +331,7 @@ impl<C: Clock + 'static> Answers for App<C> {
             Endpoint::Limits => Ok(self.limits()),
             Endpoint::OpenApi => Ok(Reply::json(openapi::DOCUMENT)),
             Endpoint::Health => Ok(Reply::text("ok\n")),
+            Endpoint::Ready => Ok(self.ready()),
             Endpoint::Front => Ok(Reply::text(self.introduction(&question.peer.local, &[]))),
         };
         if let Some(began) = began {

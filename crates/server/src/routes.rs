@@ -34,6 +34,8 @@ pub(crate) enum Endpoint {
     OpenApi,
     /// Whether the server is there.
     Health,
+    /// Whether requests should be sent to it.
+    Ready,
     /// What a newcomer reads.
     Front,
 }
@@ -126,6 +128,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route("/auth/haproxy", ANY, Endpoint::Auth(Gateway::Haproxy), 0),
     route("/openapi.json", LOOK, Endpoint::OpenApi, 0),
     route("/healthz", LOOK, Endpoint::Health, 0),
+    route("/readyz", LOOK, Endpoint::Ready, 0),
     route("/", LOOK, Endpoint::Front, 0),
 ];
 
