@@ -26,13 +26,14 @@ use crate::denials::{Denials, LogDenials};
 use crate::gateways::Gateways;
 use crate::http::{Answers, Limits, Question, run};
 use crate::input::{BadInput, echo};
-use crate::listen::{Ended, Listener, Reached};
+use crate::listen::{Ended, Listener, Reached, Stopping};
 use crate::metrics::{Answered, Metrics, Transport};
 use crate::openapi;
 use crate::redact::redacted;
 use crate::reply::Reply;
 use crate::rls::Rls;
 use crate::routes::{Endpoint, Route, most_body};
+use crate::saturation::{MOST_WAITING, Saturation};
 use crate::tickets::Tickets;
 use crate::welcome::{introduction, introduction_of_files};
 use crate::words::Wording;
@@ -51,6 +52,9 @@ pub struct App<C> {
     pub(crate) tickets: Tickets,
     pub(crate) gateways: Gateways,
     pub(crate) wording: Wording,
+    pub(crate) saturation: Arc<Saturation>,
+    /// Once this is said no more requests should be sent here.
+    leaving: Option<Stopping>,
     /// The policy in force, in words.
     told: ArcSwap<Told>,
     /// Keys every digest of this process; another policy must make the same ones.
@@ -138,6 +142,8 @@ impl<C: Clock> App<C> {
             tickets: Tickets::default(),
             gateways: Gateways::in_networks(Networks::default()),
             wording: Wording::keyed_by(secret),
+            saturation: Saturation::with_room_for(MOST_WAITING),
+            leaving: None,
             told: ArcSwap::from_pointee(told),
             secret,
             replacing: Mutex::default(),
@@ -159,6 +165,27 @@ impl<C: Clock> App<C> {
     pub fn trusting(mut self, trusted: Networks) -> Self {
         self.gateways = Gateways::in_networks(trusted);
         self
+    }
+
+    /// The same app, holding back at most so many requests at the same time until they may go on. Of further ones that
+    /// would have to wait their limits say what becomes: `on_store_failure` in the policy.
+    #[must_use]
+    pub fn holding_back(mut self, most: usize) -> Self {
+        self.saturation = Saturation::with_room_for(most);
+        self
+    }
+
+    /// The same app, saying that it is not ready any more once this is said.
+    #[must_use]
+    pub fn until(mut self, leaving: Stopping) -> Self {
+        self.leaving = Some(leaving);
+        self
+    }
+
+    /// How busy it is.
+    #[must_use]
+    pub const fn saturation(&self) -> &Arc<Saturation> {
+        &self.saturation
     }
 
     /// The same app, telling clients about their limits in these dialects; without this, in the current draft.
@@ -240,6 +267,16 @@ impl<C: Clock> App<C> {
             }));
         }
         self.told.load_full()
+    }
+
+    /// Decisions need no store that is elsewhere, so nothing but the end makes it unready.
+    fn ready(&self) -> Reply {
+        match &self.leaving {
+            Some(leaving) if leaving.is_said() => {
+                Reply::plain(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
+            }
+            _ => Reply::text("ready\n"),
+        }
     }
 
     fn replacing(&self) -> MutexGuard<'_, ()> {
@@ -347,6 +384,7 @@ impl<C: Clock + 'static> Answers for App<C> {
             Endpoint::Health => Ok(Reply::text("ok\n")),
             Endpoint::EnvoysHealth => Ok(Reply::text("OK")),
             Endpoint::Envoy => Ok(self.should_rate_limit_json(question.body)),
+            Endpoint::Ready => Ok(self.ready()),
             Endpoint::Front => Ok(Reply::text(self.introduction(&question.peer.local, &[]))),
         };
         if let Some(began) = began {

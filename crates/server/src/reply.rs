@@ -11,6 +11,8 @@ use hyper::{Response, StatusCode};
 use tollgate_core::Nanos;
 use tollgate_http::{Merge, Problem, Words};
 
+use crate::saturation::Place;
+
 /// Room for the values of some dozens of answers, so that most take none of their own.
 const VALUES_LEN: usize = 4_096;
 
@@ -19,6 +21,8 @@ const VALUES_LEN: usize = 4_096;
 pub(crate) struct Reply {
     response: Response<Full<Bytes>>,
     wait: Nanos,
+    /// Where it waits.
+    place: Option<Place>,
 }
 
 impl Reply {
@@ -109,6 +113,12 @@ impl Reply {
         self
     }
 
+    /// The same, at a place for those who wait, which is free again when it is sent.
+    pub(crate) fn at(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
+    }
+
     /// The same, sent only after a while.
     pub(crate) const fn after(mut self, wait: Nanos) -> Self {
         self.wait = wait;
@@ -134,6 +144,7 @@ impl Reply {
         Self {
             response,
             wait: Nanos::ZERO,
+            place: None,
         }
     }
 }

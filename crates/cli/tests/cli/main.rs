@@ -10,8 +10,8 @@
 
 mod check;
 mod documentation;
-mod examples;
 mod envoy;
+mod examples;
 mod explain;
 mod harness;
 mod operators;

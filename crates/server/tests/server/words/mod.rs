@@ -45,7 +45,11 @@ impl Attributes for Says<'_> {
 
 /// Decides at this cost, or at the policy's.
 fn ask(app: &TestApp, says: &[(&str, &str)], cost: impl Into<Option<u64>>) -> Decided {
-    app.ask(Transport::Http, &Says(says), Terms::of(Purpose::Charge, cost.into()))
+    app.ask(
+        Transport::Http,
+        &Says(says),
+        Terms::of(Purpose::Charge, cost.into()),
+    )
 }
 
 /// The fields of a decision as text.
