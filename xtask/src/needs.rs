@@ -47,6 +47,25 @@ pub(crate) const NEEDS: &[Need] = &[
     },
 ];
 
+/// What `bench servers` starts, or needs to build what it starts.
+pub(crate) const FOR_SERVERS: &[Need] = &[
+    Need {
+        program: "redis-server",
+        debian_package: "redis-server",
+        why: "runs the script that articles print",
+    },
+    Need {
+        program: "nginx",
+        debian_package: "nginx",
+        why: "limits with limit_req",
+    },
+    Need {
+        program: "protoc",
+        debian_package: "protobuf-compiler",
+        why: "throttlecrab-server is built with it",
+    },
+];
+
 /// How we may install packages, if at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Means {

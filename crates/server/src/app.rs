@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use hyper::{Method, StatusCode};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Method, Request, Response, StatusCode};
 use tollgate_core::Nanos;
 use tollgate_engine::reload::{EnvoyReloader, Reload, Reloader, is_envoys};
 use tollgate_engine::{Engine, OutOfNumbers, Verdict};
@@ -26,7 +28,7 @@ use crate::denials::{Denials, LogDenials};
 use crate::gateways::Gateways;
 use crate::http::{Answers, Limits, Question, run};
 use crate::input::{BadInput, echo};
-use crate::listen::{Ended, Listener, Reached, Stopping};
+use crate::listen::{Ended, Listener, Peer, Reached, Stopping};
 use crate::metrics::{Answered, Metrics, Transport};
 use crate::openapi;
 use crate::redact::redacted;
@@ -347,11 +349,44 @@ impl<C: Clock> App<C> {
     {
         run(limits, listener, self, shutdown).await
     }
+
+    /// Answers one request that was read in full, as it is answered on a connection but for bounds, times and waits: for
+    /// whoever has a server of their own, and for measurements.
+    ///
+    /// ```
+    /// use tollgate_server::{App, demo_policy, listen::{Peer, Reached}};
+    /// use tollgate_store::SystemClock;
+    ///
+    /// let app = App::new(&demo_policy()?, 1_000, SystemClock::new())?;
+    /// let address = ([127, 0, 0, 1], 8080).into();
+    /// let peer = Peer { address: Some(address), local: Reached::Tcp(address) };
+    /// let request = hyper::Request::post("/v1/check").body(br#"{"key":"alice"}"#.as_slice())?;
+    /// assert_eq!(app.respond(&request, &peer).status(), 200);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn respond(&self, request: &Request<&[u8]>, peer: &Peer) -> Response<Full<Bytes>>
+    where
+        C: 'static,
+    {
+        let question = Question {
+            method: request.method(),
+            path: request.uri().path(),
+            query: request.uri().query().unwrap_or(""),
+            headers: request.headers(),
+            body: request.body(),
+            peer,
+        };
+        self.answer(&question).into_response()
+    }
 }
 
 impl<C: Clock + 'static> Answers for App<C> {
     fn most_body(&self, method: &Method, path: &str) -> usize {
         most_body(method, path)
+    }
+
+    fn wants_fields(&self, path: &str) -> bool {
+        Route::at(path).is_none_or(|route| matches!(route.endpoint, Endpoint::Auth(_)))
     }
 
     fn counters(&self) -> &Counters {
