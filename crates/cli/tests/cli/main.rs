@@ -13,6 +13,7 @@ mod documentation;
 mod explain;
 mod harness;
 mod policy_tests;
+mod running;
 mod serve;
 mod shipped;
 mod surroundings;
