@@ -22,7 +22,7 @@ use tollgate_server::{Dialects, MOST_RETRY_JITTER, Networks};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Listeners")]
 pub(crate) struct Options {
-    /// The policy file: YAML, TOML or JSON by its ending; without one a demonstration policy. Changes are put in force at once if they are right; SIGHUP reads it again
+    /// The policy file: YAML, TOML or JSON by its ending, or a file or directory of files of envoyproxy/ratelimit; without one a demonstration policy. Changes are put in force at once if they are right; SIGHUP reads it again
     #[arg(
         long,
         help_heading = "Policy",
@@ -38,6 +38,14 @@ pub(crate) struct Options {
         env = "TOLLGATE_LISTEN"
     )]
     pub(super) listen: Place,
+    /// Where to listen for gRPC: Envoy's rate limit service
+    #[arg(
+        long,
+        value_name = "PLACE",
+        default_value = "127.0.0.1:8081",
+        env = "TOLLGATE_LISTEN_GRPC"
+    )]
+    pub(super) listen_grpc: Place,
     /// Where to listen for Redis clients
     #[arg(
         long,

@@ -3,13 +3,12 @@
 //! Must not know: what either means for connections.
 
 use std::io;
-
 use std::sync::Arc;
 
+use tollgate_engine::reload::Reload;
 use tollgate_server::listen::Tls;
 use tollgate_store::{Clock as _, SystemClock};
 
-use super::FileReloader;
 use super::manager::{Manager, READY, RELOADING};
 
 /// Hears when the process is told to stop: Ctrl-C, or the signal that service managers send.
@@ -61,7 +60,7 @@ impl StopSignals {
 /// completes.
 #[cfg(unix)]
 pub(super) fn reload_signal(
-    reloader: Option<FileReloader>,
+    reloader: Option<Arc<dyn Reload>>,
     tls: Option<Arc<Tls>>,
     manager: Manager,
 ) -> io::Result<impl Future<Output = ()>> {
@@ -92,7 +91,7 @@ pub(super) fn reload_signal(
 
 #[cfg(not(unix))]
 pub(super) fn reload_signal(
-    _reloader: Option<FileReloader>,
+    _reloader: Option<Arc<dyn Reload>>,
     _tls: Option<Arc<Tls>>,
     _manager: Manager,
 ) -> io::Result<impl Future<Output = ()>> {

@@ -62,7 +62,9 @@ mod tests {
         assert!(error.starts_with(READ), "{error}");
         let error = both.read_with(|_| None).unwrap_err().to_string();
         assert!(error.contains("no-such-file"), "{error}");
-        let empty = none.read_with(|_| Some(String::new())).unwrap_err();
+        let empty = none
+            .read_with(|name| (name == READ).then(String::new))
+            .unwrap_err();
         assert!(empty.to_string().contains("it is empty"), "{empty}");
     }
 }

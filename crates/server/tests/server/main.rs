@@ -10,7 +10,10 @@
 mod admin;
 mod connections;
 mod crowded;
+mod envoy;
+mod envoy_json;
 mod gateways;
+mod grpc;
 mod harness;
 mod inputs;
 mod limit;
