@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use hyper::{Method, StatusCode};
 use tollgate_core::Nanos;
-use tollgate_engine::reload::{EnvoyReloader, Reload, Reloader, is_envoys};
-use tollgate_engine::{Engine, OutOfNumbers};
+use tollgate_engine::reload::{EnvoyReloader, Reload, Reloader, Status, is_envoys};
+use tollgate_engine::{Engine, OutOfNumbers, Verdict};
 use tollgate_http::{Dialects, Networks};
+use tollgate_policy::attributes::Attributes;
 use tollgate_policy::envoy::{EnvoyPolicy, FilesRefused};
 use tollgate_policy::explain::{Explanation, explain};
 use tollgate_policy::model::Policy;
@@ -21,11 +22,14 @@ use tollgate_policy::source::{Problem, Problems};
 use tollgate_store::{Clock, InvalidSize, Memory};
 
 use crate::counters::Counters;
+use crate::denials::{Denials, LogDenials};
 use crate::gateways::Gateways;
 use crate::http::{Answers, Limits, Question, run};
 use crate::input::{BadInput, echo};
 use crate::listen::{Ended, Listener, Reached};
+use crate::metrics::{Answered, Metrics, Transport};
 use crate::openapi;
+use crate::redact::redacted;
 use crate::reply::Reply;
 use crate::rls::Rls;
 use crate::routes::{Endpoint, Route, most_body};
@@ -53,6 +57,8 @@ pub struct App<C> {
     secret: [u8; 16],
     replacing: Mutex<()>,
     counters: Counters,
+    metrics: Arc<Metrics>,
+    denials: Denials,
 }
 
 /// A policy in words, and the number that verdicts name it by.
@@ -95,7 +101,7 @@ impl<C: Clock> App<C> {
         let (generation, policy) = reloader.in_force();
         let told = Told {
             generation,
-            explanation: explain(&policy).map_err(InvalidApp::Policy)?,
+            explanation: explain(&redacted(&policy, &secret)).map_err(InvalidApp::Policy)?,
         };
         let engine = Arc::clone(reloader.engine());
         Self::made(engine, Some(Arc::new(reloader)), told, secret)
@@ -136,7 +142,16 @@ impl<C: Clock> App<C> {
             secret,
             replacing: Mutex::default(),
             counters: Counters::default(),
+            metrics: Arc::default(),
+            denials: Denials::new(LogDenials::Off),
         })
+    }
+
+    /// The same app, logging denials so far.
+    #[must_use]
+    pub fn logging(mut self, which: LogDenials) -> Self {
+        self.denials = Denials::new(which);
+        self
     }
 
     /// The same app, taking the word of gateways in these networks only.
@@ -200,6 +215,21 @@ impl<C: Clock> App<C> {
         Some(Arc::<Reloader<_>>::clone(reloader))
     }
 
+    /// What is known of the file or files that decide, if there are any.
+    pub(crate) fn file_status(&self) -> Option<Status> {
+        match self.rls.reloader() {
+            Some(reloader) => Some(reloader.status()),
+            None => Some(self.reloader.as_ref()?.status()),
+        }
+    }
+
+    /// The number of the version of the policy, or of the files, that decides.
+    pub(crate) fn generation(&self) -> u64 {
+        self.rls
+            .generation()
+            .unwrap_or_else(|| self.engine.generation().number())
+    }
+
     /// Whether files of envoyproxy/ratelimit decide. Then only what Envoy asks is answered.
     #[must_use]
     pub const fn is_by_envoys_files(&self) -> bool {
@@ -218,7 +248,7 @@ impl<C: Clock> App<C> {
         }
         let _one_at_a_time = self.replacing();
         // What compiled can be explained; if not, the words before are better than none.
-        if let Ok(explanation) = explain(&policy) {
+        if let Ok(explanation) = explain(&redacted(&policy, &self.secret)) {
             self.told.store(Arc::new(Told {
                 generation,
                 explanation,
@@ -237,6 +267,28 @@ impl<C: Clock> App<C> {
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// What the server has answered so far, over all transports that count here.
+    pub const fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// The one place where a verdict is counted and, if it denies, logged. [`ask`](Self::ask) does it; whoever asks the engine
+    /// past that passes the verdict here.
+    pub fn observe(
+        &self,
+        transport: Transport,
+        request: &dyn Attributes,
+        verdict: &Verdict,
+        is_look: bool,
+    ) {
+        let now = || self.engine.store().now();
+        self.metrics.count(transport, verdict, is_look, now);
+        if !is_look && !verdict.is_admitted() {
+            let metrics = &self.metrics;
+            self.denials.note(metrics, transport, request, verdict, now);
+        }
     }
 
     /// How many keys were forgiven what they owed because there was no room for them.
@@ -296,6 +348,7 @@ impl<C: Clock + 'static> Answers for App<C> {
             let detail = "files of envoyproxy/ratelimit decide here; ask by gRPC or POST /json";
             return Reply::plain(StatusCode::NOT_IMPLEMENTED, detail);
         }
+        let began = route.endpoint.decides().then(|| self.engine.store().now());
         let answered = match route.endpoint {
             Endpoint::Check => self.check(question),
             Endpoint::Batch => self.check_batch(question),
@@ -311,13 +364,20 @@ impl<C: Clock + 'static> Answers for App<C> {
             Endpoint::Envoy => Ok(self.should_rate_limit_json(question.body)),
             Endpoint::Front => Ok(Reply::text(self.introduction(&question.peer.local, &[]))),
         };
+        if let Some(began) = began {
+            let span = self.engine.store().now().since(began);
+            self.metrics.took(Transport::Http, span, 1);
+            if answered.is_err() {
+                self.metrics.count_answer(Transport::Http, Answered::Failed);
+            }
+        }
         answered.unwrap_or_else(|bad| bad_request(&bad))
     }
 }
 
 fn compile(policy: &Policy, secret: [u8; 16]) -> Result<(Rules, Explanation), InvalidApp> {
     let rules = Rules::compile(policy, secret).map_err(InvalidApp::Policy)?;
-    let explanation = explain(policy).map_err(InvalidApp::Policy)?;
+    let explanation = explain(&redacted(policy, &secret)).map_err(InvalidApp::Policy)?;
     Ok((rules, explanation))
 }
 

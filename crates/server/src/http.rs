@@ -103,6 +103,7 @@ impl<A: Answers> Serve for Http<A> {
             async move {
                 let reply = respond(limits, &*answers, request, &peer).await;
                 if !reply.wait().is_zero() {
+                    let _held = answers.counters().hold();
                     sleep(Duration::from_nanos(reply.wait().as_nanos())).await;
                 }
                 Ok::<_, Infallible>(reply.into_response())

@@ -1,10 +1,11 @@
 //! The HTTP API: ask it whether a request may proceed, and it answers in the words of the RateLimit draft. Beside
-//! it [`resp`], the same for Redis clients.
+//! it [`resp`], the same for Redis clients, and [`grpc`], for Envoy.
 //!
 //! [`App`] decides and words the answers, [`listen`] accepts connections. The listener, the clock, the policy and the end
 //! of the run are arguments, so tests own all of them. Must not know: command lines, signals, files, how the state is kept.
 #![forbid(unsafe_code)]
 
+pub mod admin;
 mod app;
 mod asked;
 mod body;
@@ -12,6 +13,7 @@ mod check;
 mod counters;
 mod decided;
 mod demo;
+mod denials;
 mod gateways;
 pub mod grpc;
 mod http;
@@ -20,8 +22,10 @@ mod json;
 mod known;
 mod limits;
 pub mod listen;
+mod metrics;
 mod openapi;
 mod query;
+mod redact;
 mod reply;
 mod report;
 pub mod resp;
@@ -35,5 +39,7 @@ pub use app::{App, InvalidApp, MOST_RETRY_JITTER};
 pub use counters::Counters;
 pub use decided::Decided;
 pub use demo::demo_policy;
+pub use denials::LogDenials;
 pub use http::Limits;
+pub use metrics::{Answered, Cause, Metrics, Transport};
 pub use tollgate_http::{Dialects, Networks};

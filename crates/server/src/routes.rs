@@ -44,6 +44,22 @@ pub(crate) enum Endpoint {
     Front,
 }
 
+impl Endpoint {
+    /// Whether it is a question about requests, so that the time it takes is of interest.
+    pub(crate) const fn decides(self) -> bool {
+        matches!(
+            self,
+            Self::Check
+                | Self::Batch
+                | Self::Acquire
+                | Self::Reserve
+                | Self::Auth(_)
+                | Self::Status
+                | Self::Envoy
+        )
+    }
+}
+
 /// What is reported about a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {

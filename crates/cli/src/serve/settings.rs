@@ -2,8 +2,14 @@
 //!
 //! Must not know: what is done with it.
 
+mod tls;
+
+pub(crate) use tls::{Secured, TlsOptions};
+
 use std::path::PathBuf;
 
+use super::logs::LogSettings;
+use super::tokens::TokenFiles;
 use tollgate_core::Nanos;
 use tollgate_policy::words::duration;
 use tollgate_server::listen::Place;
@@ -38,6 +44,18 @@ pub(crate) struct Options {
         env = "TOLLGATE_LISTEN_RESP"
     )]
     pub(super) listen_resp: Place,
+    /// Where to listen for operators and Prometheus; a place that other machines can reach takes tokens
+    #[arg(
+        long,
+        value_name = "PLACE",
+        default_value = "127.0.0.1:8088",
+        env = "TOLLGATE_LISTEN_ADMIN"
+    )]
+    pub(super) listen_admin: Place,
+    #[command(flatten)]
+    pub(super) tokens: TokenFiles,
+    #[command(flatten)]
+    pub(super) logs: LogSettings,
     /// Connections that each listener has open at the same time; further ones are closed at once
     #[arg(
         long,
@@ -74,6 +92,8 @@ pub(crate) struct Options {
         env = "TOLLGATE_RETRY_JITTER"
     )]
     pub(super) retry_jitter: Option<Nanos>,
+    #[command(flatten)]
+    pub(super) tls: TlsOptions,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

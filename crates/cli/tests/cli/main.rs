@@ -16,3 +16,4 @@ mod policy_tests;
 mod serve;
 mod shipped;
 mod surroundings;
+mod tls;

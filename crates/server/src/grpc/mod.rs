@@ -35,13 +35,14 @@ use self::status::{Code, Status};
 use crate::app::App;
 use crate::counters::{Counters, count};
 use crate::listen::{Ended, Listener, Peer, Serve, Stopping, Stream, accept};
+use crate::metrics::{Answered, Transport};
 use crate::rls::Refused;
 use crate::rls::message::{read_request, write_response};
 
 /// What speaks gRPC for an app.
 pub struct Grpc<C> {
     app: Arc<App<C>>,
-    counters: Counters,
+    counters: Arc<Counters>,
 }
 
 impl<C: Clock + 'static> Grpc<C> {
@@ -50,7 +51,7 @@ impl<C: Clock + 'static> Grpc<C> {
     pub fn new(app: Arc<App<C>>) -> Self {
         Self {
             app,
-            counters: Counters::default(),
+            counters: Arc::default(),
         }
     }
 
@@ -71,7 +72,7 @@ impl<C: Clock + 'static> Grpc<C> {
 
     /// What went wrong and was survived so far.
     #[must_use]
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 
@@ -88,12 +89,20 @@ impl<C: Clock + 'static> Grpc<C> {
     }
 
     fn should_rate_limit(&self, message: &[u8], out: &mut Vec<u8>) -> Result<Nanos, Status> {
+        let now = || self.app.engine().store().now();
+        let began = now();
         let decided = read_request(message, |request| {
-            self.app.should_rate_limit(request, |said| {
-                write_response(said, out);
-                said.wait
-            })
+            self.app
+                .should_rate_limit(Transport::Grpc, request, |said| {
+                    write_response(said, out);
+                    said.wait
+                })
         });
+        let metrics = self.app.metrics();
+        metrics.took(Transport::Grpc, now().since(began), 1);
+        if decided.is_err() {
+            metrics.count_answer(Transport::Grpc, Answered::Failed);
+        }
         match decided {
             Ok(Ok(wait)) => Ok(wait),
             Ok(Err(Refused::BadRequest(reason))) => {

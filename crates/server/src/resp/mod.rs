@@ -19,6 +19,7 @@ mod quoted;
 mod serve;
 mod server;
 mod session;
+mod tally;
 mod throttle;
 mod write;
 

@@ -20,7 +20,8 @@ use super::standing::{limit_of, outcome_of};
 use super::{Refused, seconds};
 use crate::app::App;
 use crate::decided::Decided;
-use crate::words::with_words;
+use crate::metrics::Transport;
+use crate::words::{Note, with_words};
 
 /// The domain in which limits that come with descriptors are counted.
 const OVERRIDES: &str = "overrides";
@@ -33,6 +34,7 @@ pub(super) fn overrides() -> EnvoyPolicy {
 impl<C: Clock> App<C> {
     pub(super) fn decide_by_policy<T>(
         &self,
+        transport: Transport,
         request: &Request<'_>,
         see: impl FnOnce(&Said<'_>) -> T,
     ) -> Result<T, Refused> {
@@ -43,14 +45,17 @@ impl<C: Clock> App<C> {
             let asked = Asked::new(request, only);
             let mut decided = asked.decide(self);
             self.settle(decided.verdict.take_ticket());
-            return Ok(self.tell(&[Answered { asked, decided }], &[None], see));
+            let all = [Answered { asked, decided }];
+            self.note(transport, &all);
+            return Ok(self.tell(&all, &[None], see));
         }
-        self.decide_together(request, see)
+        self.decide_together(transport, request, see)
     }
 
     /// Several descriptors: if one is refused, what the others were charged is given back.
     fn decide_together<T>(
         &self,
+        transport: Transport,
         request: &Request<'_>,
         see: impl FnOnce(&Said<'_>) -> T,
     ) -> Result<T, Refused> {
@@ -100,6 +105,7 @@ impl<C: Clock> App<C> {
             }
         }
         let overrides = overrides.get(..all.len()).unwrap_or_default();
+        self.note(transport, &all);
         if is_refused {
             for one in all.iter_mut().filter(|one| one.is_admitted()) {
                 one.decided = one.asked.look(self);
@@ -155,6 +161,15 @@ impl<C: Clock> App<C> {
             }
         })?;
         Ok(Some(status))
+    }
+
+    /// Counts and logs one verdict for the whole request: that of the first descriptor that is refused, or of the first.
+    fn note(&self, transport: Transport, all: &[Answered<'_>]) {
+        let speaks = all.iter().find(|one| !one.is_admitted()).or(all.first());
+        if let Some(one) = speaks {
+            let is_look = !one.asked.is_charged();
+            self.observe(transport, &one.asked, &one.decided.verdict, is_look);
+        }
     }
 
     /// Puts the answer together. `overrides` stands for what was decided by limits that came with descriptors.
@@ -275,11 +290,11 @@ impl<'a> Asked<'a> {
             Some(0) => (Purpose::Look, Some(0)),
             hits => (Purpose::Charge, hits),
         };
-        app.ask(self, Terms::of(purpose, cost))
+        app.ask_unseen(self, Terms::of(purpose, cost))
     }
 
     fn reserve<C: Clock>(&self, app: &App<C>) -> Decided {
-        app.ask(self, Terms::of(Purpose::Estimate, self.hits))
+        app.ask_unseen(self, Terms::of(Purpose::Estimate, self.hits))
     }
 
     fn look<C: Clock>(&self, app: &App<C>) -> Decided {
@@ -288,7 +303,7 @@ impl<'a> Asked<'a> {
         } else {
             Some(0)
         };
-        app.ask(self, Terms::of(Purpose::Look, cost))
+        app.ask_unseen(self, Terms::of(Purpose::Look, cost))
     }
 }
 
@@ -336,15 +351,18 @@ impl Answered<'_> {
                 ..Status::default()
             };
         };
+        let note = self.decided.note(state);
         let until_reset = match (state.retry_after(), state.outcome) {
             (Some(retry_after), _) => Some(seconds(retry_after).max(1)),
             (None, Outcome::Never) => None,
-            (None, _) if state.status.remaining == 0 => Some(seconds(until_more(state)).max(1)),
+            (None, _) if state.status.remaining == 0 => {
+                Some(seconds(until_more(state, &note)).max(1))
+            }
             (None, _) => Some(seconds(state.status.reset_after)),
         };
         Status {
             code,
-            limit: limit_of(&self.decided.verdict, state),
+            limit: limit_of(&self.decided.verdict, state, note.window),
             remaining: u32::try_from(state.status.remaining).unwrap_or(u32::MAX),
             until_reset,
         }
@@ -405,8 +423,8 @@ impl Asked<'_> {
 }
 
 /// Time until there is one more, where nothing is left.
-fn until_more(state: &LimitState) -> Nanos {
-    match state.more_after() {
+fn until_more(state: &LimitState, note: &Note) -> Nanos {
+    match note.more_after {
         Nanos::ZERO => state.status.reset_after,
         more_after => more_after,
     }

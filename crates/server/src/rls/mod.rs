@@ -32,6 +32,7 @@ use self::labels::Labels;
 use self::said::Said;
 use self::shared::SharedStore;
 use crate::app::App;
+use crate::metrics::{Answered, Transport};
 use crate::reply::Reply;
 
 /// Envoy's rules, on the store of an app's engine.
@@ -101,6 +102,11 @@ impl<C: Clock> Rls<C> {
         self.reloader.as_ref()
     }
 
+    /// The version of the files, if files are in force.
+    pub(crate) fn generation(&self) -> Option<u64> {
+        self.is_by_files().then(|| self.engine.generation())
+    }
+
     /// What every rule of the files does, if files are in force.
     pub(crate) fn rules_in_words(&self) -> Option<Vec<String>> {
         self.is_by_files().then(|| self.engine.explain())
@@ -116,14 +122,19 @@ impl<C: Clock> App<C> {
     /// Decides on a request, charges it, and hands the answer over.
     pub(crate) fn should_rate_limit<T>(
         &self,
+        transport: Transport,
         request: &Request<'_>,
         see: impl FnOnce(&Said<'_>) -> T,
     ) -> Result<T, Refused> {
-        if self.rls.is_by_files() {
-            self.decide_by_files(request, see)
+        let decided = if self.rls.is_by_files() {
+            self.decide_by_files(transport, request, see)
         } else {
-            self.decide_by_policy(request, see)
+            self.decide_by_policy(transport, request, see)
+        };
+        if decided.is_err() {
+            self.metrics().count_answer(transport, Answered::Failed);
         }
+        decided
     }
 }
 
@@ -131,7 +142,7 @@ impl<C: Clock> App<C> {
     /// The same question and answer as JSON, with the status that envoyproxy/ratelimit gives them.
     pub(crate) fn should_rate_limit_json(&self, body: &[u8]) -> Reply {
         let answered = json::read_json(body, |request| {
-            self.should_rate_limit(request, |said| {
+            self.should_rate_limit(Transport::Http, request, |said| {
                 let reply = Reply::json(json::write_json(said));
                 let reply = match said.overall {
                     Code::Ok => reply,

@@ -10,11 +10,15 @@ use super::said::{Limit, Status};
 
 /// A limit as Envoy's messages can say it: so many in the shortest unit that its window fits in. Said of a longer time, a
 /// quota never promises more than there is; header fields of ours say it exactly.
-pub(super) fn limit_of<'a>(verdict: &'a Verdict, state: &LimitState) -> Option<Limit<'a>> {
+pub(super) fn limit_of<'a>(
+    verdict: &'a Verdict,
+    state: &LimitState,
+    window: Nanos,
+) -> Option<Limit<'a>> {
     let rule = verdict.rule(state)?;
     Some(Limit {
         requests_per_unit: u32::try_from(state.status.limit).unwrap_or(u32::MAX),
-        unit: unit_of(state.window()),
+        unit: unit_of(window),
         name: &rule.name,
     })
 }

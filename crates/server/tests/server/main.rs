@@ -7,6 +7,7 @@
     reason = "a test that cannot go on should say so loudly, helpers included"
 )]
 
+mod admin;
 mod connections;
 mod envoy_json;
 mod gateways;
@@ -19,3 +20,5 @@ mod openapi;
 mod policy;
 mod resp;
 mod tickets;
+mod tls;
+mod words;
