@@ -32,6 +32,11 @@ const COMMANDS: &[Command] = &[
         run: test::run,
     },
     Command {
+        usage: "peers",
+        about: "installs the programs that tests start: distribution packages, and Python packages under cargo's target folder",
+        run: peers::run,
+    },
+    Command {
         usage: "check-layers",
         about: "dependencies between crates point the way the table in xtask/src/layers.rs says",
         run: layers::run,
@@ -120,6 +125,7 @@ mod tests {
         for line in [
             "help now",
             "test --quick",
+            "peers --all",
             "check-layers --fix",
             "check-house all",
             "bench everything",
