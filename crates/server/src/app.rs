@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use hyper::{Method, StatusCode};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Method, Request, Response, StatusCode};
 use tollgate_core::Nanos;
 use tollgate_engine::reload::{EnvoyReloader, Reload, Reloader, Status, is_envoys};
 use tollgate_engine::{Engine, OutOfNumbers, Verdict};
@@ -26,13 +28,14 @@ use crate::denials::{Denials, LogDenials};
 use crate::gateways::Gateways;
 use crate::http::{Answers, Limits, Question, run};
 use crate::input::{BadInput, echo};
-use crate::listen::{Ended, Listener, Reached};
+use crate::listen::{Ended, Listener, Peer, Reached, Stopping};
 use crate::metrics::{Answered, Metrics, Transport};
 use crate::openapi;
 use crate::redact::redacted;
 use crate::reply::Reply;
 use crate::rls::Rls;
 use crate::routes::{Endpoint, Route, most_body};
+use crate::saturation::{MOST_WAITING, Saturation};
 use crate::tickets::Tickets;
 use crate::welcome::{introduction, introduction_of_files};
 use crate::words::Wording;
@@ -51,6 +54,9 @@ pub struct App<C> {
     pub(crate) tickets: Tickets,
     pub(crate) gateways: Gateways,
     pub(crate) wording: Wording,
+    pub(crate) saturation: Arc<Saturation>,
+    /// Once this is said no more requests should be sent here.
+    leaving: Option<Stopping>,
     /// The policy in force, in words.
     told: ArcSwap<Told>,
     /// Keys every digest of this process; another policy must make the same ones.
@@ -138,6 +144,8 @@ impl<C: Clock> App<C> {
             tickets: Tickets::default(),
             gateways: Gateways::in_networks(Networks::default()),
             wording: Wording::keyed_by(secret),
+            saturation: Saturation::with_room_for(MOST_WAITING),
+            leaving: None,
             told: ArcSwap::from_pointee(told),
             secret,
             replacing: Mutex::default(),
@@ -159,6 +167,27 @@ impl<C: Clock> App<C> {
     pub fn trusting(mut self, trusted: Networks) -> Self {
         self.gateways = Gateways::in_networks(trusted);
         self
+    }
+
+    /// The same app, holding back at most so many requests at the same time until they may go on. Of further ones that
+    /// would have to wait their limits say what becomes: `on_store_failure` in the policy.
+    #[must_use]
+    pub fn holding_back(mut self, most: usize) -> Self {
+        self.saturation = Saturation::with_room_for(most);
+        self
+    }
+
+    /// The same app, saying that it is not ready any more once this is said.
+    #[must_use]
+    pub fn until(mut self, leaving: Stopping) -> Self {
+        self.leaving = Some(leaving);
+        self
+    }
+
+    /// How busy it is.
+    #[must_use]
+    pub const fn saturation(&self) -> &Arc<Saturation> {
+        &self.saturation
     }
 
     /// The same app, telling clients about their limits in these dialects; without this, in the current draft.
@@ -257,6 +286,16 @@ impl<C: Clock> App<C> {
         self.told.load_full()
     }
 
+    /// Decisions need no store that is elsewhere, so nothing but the end makes it unready.
+    fn ready(&self) -> Reply {
+        match &self.leaving {
+            Some(leaving) if leaving.is_said() => {
+                Reply::plain(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
+            }
+            _ => Reply::text("ready\n"),
+        }
+    }
+
     fn replacing(&self) -> MutexGuard<'_, ()> {
         self.replacing
             .lock()
@@ -325,11 +364,44 @@ impl<C: Clock> App<C> {
     {
         run(limits, listener, self, shutdown).await
     }
+
+    /// Answers one request that was read in full, as it is answered on a connection but for bounds, times and waits: for
+    /// whoever has a server of their own, and for measurements.
+    ///
+    /// ```
+    /// use tollgate_server::{App, demo_policy, listen::{Peer, Reached}};
+    /// use tollgate_store::SystemClock;
+    ///
+    /// let app = App::new(&demo_policy()?, 1_000, SystemClock::new())?;
+    /// let address = ([127, 0, 0, 1], 8080).into();
+    /// let peer = Peer { address: Some(address), local: Reached::Tcp(address) };
+    /// let request = hyper::Request::post("/v1/check").body(br#"{"key":"alice"}"#.as_slice())?;
+    /// assert_eq!(app.respond(&request, &peer).status(), 200);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn respond(&self, request: &Request<&[u8]>, peer: &Peer) -> Response<Full<Bytes>>
+    where
+        C: 'static,
+    {
+        let question = Question {
+            method: request.method(),
+            path: request.uri().path(),
+            query: request.uri().query().unwrap_or(""),
+            headers: request.headers(),
+            body: request.body(),
+            peer,
+        };
+        self.answer(&question).into_response()
+    }
 }
 
 impl<C: Clock + 'static> Answers for App<C> {
     fn most_body(&self, method: &Method, path: &str) -> usize {
         most_body(method, path)
+    }
+
+    fn wants_fields(&self, path: &str) -> bool {
+        Route::at(path).is_none_or(|route| matches!(route.endpoint, Endpoint::Auth(_)))
     }
 
     fn counters(&self) -> &Counters {
@@ -362,6 +434,7 @@ impl<C: Clock + 'static> Answers for App<C> {
             Endpoint::Health => Ok(Reply::text("ok\n")),
             Endpoint::EnvoysHealth => Ok(Reply::text("OK")),
             Endpoint::Envoy => Ok(self.should_rate_limit_json(question.body)),
+            Endpoint::Ready => Ok(self.ready()),
             Endpoint::Front => Ok(Reply::text(self.introduction(&question.peer.local, &[]))),
         };
         if let Some(began) = began {

@@ -2,6 +2,7 @@
 //!
 //! Must not know: how a transport reads requests or sends fields.
 
+use tollgate_core::Nanos;
 use tollgate_engine::{LimitState, Purpose, Terms, Verdict};
 use tollgate_http::{Answer, Standing, Words};
 use tollgate_policy::attributes::Attributes;
@@ -25,8 +26,17 @@ impl Decided {
         told(&self.verdict, &self.notes).map(|(_, standing)| standing)
     }
 
-    /// What was noted about a state of the verdict.
-    pub(crate) fn note(&self, state: &LimitState) -> Note {
+    /// The window of the quota that decided on one of the verdict's states. Zero where there is no one such time.
+    pub(crate) fn window(&self, state: &LimitState) -> Nanos {
+        self.note(state).window
+    }
+
+    /// Where nothing remains of a bucket: time until there is one more. Zero for anything else.
+    pub(crate) fn more_after(&self, state: &LimitState) -> Nanos {
+        self.note(state).more_after
+    }
+
+    fn note(&self, state: &LimitState) -> Note {
         let mut states = self.verdict.limits().iter();
         let position = states.position(|one| std::ptr::eq(one, state));
         self.notes.of(position.unwrap_or(usize::MAX))

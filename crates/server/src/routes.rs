@@ -40,6 +40,8 @@ pub(crate) enum Endpoint {
     Health,
     /// The same, as probes of envoyproxy/ratelimit ask.
     EnvoysHealth,
+    /// Whether requests should be sent to it.
+    Ready,
     /// What a newcomer reads.
     Front,
 }
@@ -54,8 +56,8 @@ impl Endpoint {
                 | Self::Acquire
                 | Self::Reserve
                 | Self::Auth(_)
-                | Self::Status
                 | Self::Envoy
+                | Self::Status
         )
     }
 }
@@ -135,6 +137,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route("/openapi.json", LOOK, Endpoint::OpenApi, 0),
     route("/healthz", LOOK, Endpoint::Health, 0),
     route("/healthcheck", LOOK, Endpoint::EnvoysHealth, 0),
+    route("/readyz", LOOK, Endpoint::Ready, 0),
     route("/", LOOK, Endpoint::Front, 0),
 ];
 

@@ -2,8 +2,12 @@
 //!
 //! Must not know: what is done with it.
 
+mod running;
+mod secrets;
 mod tls;
 
+pub(crate) use running::{CapacityOptions, DrainOptions};
+pub(crate) use secrets::{SecretFiles, environment, secret};
 pub(crate) use tls::{Secured, TlsOptions};
 
 use std::path::PathBuf;
@@ -56,23 +60,6 @@ pub(crate) struct Options {
     pub(super) tokens: TokenFiles,
     #[command(flatten)]
     pub(super) logs: LogSettings,
-    /// Connections that each listener has open at the same time; further ones are closed at once
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 10_000,
-        value_parser = at_least_one,
-        env = "TOLLGATE_MAX_CONNECTIONS"
-    )]
-    pub(super) max_connections: usize,
-    /// Keys in use at the same time that memory is set aside for, about 50 bytes each
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 100_000,
-        env = "TOLLGATE_KEYS"
-    )]
-    pub(super) keys: usize,
     /// Networks of gateways whose word about clients is taken, separated by commas; without it only this machine
     #[arg(long, value_name = "NETWORKS", env = "TOLLGATE_TRUSTED_PROXIES")]
     pub(super) trusted_proxies: Option<Networks>,
@@ -93,7 +80,13 @@ pub(crate) struct Options {
     )]
     pub(super) retry_jitter: Option<Nanos>,
     #[command(flatten)]
+    pub(super) capacity: CapacityOptions,
+    #[command(flatten)]
     pub(super) tls: TlsOptions,
+    #[command(flatten)]
+    pub(super) secrets: SecretFiles,
+    #[command(flatten)]
+    pub(super) drain: DrainOptions,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

@@ -10,14 +10,14 @@ use std::time::Duration;
 use crate::harness::{output, tollgate};
 
 /// Far above what anything here takes; only a hang reaches it.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A running `tollgate serve`, killed when the test ends, however it ends.
 pub(crate) struct Served {
     child: Child,
     pub(crate) address: SocketAddr,
     pub(crate) printed: String,
-    log: Receiver<String>,
+    pub(crate) log: Receiver<String>,
 }
 
 impl Served {
@@ -174,17 +174,17 @@ fn redis_clients_are_answered_beside_http_ones() {
 }
 
 /// A policy file that is gone when the test is over.
-struct Written(PathBuf);
+pub(crate) struct Written(pub(crate) PathBuf);
 
 impl Written {
-    fn new(name: &str, text: &str) -> Self {
+    pub(crate) fn new(name: &str, text: &str) -> Self {
         let name = format!("tollgate-cli-{}-{name}.yaml", std::process::id());
         let written = Self(std::env::temp_dir().join(name));
         written.write(text);
         written
     }
 
-    fn write(&self, text: &str) {
+    pub(crate) fn write(&self, text: &str) {
         std::fs::write(&self.0, text).unwrap();
     }
 }
@@ -384,6 +384,20 @@ fn wrong_arguments_are_named() {
             "`10` says no unit of time; for seconds write `10s`",
         ),
         ("--retry-jitter=61m", "it must be at most 1h"),
+        (
+            "--listen-admin=0.0.0.0:0",
+            "can be reached from other machines and has no tokens",
+        ),
+        (
+            "--admin-read-token-file=/nowhere",
+            "cannot read the token in /nowhere",
+        ),
+        (
+            "--log-level=loud",
+            "it must be off, error, warn, info, debug or trace",
+        ),
+        ("--log-format=xml", "[possible values: text, json]"),
+        ("--log-denials=few", "it must be off, sampled or all"),
         ("--confg=a.yaml", "unexpected argument '--confg' found"),
     ];
     for (argument, expected) in cases {
@@ -407,7 +421,11 @@ fn version_and_help() {
         "--listen-resp",
         "--keys",
         "--trusted-proxies",
+        "--listen-admin",
+        "--admin-operate-token-file",
+        "--log-format",
         "TOLLGATE_CONFIG",
+        "TOLLGATE_LOG",
     ] {
         assert!(stdout.contains(option), "{stdout}");
     }
@@ -418,7 +436,7 @@ fn version_and_help() {
 fn it_outlives_running_out_of_file_descriptors() {
     let mut command = Command::new("sh");
     let program = env!("CARGO_BIN_EXE_tollgate");
-    let script = "ulimit -n 32 && exec \"$0\" serve --listen 127.0.0.1:0 --listen-resp 127.0.0.1:0 --listen-grpc off";
+    let script = "ulimit -n 32 && exec \"$0\" serve --listen 127.0.0.1:0 --listen-resp 127.0.0.1:0 --listen-grpc off --listen-admin off";
     command.args(["-c", script, program]);
     let served = Served::start(command);
     let flood: Vec<_> = (0..40)

@@ -128,9 +128,15 @@ fn watch<'a>(
         }
     };
     let mut watcher = notify::recommended_watcher(heard)?;
-    let places: BTreeSet<(&Path, bool)> = paths.into_iter().map(directory).collect();
-    for (directory, is_whole) in places {
-        // A directory that is named is watched with all that is in it.
+    // A directory is watched with all that is in it, a file by the directory it lies in.
+    let directories: BTreeSet<(&Path, bool)> = paths
+        .into_iter()
+        .map(|path| match path.is_dir() {
+            true => (path, true),
+            false => (directory(path), false),
+        })
+        .collect();
+    for (directory, is_whole) in directories {
         let depth = if is_whole {
             RecursiveMode::Recursive
         } else {
@@ -141,14 +147,11 @@ fn watch<'a>(
     Ok(watcher)
 }
 
-/// Where a file lies, or the directory itself, and which of the two it is.
-fn directory(path: &Path) -> (&Path, bool) {
-    if path.is_dir() {
-        return (path, true);
-    }
+/// Where a file lies.
+fn directory(path: &Path) -> &Path {
     let parent = path.parent();
     let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
-    (parent.unwrap_or(Path::new(".")), false)
+    parent.unwrap_or(Path::new("."))
 }
 
 /// Reading the file is an event too; if that counted, looking at it would be a reason to look at it.

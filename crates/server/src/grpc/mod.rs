@@ -43,6 +43,8 @@ use crate::rls::message::{read_request, write_response};
 pub struct Grpc<C> {
     app: Arc<App<C>>,
     counters: Arc<Counters>,
+    /// Said when the server wants to be asked no more, before it stops.
+    leaving: Option<Stopping>,
 }
 
 impl<C: Clock + 'static> Grpc<C> {
@@ -52,7 +54,15 @@ impl<C: Clock + 'static> Grpc<C> {
         Self {
             app,
             counters: Arc::default(),
+            leaving: None,
         }
+    }
+
+    /// The same, not ready any more once this is said.
+    #[must_use]
+    pub fn until(mut self, leaving: Stopping) -> Self {
+        self.leaving = Some(leaving);
+        self
     }
 
     /// Serves on `listener` until `shutdown` completes, then lets calls that are under way finish. Never ends for any
@@ -89,8 +99,6 @@ impl<C: Clock + 'static> Grpc<C> {
     }
 
     fn should_rate_limit(&self, message: &[u8], out: &mut Vec<u8>) -> Result<Nanos, Status> {
-        let now = || self.app.engine().store().now();
-        let began = now();
         let decided = read_request(message, |request| {
             self.app
                 .should_rate_limit(Transport::Grpc, request, |said| {
@@ -98,9 +106,8 @@ impl<C: Clock + 'static> Grpc<C> {
                     said.wait
                 })
         });
-        let metrics = self.app.metrics();
-        metrics.took(Transport::Grpc, now().since(began), 1);
         if decided.is_err() {
+            let metrics = self.app.metrics();
             metrics.count_answer(Transport::Grpc, Answered::Failed);
         }
         match decided {
@@ -117,8 +124,13 @@ impl<C: Clock + 'static> Grpc<C> {
 }
 
 impl<C: Clock + 'static> Service for Grpc<C> {
+    fn leaving(&self) -> Option<&Stopping> {
+        self.leaving.as_ref()
+    }
+
     fn answer(&self, method: Method, message: &[u8], is_stopping: bool) -> Result<Answer, Status> {
         let mut wait = Ok(Nanos::ZERO);
+        let is_stopping = is_stopping || self.leaving().is_some_and(Stopping::is_said);
         // A panic here is a bug of ours. It costs this call, not the process; state is safe to look at again because the
         // store writes it whole.
         let answered = catch_unwind(AssertUnwindSafe(|| {

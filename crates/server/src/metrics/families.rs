@@ -195,4 +195,35 @@ mod tests {
             assert!(known.contains(label), "{label}: who chooses its values?");
         }
     }
+
+    /// The page that people read is this table, and its list of labels is complete.
+    #[test]
+    fn the_documentation_has_every_metric_and_every_label_as_it_is() {
+        let page = include_str!("../../../../docs/metrics.md");
+        let table = page.split("| metric | kind | labels | |").nth(1).unwrap();
+        let table = table.split("\n\n").next().unwrap();
+        let rows: Vec<&str> = table
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .collect();
+        let expected: Vec<String> = FAMILIES
+            .iter()
+            .map(|family| {
+                let Family {
+                    name,
+                    kind,
+                    labels,
+                    help,
+                } = family;
+                let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+                let labels = labels.join(", ");
+                let (suffix, word) = (kind.suffix(), kind.word());
+                format!("| `{name}{suffix}` | {word} | {labels} | {help} |")
+            })
+            .collect();
+        assert_eq!(rows, expected);
+        for label in FAMILIES.iter().flat_map(|family| family.labels) {
+            assert!(page.contains(&format!("\n| `{label}` | ")), "{label}");
+        }
+    }
 }

@@ -12,24 +12,15 @@ use super::Refused;
 use super::labels::OfVersion;
 use super::said::{Limit, Said, Status};
 use crate::app::App;
-use crate::metrics::{Answered, Transport};
 use crate::words::with_words;
 
 impl<C: Clock> App<C> {
     pub(super) fn decide_by_files<T>(
         &self,
-        transport: Transport,
         request: &Request<'_>,
         see: impl FnOnce(&Said<'_>) -> T,
     ) -> Result<T, Refused> {
         let seen = self.rls.engine.decide(request, |decided| {
-            self.metrics().count_answer(
-                transport,
-                match decided.reply.overall {
-                    Code::Ok => Answered::Allowed,
-                    Code::OverLimit => Answered::Denied,
-                },
-            );
             let mut statuses = [Status::default(); MAX_DESCRIPTORS];
             let answered = decided.reply.statuses();
             for (place, status) in statuses.iter_mut().zip(answered) {

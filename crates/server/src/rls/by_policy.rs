@@ -21,7 +21,7 @@ use super::{Refused, seconds};
 use crate::app::App;
 use crate::decided::Decided;
 use crate::metrics::Transport;
-use crate::words::{Note, with_words};
+use crate::words::with_words;
 
 /// The domain in which limits that come with descriptors are counted.
 const OVERRIDES: &str = "overrides";
@@ -127,11 +127,21 @@ impl<C: Clock> App<C> {
         if descriptor.limit.is_none() {
             return Ok(None);
         }
-        let mut entries = [Entry::new("", ""); MAX_ENTRIES];
-        let (first, rest) = entries.split_at_mut(1);
-        first.fill(Entry::new("domain", request.domain));
         let own = descriptor.entries;
-        for (place, entry) in rest.iter_mut().zip(own) {
+        let full = match own.first() {
+            Some(first) if own.len() >= MAX_ENTRIES => Some((joined(request.domain, first), first)),
+            _ => None,
+        };
+        let (front, own) = match &full {
+            // There is no room for the domain beside so many, so it goes into the first one's key.
+            Some((key, first)) => (
+                Entry::new(key, first.value),
+                own.get(1..).unwrap_or_default(),
+            ),
+            None => (Entry::new("domain", request.domain), own),
+        };
+        let mut entries = [front; MAX_ENTRIES];
+        for (place, entry) in entries.iter_mut().skip(1).zip(own) {
             *place = *entry;
         }
         let len = own.len().saturating_add(1);
@@ -234,6 +244,11 @@ impl<C: Clock> App<C> {
             let _released = self.engine.respond(ticket, &0_u16);
         }
     }
+}
+
+/// A domain and an entry's key as one, which no other two are. It begins with a digit, so it is no `domain` either.
+fn joined(domain: &str, entry: &Entry<'_>) -> String {
+    format!("{}:{domain}{}", domain.len(), entry.key)
 }
 
 fn check(request: &Request<'_>) -> Result<(), BadRequest> {
@@ -351,20 +366,27 @@ impl Answered<'_> {
                 ..Status::default()
             };
         };
-        let note = self.decided.note(state);
         let until_reset = match (state.retry_after(), state.outcome) {
             (Some(retry_after), _) => Some(seconds(retry_after).max(1)),
             (None, Outcome::Never) => None,
             (None, _) if state.status.remaining == 0 => {
-                Some(seconds(until_more(state, &note)).max(1))
+                Some(seconds(self.until_more(state)).max(1))
             }
             (None, _) => Some(seconds(state.status.reset_after)),
         };
         Status {
             code,
-            limit: limit_of(&self.decided.verdict, state, note.window),
+            limit: limit_of(&self.decided, state),
             remaining: u32::try_from(state.status.remaining).unwrap_or(u32::MAX),
             until_reset,
+        }
+    }
+
+    /// Time until there is one more, where nothing is left.
+    fn until_more(&self, state: &LimitState) -> Nanos {
+        match self.decided.more_after(state) {
+            Nanos::ZERO => state.status.reset_after,
+            more_after => more_after,
         }
     }
 
@@ -419,13 +441,5 @@ impl Asked<'_> {
             rest.is_some_and(|rest| is_same(rest, name))
         };
         entries.find(is_it).map(|entry| entry.value.as_bytes())
-    }
-}
-
-/// Time until there is one more, where nothing is left.
-fn until_more(state: &LimitState, note: &Note) -> Nanos {
-    match note.more_after {
-        Nanos::ZERO => state.status.reset_after,
-        more_after => more_after,
     }
 }

@@ -126,13 +126,27 @@ impl<C: Clock> App<C> {
         request: &Request<'_>,
         see: impl FnOnce(&Said<'_>) -> T,
     ) -> Result<T, Refused> {
+        let began = self.engine.store().now();
         let decided = if self.rls.is_by_files() {
-            self.decide_by_files(transport, request, see)
+            let see = |said: &Said<'_>| {
+                let answered = match said.overall {
+                    Code::Ok => Answered::Allowed,
+                    Code::OverLimit => Answered::Denied,
+                };
+                self.metrics().count_answer(transport, answered);
+                see(said)
+            };
+            self.decide_by_files(request, see)
         } else {
             self.decide_by_policy(transport, request, see)
         };
         if decided.is_err() {
             self.metrics().count_answer(transport, Answered::Failed);
+        }
+        // What comes by HTTP is measured with all else that does.
+        if transport == Transport::Grpc {
+            let span = self.engine.store().now().since(began);
+            self.metrics().took(transport, span, 1);
         }
         decided
     }

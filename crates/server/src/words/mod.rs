@@ -1,8 +1,8 @@
 //! A verdict in words: which of them an answer has, in the dialects that the operator chose.
 //!
-//! Every transport that sends fields gets them through here, as names and values in a buffer. What stays the same about a limit is in `book.rs`, written once; what was seen of it this
-//! time in `notes.rs`; the problem of a refusal in `refusal.rs`. Must not know: sockets, header libraries, how anything was
-//! decided.
+//! Every transport that sends fields gets them through here, as names and values in a buffer. What stays the same about a
+//! limit is in `book.rs`, written once; what was seen of it this time in `notes.rs`; the problem of a refusal in
+//! `refusal.rs`. Must not know: sockets, header libraries, how anything was decided.
 
 mod book;
 mod notes;
@@ -30,7 +30,7 @@ pub(crate) struct Wording {
     dialects: Dialects,
     /// Up to so much longer than needed those who are denied are told to wait.
     jitter: Nanos,
-    /// Keys the digests of notes.
+    /// Keys the digests of who is counted.
     secret: [u8; 16],
     /// How many were denied and told to wait a little longer; each of them another time.
     denied: AtomicU64,
@@ -113,8 +113,8 @@ impl Wording {
     ) -> Answer<'a> {
         let jitter = match outcome {
             Outcome::Deny { .. } if !self.jitter.is_zero() => {
-                let seed = self.denied.fetch_add(1, Ordering::Relaxed);
-                Jitter::new(self.jitter, seed)
+                let count = self.denied.fetch_add(1, Ordering::Relaxed);
+                Jitter::new(self.jitter, self.first_seed().wrapping_add(count))
             }
             _ => Jitter::NONE,
         };
@@ -124,6 +124,12 @@ impl Wording {
             Timestamp::EPOCH
         };
         Answer::new(outcome, standings).at(now).spread_by(jitter)
+    }
+
+    /// Where the seeds of waits begin: elsewhere in every process, so that a fleet does not spread all alike.
+    fn first_seed(&self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.secret;
+        u64::from_be_bytes([a, b, c, d, e, f, g, h])
     }
 
     fn tells_the_time(&self) -> bool {

@@ -9,6 +9,8 @@
 
 mod admin;
 mod connections;
+mod crowded;
+mod envoy;
 mod envoy_json;
 mod gateways;
 mod grpc;
