@@ -103,7 +103,7 @@ impl<C: Clock + 'static> Admin<C> {
     pub(super) fn reload(&self, question: &Question<'_>) -> Answer {
         let said = Said::read(question.body, &[])?;
         let (who, why) = said.signed(&from(question.peer))?;
-        let Some(reloader) = self.app.reloader() else {
+        let Some(reloader) = self.app.reload() else {
             let detail = "the policy comes from no file; start with --config";
             return Ok(Reply::plain(StatusCode::CONFLICT, detail));
         };

@@ -196,8 +196,8 @@ impl<C: Clock + 'static> Admin<C> {
     pub(super) fn policy(&self) -> Reply {
         let told = self.app.told();
         let explanation = &told.explanation;
-        let reloader = self.app.reloader();
-        let status = reloader.map(|reloader| reloader.status());
+        let reload = self.app.reload();
+        let status = reload.as_ref().map(|reload| reload.status());
         let limits = explanation.limits.iter().map(|limit| PolicyLimit {
             name: &limit.name,
             mode: &limit.mode,
@@ -211,8 +211,8 @@ impl<C: Clock + 'static> Admin<C> {
             notes: &limit.notes,
         });
         Reply::json(json(&Policy {
-            file: reloader.map(|reloader| reloader.path().display().to_string()),
-            generation: told.generation,
+            file: reload.map(|reload| reload.path().display().to_string()),
+            generation: self.app.generation(),
             valid: status.as_ref().is_none_or(|status| status.valid),
             fingerprint: status.as_ref().map(|status| status.hash.to_string()),
             loaded_at: status.as_ref().map(|status| utc(status.loaded_at)),

@@ -242,9 +242,9 @@ fn listened(page: &mut Page, listeners: Listeners<'_>) {
 
 /// Which policy is in force, and what became of its file.
 fn policy<C: Clock>(page: &mut Page, app: &App<C>) {
-    let generation = app.engine().generation().number();
+    let generation = app.generation();
     page.family(&are::GENERATION).add(&[], generation);
-    let status = app.reloader().map(|reloader| reloader.status());
+    let status = app.file_status();
     // A policy that comes from no file cannot be at odds with one.
     let valid = status.as_ref().is_none_or(|status| status.valid);
     page.family(&are::POLICY_VALID).add(&[], valid.into());

@@ -102,6 +102,11 @@ impl<C: Clock> Rls<C> {
         self.reloader.as_ref()
     }
 
+    /// The version of the files, if files are in force.
+    pub(crate) fn generation(&self) -> Option<u64> {
+        self.is_by_files().then(|| self.engine.generation())
+    }
+
     /// What every rule of the files does, if files are in force.
     pub(crate) fn rules_in_words(&self) -> Option<Vec<String>> {
         self.is_by_files().then(|| self.engine.explain())
