@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use tollgate_testkit::envoy::{Envoy, Reply, Upstream, Version, with_ports};
-use tollgate_testkit::process::{Folder, Process, free_address};
+use tollgate_testkit::process::{Folder, Process};
 
 use crate::harness::tollgate;
 
@@ -38,8 +38,17 @@ fn serve_in(folder: Folder, grpc: &str) -> Process {
     process
 }
 
+/// Where it says that it listens.
+fn place(said: &str) -> String {
+    let mut lines = said.lines();
+    let line = lines.find_map(|line| line.strip_prefix("listening on "));
+    let line = line.unwrap_or_else(|| panic!("{said}"));
+    line.trim_start_matches("grpc://").to_owned()
+}
+
 struct Rig {
     server: Process,
+    /// Where the next one has to listen. Nobody else gets the port meanwhile: connections to it are remembered for a minute.
     grpc: String,
     envoy: Envoy,
     edge: SocketAddr,
@@ -47,14 +56,14 @@ struct Rig {
 }
 
 impl Rig {
-    /// The example after a change, asking a server on a free port.
+    /// The example after a change, asking a server on a port of its own choice.
     fn new(change: impl Fn(&str) -> String) -> Self {
-        let grpc = free_address().unwrap().to_string();
-        Self::before(serve(&grpc), grpc, &change(ENVOY))
+        Self::before(serve("127.0.0.1:0"), &change(ENVOY))
     }
 
-    /// An Envoy before a server that it knows how to reach.
-    fn before(server: Process, grpc: String, bootstrap: &str) -> Self {
+    /// An Envoy before a server.
+    fn before(server: Process, bootstrap: &str) -> Self {
+        let grpc = place(&server.log());
         let upstream = Upstream::answering(|_| Reply::new(200));
         let mut ports = vec![(9901, 0), (10000, 0), (3000, upstream.address().port())];
         if let Ok(address) = grpc.parse::<SocketAddr>() {
@@ -177,7 +186,7 @@ fn it_is_reached_through_a_unix_socket_too() {
     let there = "socket_address: { address: 127.0.0.1, port_value: 8081 }";
     let changed = patient(ENVOY).replace(there, &format!("pipe: {{ path: {socket} }}"));
     let grpc = format!("unix:{socket}");
-    let rig = Rig::before(serve_in(folder, &grpc), grpc, &changed);
+    let rig = Rig::before(serve_in(folder, &grpc), &changed);
     for answer in [(200, 2), (200, 1), (200, 0), (429, 0)] {
         assert_eq!(rig.get("bob"), (answer.0, Some(answer.1)));
     }
@@ -188,8 +197,7 @@ fn it_is_reached_through_a_unix_socket_too() {
 fn other_limits_are_put_in_force_while_envoy_asks() {
     let folder = Folder::new("tollgate").unwrap();
     let file = folder.path().join("ratelimit.yaml");
-    let grpc = free_address().unwrap().to_string();
-    let rig = Rig::before(serve_in(folder, &grpc), grpc, &patient(ENVOY));
+    let rig = Rig::before(serve_in(folder, "127.0.0.1:0"), &patient(ENVOY));
     for left in [2, 1, 0] {
         assert_eq!(rig.get("bob"), (200, Some(left)));
     }
