@@ -4,6 +4,8 @@
 //! Must not know: how any store or algorithm works inside. It sees what a user sees.
 
 pub mod allocation;
+pub mod beside;
+pub mod certificates;
 pub mod envoy;
 pub mod fuzzing;
 pub mod nginx;

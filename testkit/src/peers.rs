@@ -38,7 +38,7 @@ pub fn python_packages(package: &str, requirement: &str) -> PathBuf {
 }
 
 /// They lie in `peers` under cargo's target folder, which is where this test runs from.
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     let found = std::env::current_exe().ok().and_then(|test| {
         let has_peers = |folder: &&Path| folder.join("peers").is_dir();
         // Without any, where they would belong: above the profile's folder and `deps`.

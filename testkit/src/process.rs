@@ -109,6 +109,12 @@ impl Process {
         self.said.text().all.clone()
     }
 
+    /// Its number, by which the operating system knows it.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal by its name: `STOP`, `CONT`, `TERM`.
     ///
     /// # Errors

@@ -5,8 +5,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
-use serde::de::{self, Deserializer, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap, SerializeSeq, Serializer};
 use serde::{Deserialize, Serialize};
 use tollgate_policy::envoy::{
@@ -22,7 +24,7 @@ struct Question<'a> {
     #[serde(borrow)]
     domain: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    descriptors: Option<Vec<Descriptor<'a>>>,
+    descriptors: Option<Vec<Object<Descriptor<'a>>>>,
     #[serde(alias = "hitsAddend")]
     hits_addend: Option<Number>,
 }
@@ -31,9 +33,9 @@ struct Question<'a> {
 #[serde(deny_unknown_fields)]
 struct Descriptor<'a> {
     #[serde(borrow)]
-    entries: Option<Vec<Pair<'a>>>,
+    entries: Option<Vec<Object<Pair<'a>>>>,
     #[serde(borrow)]
-    limit: Option<Limit<'a>>,
+    limit: Option<Object<Limit<'a>>>,
     #[serde(alias = "hitsAddend")]
     hits_addend: Option<Number>,
     #[serde(alias = "isNegativeHits")]
@@ -58,6 +60,9 @@ struct Limit<'a> {
     unit: Option<UnitName<'a>>,
 }
 
+/// A message. What is derived would also read one from a list of its fields, which no writer of protobuf's JSON writes.
+struct Object<T>(T);
+
 /// A whole number, in digits or in a text of digits.
 #[derive(Clone, Copy)]
 struct Number(u64);
@@ -72,18 +77,19 @@ enum UnitName<'a> {
 
 /// Reads a question and hands it on.
 pub(crate) fn read_json<T>(body: &[u8], then: impl FnOnce(&Request<'_>) -> T) -> Result<T, String> {
-    let question: Question<'_> =
+    let Object(question): Object<Question<'_>> =
         serde_json::from_slice(body).map_err(|error| format!("body: {error}"))?;
     let list = question.descriptors.unwrap_or_default();
     bounded("descriptors", list.len(), MAX_DESCRIPTORS)?;
     let mut entries = Vec::new();
-    for (index, descriptor) in list.iter().enumerate() {
+    for (index, Object(descriptor)) in list.iter().enumerate() {
         let own = read_entries(descriptor);
         entries.push(own.map_err(|reason| format!("descriptors[{index}].{reason}"))?);
     }
     let mut descriptors = Vec::with_capacity(list.len());
-    for (index, (descriptor, entries)) in list.iter().zip(&entries).enumerate() {
-        let limit = descriptor.limit.as_ref().map(read_limit).transpose();
+    for (index, (Object(descriptor), entries)) in list.iter().zip(&entries).enumerate() {
+        let limit = descriptor.limit.as_ref();
+        let limit = limit.map(|Object(limit)| read_limit(limit)).transpose();
         descriptors.push(envoy::Descriptor {
             entries,
             limit: limit.map_err(|reason| format!("descriptors[{index}].limit.{reason}"))?,
@@ -102,7 +108,7 @@ fn read_entries<'a>(descriptor: &'a Descriptor<'_>) -> Result<Vec<Entry<'a>>, St
     let list = descriptor.entries.as_deref().unwrap_or_default();
     bounded("entries", list.len(), MAX_ENTRIES)?;
     let mut entries = Vec::with_capacity(list.len());
-    for pair in list {
+    for Object(pair) in list {
         let key = pair.key.as_deref().unwrap_or("");
         let value = pair.value.as_deref().unwrap_or("");
         bounded("entries.key (bytes)", key.len(), MAX_KEY_LEN)?;
@@ -139,6 +145,26 @@ fn small(field: &str, number: Option<Number>) -> Result<u32, String> {
     let Number(number) = number.unwrap_or(Number(0));
     let wide = |_| format!("{field}: {number} does not fit in 32 bits");
     u32::try_from(number).map_err(wide)
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    }
 }
 
 impl<'de> Deserialize<'de> for Number {
@@ -339,7 +365,15 @@ mod tests {
     fn what_is_not_understood_is_named() {
         for (text, reason) in [
             ("", "body: EOF"),
-            ("[]", "body: invalid length 0"),
+            // A list of the fields is no message; found by schemathesis.
+            ("[]", "body: invalid type: sequence, expected an object"),
+            (r#"["d"]"#, "expected an object"),
+            (r#"{"descriptors":[[]]}"#, "expected an object"),
+            (
+                r#"{"descriptors":[{"entries":[["k","v"]]}]}"#,
+                "expected an object",
+            ),
+            (r#"{"descriptors":[{"limit":[5,2]}]}"#, "expected an object"),
             (r#"{"domian":"d"}"#, "unknown field `domian`"),
             (
                 r#"{"hitsAddend":1,"hits_addend":1}"#,
