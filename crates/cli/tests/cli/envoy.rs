@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use tollgate_testkit::certificates::{Authority, Pair};
 use tollgate_testkit::envoy::{Envoy, Reply, Upstream, Version, with_ports};
 use tollgate_testkit::process::{Folder, Process};
 
@@ -27,10 +28,15 @@ fn serve(grpc: &str) -> Process {
 }
 
 fn serve_in(folder: Folder, grpc: &str) -> Process {
+    serve_with(folder, grpc, &[])
+}
+
+fn serve_with(folder: Folder, grpc: &str, arguments: &[&str]) -> Process {
     let file = folder.write("ratelimit.yaml", &limits()).unwrap();
     let mut command = tollgate(&["serve", "--listen=off", "--listen-resp=off"]);
     command
         .args(["--listen-grpc", grpc])
+        .args(arguments)
         .arg("--config")
         .arg(file);
     let process = Process::start("tollgate", &mut command, folder).unwrap();
@@ -43,7 +49,8 @@ fn place(said: &str) -> String {
     let mut lines = said.lines();
     let line = lines.find_map(|line| line.strip_prefix("listening on "));
     let line = line.unwrap_or_else(|| panic!("{said}"));
-    line.trim_start_matches("grpc://").to_owned()
+    let address = line.split_once("://").map_or(line, |(_, address)| address);
+    address.to_owned()
 }
 
 struct Rig {
@@ -190,6 +197,58 @@ fn it_is_reached_through_a_unix_socket_too() {
     for answer in [(200, 2), (200, 1), (200, 0), (429, 0)] {
         assert_eq!(rig.get("bob"), (answer.0, Some(answer.1)));
     }
+}
+
+/// The example with what it has in comments about TLS, and files in a folder of the test's.
+fn with_tls(folder: &Folder) -> String {
+    let mut changed = String::new();
+    for line in patient(ENVOY).lines() {
+        let hidden = line.strip_prefix("    #");
+        // What is meant for people has one space behind the sign.
+        let hidden = hidden.filter(|rest| rest.starts_with("  ") || !rest.starts_with(' '));
+        changed += &hidden.map_or_else(|| line.to_owned(), |rest| format!("    {rest}"));
+        changed.push('\n');
+    }
+    assert_eq!(changed.matches("    transport_socket:").count(), 1);
+    changed.replace("/etc/envoy/tls", &folder.path().display().to_string())
+}
+
+#[test]
+fn both_sides_show_certificates_and_a_stranger_is_not_answered() {
+    let (authority, other) = (Authority::new("ours"), Authority::new("theirs"));
+    let served = Folder::new("tollgate").unwrap();
+    let shown = authority.server("tollgate");
+    let files = [
+        ("--tls-cert", "server.pem", &shown.certificate),
+        ("--tls-key", "server.key", &shown.key),
+        ("--tls-client-ca", "authority.pem", &authority.pem()),
+    ]
+    .map(|(option, name, text)| {
+        let path = served.write(name, text).unwrap();
+        format!("{option}={}", path.display())
+    });
+    let arguments = files.each_ref().map(String::as_str);
+    let server = serve_with(served, "127.0.0.1:0", &arguments);
+    let envoys = |client: &Pair| {
+        let folder = Folder::new("certificates").unwrap();
+        for (name, text) in [
+            ("envoy.pem", &client.certificate),
+            ("envoy.key", &client.key),
+            ("authority.pem", &authority.pem()),
+        ] {
+            folder.write(name, text).unwrap();
+        }
+        folder
+    };
+    let known = envoys(&authority.client("envoy"));
+    let rig = Rig::before(server, &with_tls(&known));
+    for answer in [(200, 2), (200, 1), (200, 0), (429, 0)] {
+        assert_eq!(rig.get("bob"), (answer.0, Some(answer.1)));
+    }
+    let unknown = envoys(&other.client("envoy"));
+    let rig = Rig::before(rig.server, &with_tls(&unknown));
+    assert_eq!(rig.get("carol"), (200, None));
+    assert_eq!(rig.errors(), 1);
 }
 
 /// What was counted stays, and nobody is let through in between.
