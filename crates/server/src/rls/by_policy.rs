@@ -128,7 +128,10 @@ impl<C: Clock> App<C> {
         };
         let (front, own) = match &full {
             // There is no room for the domain beside so many, so it goes into the first one's key.
-            Some((key, first)) => (Entry::new(key, first.value), own.get(1..).unwrap_or_default()),
+            Some((key, first)) => (
+                Entry::new(key, first.value),
+                own.get(1..).unwrap_or_default(),
+            ),
             None => (Entry::new("domain", request.domain), own),
         };
         let mut entries = [front; MAX_ENTRIES];
