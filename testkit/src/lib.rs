@@ -5,6 +5,7 @@
 
 pub mod allocation;
 pub mod beside;
+pub mod certificates;
 pub mod envoy;
 pub mod fuzzing;
 pub mod nginx;

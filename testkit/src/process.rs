@@ -129,6 +129,17 @@ impl Process {
         }
     }
 
+    /// Stops it in its tracks, as if the machine had no time for it, and waits until it stands still: the signal is sent
+    /// at once, but each of its threads notices by itself. `signal("CONT")` lets it go on.
+    ///
+    /// # Errors
+    /// It does not stand still.
+    pub fn freeze(&self) -> Result<(), String> {
+        self.signal("STOP")?;
+        let threads = PathBuf::from(format!("/proc/{}/task", self.child.id()));
+        self.until("standing still", || stands_still(&threads).then_some(()))
+    }
+
     /// Kills it, and waits until it is gone.
     pub fn kill(&mut self) {
         // Already gone is as good; waited for in any case, so that nothing is left behind.
@@ -164,6 +175,17 @@ impl Drop for Process {
             eprintln!("{} said:\n{}", self.name, self.log());
         }
     }
+}
+
+/// Whether every thread is stopped, by the third word of what the system says of it; the second is a name in parentheses.
+fn stands_still(threads: &Path) -> bool {
+    let is_stopped = |thread: fs::DirEntry| {
+        let said = fs::read_to_string(thread.path().join("stat")).ok()?;
+        let (_, behind) = said.rsplit_once(") ")?;
+        behind.starts_with('T').then_some(())
+    };
+    fs::read_dir(threads)
+        .is_ok_and(|mut threads| threads.all(|thread| thread.ok().and_then(is_stopped).is_some()))
 }
 
 /// What a program has written, on both ways out.
@@ -328,6 +350,20 @@ mod tests {
         process.signal("TERM").unwrap();
         assert_eq!(process.wait().unwrap().code(), Some(4));
         assert!(process.log().contains("bye"));
+    }
+
+    #[test]
+    fn one_that_is_frozen_stands_still_until_it_is_told_to_go_on() {
+        let mut process = shell("trap 'echo bye; exit 4' TERM; echo up; while :; do :; done");
+        process.until_it_says("up").unwrap();
+        let threads = PathBuf::from(format!("/proc/{}/task", process.child.id()));
+        assert!(!stands_still(&threads));
+        process.freeze().unwrap();
+        assert!(stands_still(&threads));
+        process.signal("TERM").unwrap();
+        assert!(stands_still(&threads));
+        process.signal("CONT").unwrap();
+        assert_eq!(process.wait().unwrap().code(), Some(4));
     }
 
     #[test]

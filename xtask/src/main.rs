@@ -49,8 +49,8 @@ const COMMANDS: &[Command] = &[
         run: house::run,
     },
     Command {
-        usage: "bench [instructions [--check|--save] | accuracy [args…] | flood [args…] | memory [args…] | redis [args…] | all]",
-        about: "instruction counts per decision, the accuracy study, a flood of keys, and the stores beside their peers",
+        usage: "bench [instructions [--check|--save] | accuracy [args…] | flood [args…] | memory [args…] | redis [args…] | servers [args…] | all]",
+        about: "instruction counts per decision, the accuracy study, a flood of keys, and the stores and the server beside their peers",
         run: bench::run,
     },
     Command {

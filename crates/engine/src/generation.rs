@@ -14,13 +14,13 @@ use tollgate_policy::model::{Count, Penalty};
 use tollgate_policy::rules::{Meter, MeterRef, Recipe, Role, Rule, Rules};
 use tollgate_store::{LimitId, Ruled};
 
-use crate::counters::Counters;
+use crate::counters::{Counted, Counters};
 use crate::deny_cache::Keep;
 use crate::desk::DeskSlot;
 use crate::kept::Kept;
 use crate::lots::Draw;
 use crate::numbers::{Assigned, Kind, Numbers, OutOfNumbers, Wanted, lifetime};
-use crate::trial::{Divergence, Trial};
+use crate::trial::{Comparisons, Divergence, Trial};
 use crate::waiting::{Patience, Patient, bound};
 
 /// One version of a policy.
@@ -109,6 +109,21 @@ impl Generation {
     pub fn keeps_denials(&self, meter: MeterRef) -> Option<Keep> {
         let entry = self.limits.get(meter.rule)?;
         entry.meters.get(meter.meter).map(|metered| metered.keep)
+    }
+
+    /// What a rule has decided so far, by its index in the policy, whatever its quota was meanwhile.
+    #[must_use]
+    pub fn counted(&self, rule: usize) -> Option<Counted> {
+        let entry = self.limits.get(rule)?;
+        Some(entry.counters.read())
+    }
+
+    /// How often a rule's candidate was compared and decided differently, by the rule's index in the policy; `None` if it
+    /// has no candidate. Unlike [`Engine::divergence`](crate::Engine::divergence) this holds up nobody who counts.
+    #[must_use]
+    pub fn compared(&self, rule: usize) -> Option<Comparisons> {
+        let entry = self.limits.get(rule)?;
+        entry.trial.as_ref().map(|trial| trial.comparisons())
     }
 
     /// What a transport has made of these rules and wants to find again with every verdict, such as names as they are

@@ -67,9 +67,6 @@ pub struct LimitState {
     pub(crate) unit: Unit,
     /// The quota's place in the meter's list.
     pub(crate) listed: u16,
-    pub(crate) window: Nanos,
-    pub(crate) more_after: Nanos,
-    pub(crate) cost: u64,
     /// Whether its word counts.
     pub standing: Standing,
     /// What it says by itself.
@@ -107,7 +104,8 @@ impl LimitState {
     }
 
     /// Which of the meter's quotas decided, by its index: the limit's own, a tier's or an override's. `None` if it was
-    /// computed for this request, or given by an operator.
+    /// computed for this request, or given by an operator. What such a quota comes to a [`Witness`](crate::Witness) is
+    /// told: most callers do not ask, and a verdict is made for each of them.
     #[must_use]
     pub fn quota_index(&self) -> Option<usize> {
         Some(self.listed)
@@ -119,25 +117,6 @@ impl LimitState {
     #[must_use]
     pub const fn unit(&self) -> Unit {
         self.unit
-    }
-
-    /// The time in which the whole of that quota is given. Zero where there is no such time: places are held as long as
-    /// work takes, and months have no one length.
-    #[must_use]
-    pub const fn window(&self) -> Nanos {
-        self.window
-    }
-
-    /// Where nothing remains of a bucket: time until there is one more. Zero for anything else.
-    #[must_use]
-    pub const fn more_after(&self) -> Nanos {
-        self.more_after
-    }
-
-    /// What the request costs here.
-    #[must_use]
-    pub const fn cost(&self) -> u64 {
-        self.cost
     }
 
     /// Whether less than this is left: `remaining / limit` compared without dividing.

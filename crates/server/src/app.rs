@@ -8,11 +8,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use hyper::{Method, StatusCode};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Method, Request, Response, StatusCode};
 use tollgate_core::Nanos;
 use tollgate_engine::reload::{EnvoyReloader, Reload, Reloader, is_envoys};
-use tollgate_engine::{Engine, OutOfNumbers};
+use tollgate_engine::{Engine, OutOfNumbers, Verdict};
 use tollgate_http::{Dialects, Networks};
+use tollgate_policy::attributes::Attributes;
 use tollgate_policy::envoy::{EnvoyPolicy, FilesRefused};
 use tollgate_policy::explain::{Explanation, explain};
 use tollgate_policy::model::Policy;
@@ -21,14 +24,18 @@ use tollgate_policy::source::{Problem, Problems};
 use tollgate_store::{Clock, InvalidSize, Memory};
 
 use crate::counters::Counters;
+use crate::denials::{Denials, LogDenials};
 use crate::gateways::Gateways;
 use crate::http::{Answers, Limits, Question, run};
 use crate::input::{BadInput, echo};
-use crate::listen::{Ended, Listener, Reached};
+use crate::listen::{Ended, Listener, Peer, Reached, Stopping};
+use crate::metrics::{Answered, Metrics, Transport};
 use crate::openapi;
+use crate::redact::redacted;
 use crate::reply::Reply;
 use crate::rls::Rls;
 use crate::routes::{Endpoint, Route, most_body};
+use crate::saturation::{MOST_WAITING, Saturation};
 use crate::tickets::Tickets;
 use crate::welcome::{introduction, introduction_of_files};
 use crate::words::Wording;
@@ -47,12 +54,17 @@ pub struct App<C> {
     pub(crate) tickets: Tickets,
     pub(crate) gateways: Gateways,
     pub(crate) wording: Wording,
+    pub(crate) saturation: Arc<Saturation>,
+    /// Once this is said no more requests should be sent here.
+    leaving: Option<Stopping>,
     /// The policy in force, in words.
     told: ArcSwap<Told>,
     /// Keys every digest of this process; another policy must make the same ones.
     secret: [u8; 16],
     replacing: Mutex<()>,
     counters: Counters,
+    metrics: Arc<Metrics>,
+    denials: Denials,
 }
 
 /// A policy in words, and the number that verdicts name it by.
@@ -95,7 +107,7 @@ impl<C: Clock> App<C> {
         let (generation, policy) = reloader.in_force();
         let told = Told {
             generation,
-            explanation: explain(&policy).map_err(InvalidApp::Policy)?,
+            explanation: explain(&redacted(&policy, &secret)).map_err(InvalidApp::Policy)?,
         };
         let engine = Arc::clone(reloader.engine());
         Self::made(engine, Some(Arc::new(reloader)), told, secret)
@@ -132,11 +144,22 @@ impl<C: Clock> App<C> {
             tickets: Tickets::default(),
             gateways: Gateways::in_networks(Networks::default()),
             wording: Wording::keyed_by(secret),
+            saturation: Saturation::with_room_for(MOST_WAITING),
+            leaving: None,
             told: ArcSwap::from_pointee(told),
             secret,
             replacing: Mutex::default(),
             counters: Counters::default(),
+            metrics: Arc::default(),
+            denials: Denials::new(LogDenials::Off),
         })
+    }
+
+    /// The same app, logging denials so far.
+    #[must_use]
+    pub fn logging(mut self, which: LogDenials) -> Self {
+        self.denials = Denials::new(which);
+        self
     }
 
     /// The same app, taking the word of gateways in these networks only.
@@ -144,6 +167,27 @@ impl<C: Clock> App<C> {
     pub fn trusting(mut self, trusted: Networks) -> Self {
         self.gateways = Gateways::in_networks(trusted);
         self
+    }
+
+    /// The same app, holding back at most so many requests at the same time until they may go on. Of further ones that
+    /// would have to wait their limits say what becomes: `on_store_failure` in the policy.
+    #[must_use]
+    pub fn holding_back(mut self, most: usize) -> Self {
+        self.saturation = Saturation::with_room_for(most);
+        self
+    }
+
+    /// The same app, saying that it is not ready any more once this is said.
+    #[must_use]
+    pub fn until(mut self, leaving: Stopping) -> Self {
+        self.leaving = Some(leaving);
+        self
+    }
+
+    /// How busy it is.
+    #[must_use]
+    pub const fn saturation(&self) -> &Arc<Saturation> {
+        &self.saturation
     }
 
     /// The same app, telling clients about their limits in these dialects; without this, in the current draft.
@@ -218,13 +262,23 @@ impl<C: Clock> App<C> {
         }
         let _one_at_a_time = self.replacing();
         // What compiled can be explained; if not, the words before are better than none.
-        if let Ok(explanation) = explain(&policy) {
+        if let Ok(explanation) = explain(&redacted(&policy, &self.secret)) {
             self.told.store(Arc::new(Told {
                 generation,
                 explanation,
             }));
         }
         self.told.load_full()
+    }
+
+    /// Decisions need no store that is elsewhere, so nothing but the end makes it unready.
+    fn ready(&self) -> Reply {
+        match &self.leaving {
+            Some(leaving) if leaving.is_said() => {
+                Reply::plain(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
+            }
+            _ => Reply::text("ready\n"),
+        }
     }
 
     fn replacing(&self) -> MutexGuard<'_, ()> {
@@ -237,6 +291,28 @@ impl<C: Clock> App<C> {
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// What the server has answered so far, over all transports that count here.
+    pub const fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// The one place where a verdict is counted and, if it denies, logged. [`ask`](Self::ask) does it; whoever asks the engine
+    /// past that passes the verdict here.
+    pub fn observe(
+        &self,
+        transport: Transport,
+        request: &dyn Attributes,
+        verdict: &Verdict,
+        is_look: bool,
+    ) {
+        let now = || self.engine.store().now();
+        self.metrics.count(transport, verdict, is_look, now);
+        if !is_look && !verdict.is_admitted() {
+            let metrics = &self.metrics;
+            self.denials.note(metrics, transport, request, verdict, now);
+        }
     }
 
     /// How many keys were forgiven what they owed because there was no room for them.
@@ -273,11 +349,44 @@ impl<C: Clock> App<C> {
     {
         run(limits, listener, self, shutdown).await
     }
+
+    /// Answers one request that was read in full, as it is answered on a connection but for bounds, times and waits: for
+    /// whoever has a server of their own, and for measurements.
+    ///
+    /// ```
+    /// use tollgate_server::{App, demo_policy, listen::{Peer, Reached}};
+    /// use tollgate_store::SystemClock;
+    ///
+    /// let app = App::new(&demo_policy()?, 1_000, SystemClock::new())?;
+    /// let address = ([127, 0, 0, 1], 8080).into();
+    /// let peer = Peer { address: Some(address), local: Reached::Tcp(address) };
+    /// let request = hyper::Request::post("/v1/check").body(br#"{"key":"alice"}"#.as_slice())?;
+    /// assert_eq!(app.respond(&request, &peer).status(), 200);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn respond(&self, request: &Request<&[u8]>, peer: &Peer) -> Response<Full<Bytes>>
+    where
+        C: 'static,
+    {
+        let question = Question {
+            method: request.method(),
+            path: request.uri().path(),
+            query: request.uri().query().unwrap_or(""),
+            headers: request.headers(),
+            body: request.body(),
+            peer,
+        };
+        self.answer(&question).into_response()
+    }
 }
 
 impl<C: Clock + 'static> Answers for App<C> {
     fn most_body(&self, method: &Method, path: &str) -> usize {
         most_body(method, path)
+    }
+
+    fn wants_fields(&self, path: &str) -> bool {
+        Route::at(path).is_none_or(|route| matches!(route.endpoint, Endpoint::Auth(_)))
     }
 
     fn counters(&self) -> &Counters {
@@ -296,6 +405,7 @@ impl<C: Clock + 'static> Answers for App<C> {
             let detail = "files of envoyproxy/ratelimit decide here; ask by gRPC or POST /json";
             return Reply::plain(StatusCode::NOT_IMPLEMENTED, detail);
         }
+        let began = route.endpoint.decides().then(|| self.engine.store().now());
         let answered = match route.endpoint {
             Endpoint::Check => self.check(question),
             Endpoint::Batch => self.check_batch(question),
@@ -309,15 +419,23 @@ impl<C: Clock + 'static> Answers for App<C> {
             Endpoint::Health => Ok(Reply::text("ok\n")),
             Endpoint::EnvoysHealth => Ok(Reply::text("OK")),
             Endpoint::Envoy => Ok(self.should_rate_limit_json(question.body)),
+            Endpoint::Ready => Ok(self.ready()),
             Endpoint::Front => Ok(Reply::text(self.introduction(&question.peer.local, &[]))),
         };
+        if let Some(began) = began {
+            let span = self.engine.store().now().since(began);
+            self.metrics.took(Transport::Http, span, 1);
+            if answered.is_err() {
+                self.metrics.count_answer(Transport::Http, Answered::Failed);
+            }
+        }
         answered.unwrap_or_else(|bad| bad_request(&bad))
     }
 }
 
 fn compile(policy: &Policy, secret: [u8; 16]) -> Result<(Rules, Explanation), InvalidApp> {
     let rules = Rules::compile(policy, secret).map_err(InvalidApp::Policy)?;
-    let explanation = explain(policy).map_err(InvalidApp::Policy)?;
+    let explanation = explain(&redacted(policy, &secret)).map_err(InvalidApp::Policy)?;
     Ok((rules, explanation))
 }
 

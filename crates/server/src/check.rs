@@ -3,6 +3,7 @@
 //! Must not know: sockets, how JSON and query strings are read, what a verdict is made of.
 
 use hyper::{Method, StatusCode};
+use tollgate_core::Outcome;
 use tollgate_engine::{Purpose, Terms, Verdict};
 use tollgate_http::Answer;
 use tollgate_store::Clock;
@@ -14,6 +15,7 @@ use crate::gateways::{Forwarded, Gateway};
 use crate::http::Question;
 use crate::input::BadInput;
 use crate::json::{parse_question, parse_questions};
+use crate::metrics::Transport;
 use crate::query::parse_query;
 use crate::reply::Reply;
 use crate::words::{About, with_words};
@@ -42,7 +44,7 @@ impl<C: Clock> App<C> {
         let questions = parse_questions(question.body)?;
         let mut body = Vec::from(br#"{"answers":["#);
         for (index, asked) in questions.iter().enumerate() {
-            let mut decided = self.ask(&asked.known, asked.terms(Purpose::Charge));
+            let mut decided = self.ask(Transport::Http, &asked.known, asked.terms(Purpose::Charge));
             let ticket = self.keep_ticket(&mut decided.verdict);
             if index > 0 {
                 body.push(b',');
@@ -59,7 +61,11 @@ impl<C: Clock> App<C> {
     /// Where everything stands for a key. Charges nothing, and answers 200 whatever it finds.
     pub(crate) fn status(&self, question: &Question<'_>) -> Result<Reply, BadInput> {
         let asked = parse_query(question.query)?;
-        let decided = self.ask(&asked.known, Terms::of(Purpose::Look, asked.cost));
+        let decided = self.ask(
+            Transport::Http,
+            &asked.known,
+            Terms::of(Purpose::Look, asked.cost),
+        );
         Ok(self.answering(&decided, About::Stand, |answer| {
             let body = Body::new(&decided.verdict, None).to_json(answer);
             self.say(Reply::json(body), answer)
@@ -81,16 +87,27 @@ impl<C: Clock> App<C> {
         }
         let clients = self.gateways.clients(gateway);
         let request = Forwarded::read(gateway, question.headers, question.peer.ip(), clients)?;
-        let mut decided = self.ask(&request, Terms::of(Purpose::Charge, None));
+        if self.saturation.is_full() {
+            let look = Terms::of(Purpose::Look, None);
+            let seen = self.ask(Transport::Http, &request, look);
+            if let Outcome::Wait(wait) = seen.verdict.outcome() {
+                return Ok(self.crowd_out(gateway, &seen, wait));
+            }
+        }
+        let mut decided = self.ask(Transport::Http, &request, Terms::of(Purpose::Charge, None));
         let ticket = self.keep_ticket(&mut decided.verdict);
-        Ok(self.answering(&decided, About::Request, |answer| {
+        let reply = self.answering(&decided, About::Request, |answer| {
             let reply = gateway.reply(&decided.verdict, ticket, answer);
             self.say(reply, answer)
-        }))
+        });
+        Ok(match reply.wait().is_zero() {
+            true => reply,
+            false => reply.at(self.saturation.enter()),
+        })
     }
 
     fn decide(&self, asked: &Asked, purpose: Purpose) -> Reply {
-        let mut decided = self.ask(&asked.known, asked.terms(purpose));
+        let mut decided = self.ask(Transport::Http, &asked.known, asked.terms(purpose));
         let ticket = self.keep_ticket(&mut decided.verdict);
         self.answering(&decided, About::Request, |answer| {
             let body = Body::new(&decided.verdict, ticket).to_json(answer);
@@ -103,7 +120,7 @@ impl<C: Clock> App<C> {
     }
 
     /// The reply with the fields that an answer has in the dialects that were chosen.
-    fn say(&self, reply: Reply, answer: &Answer<'_>) -> Reply {
+    pub(crate) fn say(&self, reply: Reply, answer: &Answer<'_>) -> Reply {
         with_words(|words| {
             answer.write(self.wording.dialects(), words);
             reply.saying(words)

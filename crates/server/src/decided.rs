@@ -2,38 +2,57 @@
 //!
 //! Must not know: how a transport reads requests or sends fields.
 
-use tollgate_engine::{Terms, Verdict};
+use tollgate_core::Nanos;
+use tollgate_engine::{LimitState, Purpose, Terms, Verdict};
 use tollgate_http::{Answer, Standing, Words};
 use tollgate_policy::attributes::Attributes;
 use tollgate_store::Clock;
 
 use crate::app::App;
-use crate::words::{About, Partitions, told};
+use crate::metrics::Transport;
+use crate::words::{About, Note, Notes, told};
 
 /// What came of a question, and who was counted.
 #[derive(Debug)]
 pub struct Decided {
     /// What the engine says.
     pub verdict: Verdict,
-    partitions: Partitions,
+    notes: Notes,
 }
 
 impl Decided {
     /// Where the limits stand that clients are told about.
     pub(crate) fn standings(&self) -> impl Iterator<Item = Standing<'_>> {
-        told(&self.verdict, &self.partitions).map(|(_, standing)| standing)
+        told(&self.verdict, &self.notes).map(|(_, standing)| standing)
+    }
+
+    /// The window of the quota that decided on one of the verdict's states. Zero where there is no one such time.
+    pub(crate) fn window(&self, state: &LimitState) -> Nanos {
+        self.note(state).window
+    }
+
+    /// Where nothing remains of a bucket: time until there is one more. Zero for anything else.
+    pub(crate) fn more_after(&self, state: &LimitState) -> Nanos {
+        self.note(state).more_after
+    }
+
+    fn note(&self, state: &LimitState) -> Note {
+        let mut states = self.verdict.limits().iter();
+        let position = states.position(|one| std::ptr::eq(one, state));
+        self.notes.of(position.unwrap_or(usize::MAX))
     }
 }
 
 impl<C: Clock> App<C> {
-    /// Decides on a request by the policy in force, and remembers who was counted as far as clients are told.
+    /// Decides on a request by the policy in force, counts what came of it for the transport that it came by, logs it if it
+    /// is denied and that is wanted, and remembers who was counted as far as clients are told.
     ///
     /// ```
     /// use tollgate_engine::{Purpose, Terms};
     /// use tollgate_http::Words;
     /// use tollgate_policy::attributes::{Attribute, Attributes};
     /// use tollgate_policy::source::Format;
-    /// use tollgate_server::App;
+    /// use tollgate_server::{App, Transport};
     /// use tollgate_store::SystemClock;
     ///
     /// struct Nobody;
@@ -45,7 +64,7 @@ impl<C: Clock> App<C> {
     ///
     /// let policy = tollgate_policy::load("limits: [{ name: all, rate: 2/m }]", "p.yaml", Format::Yaml)?;
     /// let app = App::new(&policy, 1_000, SystemClock::new())?;
-    /// let decided = app.ask(&Nobody, Terms::of(Purpose::Charge, None));
+    /// let decided = app.ask(Transport::Http, &Nobody, Terms::of(Purpose::Charge, None));
     /// assert!(decided.verdict.is_admitted());
     ///
     /// // Kept by the connection or the thread: nothing is allocated once it has grown.
@@ -56,13 +75,11 @@ impl<C: Clock> App<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn ask(&self, request: &dyn Attributes, terms: Terms) -> Decided {
-        let partitions = self.wording.partitions();
-        let verdict = self.engine.ask(request, terms, &partitions);
-        Decided {
-            verdict,
-            partitions,
-        }
+    pub fn ask(&self, transport: Transport, request: &dyn Attributes, terms: Terms) -> Decided {
+        let notes = self.wording.notes();
+        let verdict = self.engine.ask(request, terms, &notes);
+        self.observe(transport, request, &verdict, terms.purpose == Purpose::Look);
+        Decided { verdict, notes }
     }
 
     /// Fills `words` with the fields that tell a client of a decision, in the dialects of this app: names in lowercase,
@@ -81,10 +98,7 @@ impl<C: Clock> App<C> {
         work: impl FnOnce(&Answer<'_>) -> R,
     ) -> R {
         let now = || self.engine.store().now();
-        let Decided {
-            verdict,
-            partitions,
-        } = decided;
-        self.wording.answer(verdict, partitions, about, now, work)
+        let Decided { verdict, notes } = decided;
+        self.wording.answer(verdict, notes, about, now, work)
     }
 }

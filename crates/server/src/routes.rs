@@ -40,8 +40,26 @@ pub(crate) enum Endpoint {
     Health,
     /// The same, as probes of envoyproxy/ratelimit ask.
     EnvoysHealth,
+    /// Whether requests should be sent to it.
+    Ready,
     /// What a newcomer reads.
     Front,
+}
+
+impl Endpoint {
+    /// Whether it is a question about requests, so that the time it takes is of interest.
+    pub(crate) const fn decides(self) -> bool {
+        matches!(
+            self,
+            Self::Check
+                | Self::Batch
+                | Self::Acquire
+                | Self::Reserve
+                | Self::Auth(_)
+                | Self::Envoy
+                | Self::Status
+        )
+    }
 }
 
 /// What is reported about a ticket.
@@ -119,6 +137,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route("/openapi.json", LOOK, Endpoint::OpenApi, 0),
     route("/healthz", LOOK, Endpoint::Health, 0),
     route("/healthcheck", LOOK, Endpoint::EnvoysHealth, 0),
+    route("/readyz", LOOK, Endpoint::Ready, 0),
     route("/", LOOK, Endpoint::Front, 0),
 ];
 

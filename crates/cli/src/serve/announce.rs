@@ -15,6 +15,7 @@ pub(super) struct Places {
     pub(super) api: Option<Reached>,
     pub(super) grpc: Option<Reached>,
     pub(super) resp: Option<Reached>,
+    pub(super) admin: Option<Reached>,
 }
 
 /// Says where it listens and what to try.
@@ -26,12 +27,18 @@ pub(super) fn announce(app: &App<SystemClock>, places: &Places) {
     if let Some(resp) = &places.resp {
         text.push_str(&format!("listening on {}\n", spoken("redis", resp)));
     }
+    if let Some(admin) = &places.admin {
+        text.push_str(&format!("admin pages on {}\n", spoken("http", admin)));
+    }
     // Last, because whoever waits for a server that is ready waits for this line.
     if let Some(api) = &places.api {
         text.push_str(&format!("listening on {}\n\n", spoken("http", api)));
         let redis = places.resp.as_ref();
-        let also = redis.map(|at| format!("{} CL.THROTTLE user1 15 30 60 1", at.redis_cli()));
-        text.push_str(&app.introduction(api, also.as_slice()));
+        let redis = redis.map(|at| format!("{} CL.THROTTLE user1 15 30 60 1", at.redis_cli()));
+        let admin = places.admin.as_ref();
+        let admin = admin.map(|at| format!("{} {}/metrics", at.curl(), at.url()));
+        let also: Vec<String> = redis.into_iter().chain(admin).collect();
+        text.push_str(&app.introduction(api, &also));
     }
     let mut stdout = io::stdout().lock();
     let written = writeln!(stdout, "{text}");
@@ -44,6 +51,8 @@ pub(super) fn announce(app: &App<SystemClock>, places: &Places) {
 fn spoken(scheme: &str, place: &Reached) -> String {
     match place {
         Reached::Tcp(address) => format!("{scheme}://{address}"),
+        // `https` and `rediss` alike.
+        Reached::Tls(address) => format!("{scheme}s://{address}"),
         Reached::Unix(_) => format!("{place} ({scheme})"),
     }
 }
@@ -62,6 +71,7 @@ pub(super) fn tell_the_end(
         tickets_given_up = app.tickets_given_up(),
         refused_connections = sum(Counters::refused_connections),
         accept_errors = sum(Counters::accept_errors),
+        failed_handshakes = sum(Counters::failed_handshakes),
         panics = sum(Counters::panics),
         "stopped"
     );

@@ -2,8 +2,18 @@
 //!
 //! Must not know: what is done with it.
 
+mod running;
+mod secrets;
+mod tls;
+
+pub(crate) use running::{CapacityOptions, DrainOptions};
+pub(crate) use secrets::{SecretFiles, environment, secret};
+pub(crate) use tls::{Secured, TlsOptions};
+
 use std::path::PathBuf;
 
+use super::logs::LogSettings;
+use super::tokens::TokenFiles;
 use tollgate_core::Nanos;
 use tollgate_policy::words::duration;
 use tollgate_server::listen::Place;
@@ -38,23 +48,18 @@ pub(crate) struct Options {
         env = "TOLLGATE_LISTEN_RESP"
     )]
     pub(super) listen_resp: Place,
-    /// Connections that each listener has open at the same time; further ones are closed at once
+    /// Where to listen for operators and Prometheus; a place that other machines can reach takes tokens
     #[arg(
         long,
-        value_name = "N",
-        default_value_t = 10_000,
-        value_parser = at_least_one,
-        env = "TOLLGATE_MAX_CONNECTIONS"
+        value_name = "PLACE",
+        default_value = "127.0.0.1:8088",
+        env = "TOLLGATE_LISTEN_ADMIN"
     )]
-    pub(super) max_connections: usize,
-    /// Keys in use at the same time that memory is set aside for, about 50 bytes each
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 100_000,
-        env = "TOLLGATE_KEYS"
-    )]
-    pub(super) keys: usize,
+    pub(super) listen_admin: Place,
+    #[command(flatten)]
+    pub(super) tokens: TokenFiles,
+    #[command(flatten)]
+    pub(super) logs: LogSettings,
     /// Networks of gateways whose word about clients is taken, separated by commas; without it only this machine
     #[arg(long, value_name = "NETWORKS", env = "TOLLGATE_TRUSTED_PROXIES")]
     pub(super) trusted_proxies: Option<Networks>,
@@ -74,6 +79,14 @@ pub(crate) struct Options {
         env = "TOLLGATE_RETRY_JITTER"
     )]
     pub(super) retry_jitter: Option<Nanos>,
+    #[command(flatten)]
+    pub(super) capacity: CapacityOptions,
+    #[command(flatten)]
+    pub(super) tls: TlsOptions,
+    #[command(flatten)]
+    pub(super) secrets: SecretFiles,
+    #[command(flatten)]
+    pub(super) drain: DrainOptions,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

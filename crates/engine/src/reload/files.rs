@@ -76,6 +76,8 @@ impl<S: StateStore> EnvoyReloader<S> {
             loaded_at: engine.store().now(),
             hash,
             error: None,
+            loads: 1,
+            refusals: 0,
         };
         tracing::info!(path = %path.display(), files = files.len(), %hash, "files loaded");
         Ok(Self {
@@ -100,7 +102,10 @@ impl<S: StateStore> EnvoyReloader<S> {
         let files = match read(&self.path) {
             Ok(files) => files,
             Err(refused) => {
-                seen.last = None;
+                // A poll that finds them gone still is no news.
+                if seen.last.take().is_some() || always {
+                    seen.status.refusals = seen.status.refusals.saturating_add(1);
+                }
                 return self.refuse(&mut seen.status, refused);
             }
         };
@@ -127,12 +132,17 @@ impl<S: StateStore> EnvoyReloader<S> {
                     loaded_at: self.engine.store().now(),
                     hash,
                     error: None,
+                    loads: seen.status.loads.saturating_add(1),
+                    refusals: seen.status.refusals,
                 };
                 let (path, files) = (self.path.display(), files.len());
                 tracing::info!(%path, files, %hash, generation, "files loaded");
                 Looked::Swapped(generation)
             }
-            Err(refused) => self.refuse(&mut seen.status, refused),
+            Err(refused) => {
+                seen.status.refusals = seen.status.refusals.saturating_add(1);
+                self.refuse(&mut seen.status, refused)
+            }
         }
     }
 

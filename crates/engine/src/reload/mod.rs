@@ -44,6 +44,10 @@ pub struct Status {
     pub hash: Fingerprint,
     /// What is wrong with the file as it is now.
     pub error: Option<Problems>,
+    /// How often a version of the file was put in force, the first included.
+    pub loads: u64,
+    /// How often a version of the file was refused. A file that stays wrong or missing is refused once.
+    pub refusals: u64,
 }
 
 /// A keyed digest of a policy's text: the same on all nodes that share a secret and have the same policy in force.
@@ -130,6 +134,8 @@ impl<S: StateStore> Reloader<S> {
             loaded_at: engine.store().now(),
             hash,
             error: None,
+            loads: 1,
+            refusals: 0,
         };
         tracing::info!(path = %path.display(), %hash, "policy loaded");
         Ok(Self {
@@ -185,7 +191,10 @@ impl<S: StateStore> Reloader<S> {
         let bytes = match read_path(&self.path) {
             Ok(bytes) => bytes,
             Err(problems) => {
-                seen.last = None;
+                // A poll that finds it gone still is no news.
+                if seen.last.take().is_some() || always {
+                    seen.status.refusals = seen.status.refusals.saturating_add(1);
+                }
                 return self.refuse(&mut seen.status, problems);
             }
         };
@@ -214,11 +223,16 @@ impl<S: StateStore> Reloader<S> {
                     loaded_at: self.engine.store().now(),
                     hash,
                     error: None,
+                    loads: seen.status.loads.saturating_add(1),
+                    refusals: seen.status.refusals,
                 };
                 tracing::info!(path = %self.path.display(), %hash, generation, "policy loaded");
                 Looked::Swapped(generation)
             }
-            Err(problems) => self.refuse(&mut seen.status, problems),
+            Err(problems) => {
+                seen.status.refusals = seen.status.refusals.saturating_add(1);
+                self.refuse(&mut seen.status, problems)
+            }
         }
     }
 

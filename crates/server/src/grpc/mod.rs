@@ -35,6 +35,7 @@ use self::status::{Code, Status};
 use crate::app::App;
 use crate::counters::{Counters, count};
 use crate::listen::{Ended, Listener, Peer, Serve, Stopping, Stream, accept};
+use crate::metrics::Transport;
 use crate::rls::Refused;
 use crate::rls::message::{read_request, write_response};
 
@@ -89,10 +90,11 @@ impl<C: Clock + 'static> Grpc<C> {
 
     fn should_rate_limit(&self, message: &[u8], out: &mut Vec<u8>) -> Result<Nanos, Status> {
         let decided = read_request(message, |request| {
-            self.app.should_rate_limit(request, |said| {
-                write_response(said, out);
-                said.wait
-            })
+            self.app
+                .should_rate_limit(Transport::Grpc, request, |said| {
+                    write_response(said, out);
+                    said.wait
+                })
         });
         match decided {
             Ok(Ok(wait)) => Ok(wait),

@@ -20,6 +20,7 @@ use super::standing::{limit_of, outcome_of};
 use super::{Refused, seconds};
 use crate::app::App;
 use crate::decided::Decided;
+use crate::metrics::Transport;
 use crate::words::with_words;
 
 /// The domain in which limits that come with descriptors are counted.
@@ -33,6 +34,7 @@ pub(super) fn overrides() -> EnvoyPolicy {
 impl<C: Clock> App<C> {
     pub(super) fn decide_by_policy<T>(
         &self,
+        transport: Transport,
         request: &Request<'_>,
         see: impl FnOnce(&Said<'_>) -> T,
     ) -> Result<T, Refused> {
@@ -40,17 +42,18 @@ impl<C: Clock> App<C> {
         if let [only] = request.descriptors
             && only.limit.is_none()
         {
-            let asked = Asked::new(request, only);
+            let asked = Asked::new(transport, request, only);
             let mut decided = asked.decide(self);
             self.settle(decided.verdict.take_ticket());
             return Ok(self.tell(&[Answered { asked, decided }], &[None], see));
         }
-        self.decide_together(request, see)
+        self.decide_together(transport, request, see)
     }
 
     /// Several descriptors: if one is refused, what the others were charged is given back.
     fn decide_together<T>(
         &self,
+        transport: Transport,
         request: &Request<'_>,
         see: impl FnOnce(&Said<'_>) -> T,
     ) -> Result<T, Refused> {
@@ -59,7 +62,7 @@ impl<C: Clock> App<C> {
         let mut all: Vec<Answered<'_>> = request
             .descriptors
             .iter()
-            .map(|descriptor| Asked::new(request, descriptor))
+            .map(|descriptor| Asked::new(transport, request, descriptor))
             .map(|asked| Answered {
                 decided: asked.look(self),
                 asked,
@@ -249,6 +252,8 @@ fn check(request: &Request<'_>) -> Result<(), BadRequest> {
 
 /// One descriptor as a request to the engine.
 struct Asked<'a> {
+    /// What it came by.
+    transport: Transport,
     descriptor: &'a Descriptor<'a>,
     domain: &'a str,
     /// What it counts, if the question says so; else the policy does.
@@ -262,9 +267,10 @@ struct Answered<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn new(request: &Request<'a>, descriptor: &'a Descriptor<'a>) -> Self {
+    fn new(transport: Transport, request: &Request<'a>, descriptor: &'a Descriptor<'a>) -> Self {
         let by_request = (request.hits_addend > 0).then(|| request.hits_addend.into());
         Self {
+            transport,
             descriptor,
             domain: request.domain,
             hits: descriptor.hits_addend.or(by_request),
@@ -290,11 +296,15 @@ impl<'a> Asked<'a> {
             Some(0) => (Purpose::Look, Some(0)),
             hits => (Purpose::Charge, hits),
         };
-        app.ask(self, Terms::of(purpose, cost))
+        app.ask(self.transport, self, Terms::of(purpose, cost))
     }
 
     fn reserve<C: Clock>(&self, app: &App<C>) -> Decided {
-        app.ask(self, Terms::of(Purpose::Estimate, self.hits))
+        app.ask(
+            self.transport,
+            self,
+            Terms::of(Purpose::Estimate, self.hits),
+        )
     }
 
     fn look<C: Clock>(&self, app: &App<C>) -> Decided {
@@ -303,7 +313,7 @@ impl<'a> Asked<'a> {
         } else {
             Some(0)
         };
-        app.ask(self, Terms::of(Purpose::Look, cost))
+        app.ask(self.transport, self, Terms::of(Purpose::Look, cost))
     }
 }
 
@@ -354,14 +364,24 @@ impl Answered<'_> {
         let until_reset = match (state.retry_after(), state.outcome) {
             (Some(retry_after), _) => Some(seconds(retry_after).max(1)),
             (None, Outcome::Never) => None,
-            (None, _) if state.status.remaining == 0 => Some(seconds(until_more(state)).max(1)),
+            (None, _) if state.status.remaining == 0 => {
+                Some(seconds(self.until_more(state)).max(1))
+            }
             (None, _) => Some(seconds(state.status.reset_after)),
         };
         Status {
             code,
-            limit: limit_of(&self.decided.verdict, state),
+            limit: limit_of(&self.decided, state),
             remaining: u32::try_from(state.status.remaining).unwrap_or(u32::MAX),
             until_reset,
+        }
+    }
+
+    /// Time until there is one more, where nothing is left.
+    fn until_more(&self, state: &LimitState) -> Nanos {
+        match self.decided.more_after(state) {
+            Nanos::ZERO => state.status.reset_after,
+            more_after => more_after,
         }
     }
 
@@ -416,13 +436,5 @@ impl Asked<'_> {
             rest.is_some_and(|rest| is_same(rest, name))
         };
         entries.find(is_it).map(|entry| entry.value.as_bytes())
-    }
-}
-
-/// Time until there is one more, where nothing is left.
-fn until_more(state: &LimitState) -> Nanos {
-    match state.more_after() {
-        Nanos::ZERO => state.status.reset_after,
-        more_after => more_after,
     }
 }

@@ -32,6 +32,7 @@ use self::labels::Labels;
 use self::said::Said;
 use self::shared::SharedStore;
 use crate::app::App;
+use crate::metrics::{Answered, Transport};
 use crate::reply::Reply;
 
 /// Envoy's rules, on the store of an app's engine.
@@ -116,14 +117,33 @@ impl<C: Clock> App<C> {
     /// Decides on a request, charges it, and hands the answer over.
     pub(crate) fn should_rate_limit<T>(
         &self,
+        transport: Transport,
         request: &Request<'_>,
         see: impl FnOnce(&Said<'_>) -> T,
     ) -> Result<T, Refused> {
-        if self.rls.is_by_files() {
+        let began = self.engine.store().now();
+        let decided = if self.rls.is_by_files() {
+            let see = |said: &Said<'_>| {
+                let answered = match said.overall {
+                    Code::Ok => Answered::Allowed,
+                    Code::OverLimit => Answered::Denied,
+                };
+                self.metrics().count_answer(transport, answered);
+                see(said)
+            };
             self.decide_by_files(request, see)
         } else {
-            self.decide_by_policy(request, see)
+            self.decide_by_policy(transport, request, see)
+        };
+        if decided.is_err() {
+            self.metrics().count_answer(transport, Answered::Failed);
         }
+        // What comes by HTTP is measured with all else that does.
+        if transport == Transport::Grpc {
+            let span = self.engine.store().now().since(began);
+            self.metrics().took(transport, span, 1);
+        }
+        decided
     }
 }
 
@@ -131,7 +151,7 @@ impl<C: Clock> App<C> {
     /// The same question and answer as JSON, with the status that envoyproxy/ratelimit gives them.
     pub(crate) fn should_rate_limit_json(&self, body: &[u8]) -> Reply {
         let answered = json::read_json(body, |request| {
-            self.should_rate_limit(request, |said| {
+            self.should_rate_limit(Transport::Http, request, |said| {
                 let reply = Reply::json(json::write_json(said));
                 let reply = match said.overall {
                     Code::Ok => reply,

@@ -3,18 +3,19 @@
 //! Must not know: protobuf, how anything was decided.
 
 use tollgate_core::{Nanos, Outcome};
-use tollgate_engine::{LimitState, Verdict};
+use tollgate_engine::LimitState;
 use tollgate_policy::envoy::{Code, Unit};
 
 use super::said::{Limit, Status};
+use crate::decided::Decided;
 
 /// A limit as Envoy's messages can say it: so many in the shortest unit that its window fits in. Said of a longer time, a
 /// quota never promises more than there is; header fields of ours say it exactly.
-pub(super) fn limit_of<'a>(verdict: &'a Verdict, state: &LimitState) -> Option<Limit<'a>> {
-    let rule = verdict.rule(state)?;
+pub(super) fn limit_of<'a>(decided: &'a Decided, state: &LimitState) -> Option<Limit<'a>> {
+    let rule = decided.verdict.rule(state)?;
     Some(Limit {
         requests_per_unit: u32::try_from(state.status.limit).unwrap_or(u32::MAX),
-        unit: unit_of(state.window()),
+        unit: unit_of(decided.window(state)),
         name: &rule.name,
     })
 }

@@ -1,14 +1,14 @@
 //! A verdict in words: which of them an answer has, in the dialects that the operator chose.
 //!
-//! Every transport that sends fields gets them through here, as names and values in a buffer. What stays the same about a limit is in `book.rs`, written once; who is counted in
-//! `partitions.rs`; the problem of a refusal in `refusal.rs`. Must not know: sockets, header libraries, how anything was
-//! decided.
+//! Every transport that sends fields gets them through here, as names and values in a buffer. What stays the same about a
+//! limit is in `book.rs`, written once; what was seen of it this time in `notes.rs`; the problem of a refusal in
+//! `refusal.rs`. Must not know: sockets, header libraries, how anything was decided.
 
 mod book;
-mod partitions;
+mod notes;
 mod refusal;
 
-pub(crate) use partitions::Partitions;
+pub(crate) use notes::{Note, Notes};
 pub(crate) use refusal::{part_word, reason_word, write_problem};
 
 use std::cell::Cell;
@@ -22,7 +22,7 @@ use tollgate_policy::rules::Role;
 use self::book::Book;
 
 /// The most limits that a verdict lists.
-const MOST_STATES: usize = 32;
+const MOST_STATES: usize = tollgate_store::contract::MAX_CHECKS;
 
 /// How answers are worded.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Wording {
     dialects: Dialects,
     /// Up to so much longer than needed those who are denied are told to wait.
     jitter: Nanos,
-    /// Keys the digests of partitions.
+    /// Keys the digests of who is counted.
     secret: [u8; 16],
     /// How many were denied and told to wait a little longer; each of them another time.
     denied: AtomicU64,
@@ -70,18 +70,18 @@ impl Wording {
         self.dialects
     }
 
-    /// A witness for one decision, who remembers who was counted as far as these dialects say it.
-    pub(crate) fn partitions(&self) -> Partitions {
+    /// A witness for one decision, who remembers what these dialects say of it.
+    pub(crate) fn notes(&self) -> Notes {
         let names = [Dialect::Draft11, Dialect::Next];
         let says_it = names.iter().any(|one| self.dialects.contains(*one));
-        Partitions::keyed_by(says_it.then_some(self.secret))
+        Notes::keyed_by(says_it.then_some(self.secret))
     }
 
     /// Hands over what is promised by a verdict, for its fields and for its body.
     pub(crate) fn answer<R>(
         &self,
         verdict: &Verdict,
-        partitions: &Partitions,
+        notes: &Notes,
         about: About,
         now: impl FnOnce() -> Timestamp,
         work: impl FnOnce(&Answer<'_>) -> R,
@@ -98,9 +98,9 @@ impl Wording {
             })
         };
         match verdict.limits().len() {
-            0..=2 => stand::<2, R>(verdict, partitions, work),
-            3..=8 => stand::<8, R>(verdict, partitions, work),
-            _ => stand::<MOST_STATES, R>(verdict, partitions, work),
+            0..=2 => stand::<2, R>(verdict, notes, work),
+            3..=8 => stand::<8, R>(verdict, notes, work),
+            _ => stand::<MOST_STATES, R>(verdict, notes, work),
         }
     }
 
@@ -113,8 +113,8 @@ impl Wording {
     ) -> Answer<'a> {
         let jitter = match outcome {
             Outcome::Deny { .. } if !self.jitter.is_zero() => {
-                let seed = self.denied.fetch_add(1, Ordering::Relaxed);
-                Jitter::new(self.jitter, seed)
+                let count = self.denied.fetch_add(1, Ordering::Relaxed);
+                Jitter::new(self.jitter, self.first_seed().wrapping_add(count))
             }
             _ => Jitter::NONE,
         };
@@ -124,6 +124,12 @@ impl Wording {
             Timestamp::EPOCH
         };
         Answer::new(outcome, standings).at(now).spread_by(jitter)
+    }
+
+    /// Where the seeds of waits begin: elsewhere in every process, so that a fleet does not spread all alike.
+    fn first_seed(&self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.secret;
+        u64::from_be_bytes([a, b, c, d, e, f, g, h])
     }
 
     fn tells_the_time(&self) -> bool {
@@ -151,10 +157,10 @@ pub(crate) fn with_words<R>(work: impl FnOnce(&mut Words) -> R) -> R {
 /// Where up to `N` limits stand that clients are told about, and which of them binds.
 fn stand<const N: usize, R>(
     verdict: &Verdict,
-    partitions: &Partitions,
+    notes: &Notes,
     work: impl FnOnce(&[Standing<'_>], Option<usize>) -> R,
 ) -> R {
-    let mut told = told(verdict, partitions);
+    let mut told = told(verdict, notes);
     let binding = verdict.binding();
     let is_binding = |position: usize| {
         let state = verdict.limits().get(position);
@@ -180,14 +186,15 @@ fn stand<const N: usize, R>(
 /// Where the limits of a verdict stand that clients are told about, each with its position in the verdict.
 pub(crate) fn told<'a>(
     verdict: &'a Verdict,
-    partitions: &'a Partitions,
+    notes: &'a Notes,
 ) -> impl Iterator<Item = (usize, Standing<'a>)> {
     let book = Book::of(verdict.generation());
     let states = verdict.limits().iter().enumerate();
     states.filter_map(move |(position, state)| {
         let policy = Some(state).filter(|state| is_told(state));
-        let policy = policy.and_then(|state| book?.policy(verdict, state))?;
-        Some((position, standing(policy, state, partitions, position)))
+        let note = notes.of(position);
+        let policy = policy.and_then(|state| book?.policy(verdict, state, note.window))?;
+        Some((position, standing(policy, state, &note)))
     })
 }
 
@@ -196,17 +203,12 @@ fn is_told(state: &LimitState) -> bool {
     state.standing == Mode::Enforced && (state.role() == Role::Main || !state.outcome.is_admitted())
 }
 
-fn standing<'a>(
-    policy: &'a Policy,
-    state: &LimitState,
-    partitions: &Partitions,
-    position: usize,
-) -> Standing<'a> {
+fn standing<'a>(policy: &'a Policy, state: &LimitState, note: &Note) -> Standing<'a> {
     let standing = Standing::new(policy, state.outcome, &state.status)
-        .with_quota(state.status.limit, state.window())
-        .with_more_after(state.more_after())
-        .with_cost(state.cost());
-    match partitions.of(position) {
+        .with_quota(state.status.limit, note.window)
+        .with_more_after(note.more_after)
+        .with_cost(note.cost);
+    match note.partition {
         Some(partition) => standing.with_partition(partition),
         None => standing,
     }

@@ -7,7 +7,10 @@
     reason = "a test that cannot go on should say so loudly, helpers included"
 )]
 
+mod admin;
 mod connections;
+mod crowded;
+mod envoy;
 mod envoy_json;
 mod gateways;
 mod grpc;
@@ -19,3 +22,5 @@ mod openapi;
 mod policy;
 mod resp;
 mod tickets;
+mod tls;
+mod words;
