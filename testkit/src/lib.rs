@@ -4,6 +4,7 @@
 //! Must not know: how any store or algorithm works inside. It sees what a user sees.
 
 pub mod allocation;
+pub mod certificates;
 pub mod fuzzing;
 pub mod nginx;
 pub mod oracle;

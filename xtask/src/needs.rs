@@ -31,6 +31,11 @@ pub(crate) const NEEDS: &[Need] = &[
         why: "the server for Redis clients is asked by real ones",
     },
     Need {
+        program: "curl",
+        debian_package: "curl",
+        why: "the commands that the documentation shows are run, inside TLS too",
+    },
+    Need {
         program: "nginx",
         debian_package: "nginx",
         why: "the endpoint for its auth_request is tested behind a real one",

@@ -52,7 +52,6 @@ fn charge<S: Store>(
         && let Some(state) = state_of(states, planned)
     {
         state.status = answer.status;
-        state.more_after = plan.told(generation, planned, &answer).more_after;
         // Refill since the decision may have made room; who was denied stays denied.
         if !answer.outcome.is_admitted() {
             state.outcome = answer.outcome;

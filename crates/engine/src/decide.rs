@@ -23,7 +23,7 @@ use crate::store::StateStore;
 use crate::ticket::Ticket;
 use crate::trial::{Word, Words};
 use crate::verdict::{LimitState, Reason, Standing, Verdict};
-use crate::witness::Witness;
+use crate::witness::{Seen, Witness};
 
 /// How long whoever is refused for want of a store is told to wait.
 const STORE_RETRY: Nanos = Nanos::SECOND;
@@ -53,7 +53,7 @@ pub(crate) struct Decision<'a, S> {
     pub(crate) manner: Manner,
     /// Whether all that is charged may be settled later.
     pub(crate) reserves: bool,
-    /// Who is told of the keys, if anybody wants to know.
+    /// Who is told of keys and quotas, if anybody wants to know.
     pub(crate) witness: Option<&'a dyn Witness>,
 }
 
@@ -345,14 +345,20 @@ fn record(
     if is_quiet {
         return;
     }
-    let told = plan.told(asking.generation, planned, answer);
+    let told = plan.told(asking.generation, planned);
     let reason = match (planned.role, answer.note) {
         (Role::Block, _) => Reason::Blocked,
         (_, Note::Overflow) => Reason::Capacity,
         _ => told.reason,
     };
     if let Some(witness) = asking.witness {
-        witness.keyed(findings.states().len(), plan.key_of(planned));
+        let seen = Seen {
+            key: plan.key_of(planned),
+            cost: planned.cost,
+            window: told.window(),
+            more_after: told.more_after(&answer.status),
+        };
+        witness.saw(findings.states().len(), &seen);
     }
     findings.push(LimitState {
         rule: u32::try_from(planned.rule).unwrap_or(u32::MAX),
@@ -361,9 +367,6 @@ fn record(
         reason,
         unit: told.unit,
         listed: told.listed,
-        window: told.window,
-        more_after: told.more_after,
-        cost: planned.cost,
         standing,
         outcome: looked_at(planned, answer),
         status: answer.status,

@@ -171,7 +171,7 @@ impl<S: StateStore> Engine<S> {
         self.decision(request, Terms::of(Purpose::Look, Some(cost)), None)
     }
 
-    /// Any of the above, told to a witness who wants to know whom each limit counted.
+    /// Any of the above, before a witness who wants to know whom each limit counted, and by which quota.
     #[must_use]
     pub fn ask(&self, request: &dyn Attributes, terms: Terms, witness: &dyn Witness) -> Verdict {
         self.decision(request, terms, Some(witness))

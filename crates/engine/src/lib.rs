@@ -44,4 +44,4 @@ pub use store::StateStore;
 pub use ticket::{Response, Ticket};
 pub use trial::{Agreement, Comparisons, Divergence};
 pub use verdict::{Degraded, LimitState, Reason, Standing, Verdict};
-pub use witness::{Purpose, Terms, Witness};
+pub use witness::{Purpose, Seen, Terms, Witness};

@@ -9,94 +9,97 @@ use tollgate_core::{Nanos, Status, TokenBucket, Unit, Window};
 use crate::verdict::Reason;
 
 /// What is told of a quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
-    /// Its place in the meter's list; beyond any list if it was made for this request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told<'a> {
+    /// Its place in the meter's list; [`UNLISTED`] if it was made for this request.
     pub(crate) listed: u16,
     pub(crate) unit: Unit,
-    pub(crate) window: Nanos,
-    pub(crate) more_after: Nanos,
     /// Why it refuses, if it does.
     pub(crate) reason: Reason,
+    /// The time in which the whole of it comes back; zero where there is no one such time.
+    comes_back_in: Nanos,
+    bucket: Option<&'a TokenBucket>,
 }
 
 /// No place in any list: meters have fewer quotas.
 pub(crate) const UNLISTED: u16 = u16::MAX;
 
-impl Told {
+impl<'a> Told<'a> {
     /// Of a check that has no quota, which is never asked.
     pub(crate) const NOTHING: Self = Self {
         listed: UNLISTED,
         unit: Unit::Requests,
-        window: Nanos::ZERO,
-        more_after: Nanos::ZERO,
         reason: Reason::Rate,
+        comes_back_in: Nanos::ZERO,
+        bucket: None,
     };
 
-    /// Of a quota after what it answered. `capacity` is the debt that it admits of its own, where waits were added to what
-    /// decided.
-    pub(crate) fn of(
-        listed: Option<usize>,
-        limit: &Limit,
-        capacity: Option<Nanos>,
-        status: &Status,
-    ) -> Self {
-        let (window, reason) = match capacity {
-            Some(capacity) => (capacity, of_length(capacity)),
-            None => window_and_reason(limit),
+    /// Of a quota. `capacity` is the debt that it admits of its own, where waits were added to what decides.
+    pub(crate) fn of(listed: usize, limit: &'a Limit, capacity: Option<Nanos>) -> Self {
+        let mut bucket = None;
+        let (comes_back_in, reason) = match limit.quota() {
+            Quota::TokenBucket(tokens) => {
+                bucket = Some(tokens);
+                of_length(capacity.unwrap_or(tokens.refill()))
+            }
+            Quota::LeakyBucket(leaky) => {
+                let tokens = leaky.as_tokens();
+                bucket = Some(tokens);
+                of_length(capacity.unwrap_or(tokens.refill()))
+            }
+            Quota::FixedWindow(quota) => match quota.window() {
+                Window::Epoch(length) | Window::FirstHit(length) => of_length(length),
+                // Months have no one length, and the shortest calendar window is a day.
+                _ => (Nanos::ZERO, Reason::Quota),
+            },
+            Quota::SlidingLog(quota) => of_length(quota.window()),
+            Quota::SlidingCounter(quota) => of_length(quota.window()),
+            Quota::Concurrency(_) => (Nanos::ZERO, Reason::Concurrency),
+            _ => (Nanos::ZERO, Reason::Rate),
         };
-        let more_after = match bucket(limit) {
+        Self {
+            listed: u16::try_from(listed).unwrap_or(UNLISTED),
+            unit: limit.unit(),
+            reason,
+            comes_back_in,
+            bucket,
+        }
+    }
+
+    /// The time in which the whole of the quota is given, as it was written: a bucket's interval is a whole number of
+    /// nanoseconds, rounded up, so that nine a second take eight nanoseconds more than a second. Told in whole seconds that
+    /// would be two.
+    pub(crate) fn window(&self) -> Nanos {
+        let exact = self.comes_back_in.as_nanos();
+        let intervals = self.bucket.map_or(0, |bucket| {
+            let interval = bucket.interval().as_nanos();
+            exact.checked_div(interval).unwrap_or(0)
+        });
+        let beyond = exact % Nanos::SECOND.as_nanos();
+        let is_rounding = beyond < intervals;
+        Nanos::from_nanos(if is_rounding { exact - beyond } else { exact })
+    }
+
+    /// Where nothing remains of a bucket: time until there is one more. Zero for anything else: windows give everything
+    /// back together, and when a place is free nobody knows.
+    pub(crate) fn more_after(&self, status: &Status) -> Nanos {
+        match self.bucket {
             // What is owed, less what may be owed while one more is admitted.
             Some(bucket) if status.remaining == 0 => status
                 .reset_after
                 .saturating_add(bucket.interval())
-                .saturating_sub(window),
-            // Windows give everything back together, and when a place is free nobody knows.
+                .saturating_sub(self.comes_back_in),
             _ => Nanos::ZERO,
-        };
-        Self {
-            listed: listed
-                .and_then(|index| u16::try_from(index).ok())
-                .unwrap_or(UNLISTED),
-            unit: limit.unit(),
-            window,
-            more_after,
-            reason,
         }
     }
 }
 
-/// The time in which the whole quota is given, zero where there is no one such time; and why it refuses.
-fn window_and_reason(limit: &Limit) -> (Nanos, Reason) {
-    let length = match limit.quota() {
-        Quota::TokenBucket(quota) => quota.refill(),
-        Quota::LeakyBucket(quota) => quota.as_tokens().refill(),
-        Quota::FixedWindow(quota) => match quota.window() {
-            Window::Epoch(length) | Window::FirstHit(length) => length,
-            // Months have no one length, and the shortest calendar window is a day.
-            _ => return (Nanos::ZERO, Reason::Quota),
-        },
-        Quota::SlidingLog(quota) => quota.window(),
-        Quota::SlidingCounter(quota) => quota.window(),
-        Quota::Concurrency(_) => return (Nanos::ZERO, Reason::Concurrency),
-        _ => return (Nanos::ZERO, Reason::Rate),
-    };
-    (length, of_length(length))
-}
-
 /// A quota is what takes a day or longer to come back as a whole.
-fn of_length(length: Nanos) -> Reason {
-    if length >= Nanos::DAY {
+fn of_length(length: Nanos) -> (Nanos, Reason) {
+    let reason = if length >= Nanos::DAY {
         Reason::Quota
     } else {
         Reason::Rate
-    }
-}
-
-const fn bucket(limit: &Limit) -> Option<&TokenBucket> {
-    match limit.quota() {
-        Quota::TokenBucket(bucket) => Some(bucket),
-        Quota::LeakyBucket(bucket) => Some(bucket.as_tokens()),
-        _ => None,
-    }
+    };
+    (length, reason)
 }

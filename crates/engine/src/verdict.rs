@@ -67,9 +67,6 @@ pub struct LimitState {
     pub(crate) unit: Unit,
     /// The quota's place in the meter's list.
     pub(crate) listed: u16,
-    pub(crate) window: Nanos,
-    pub(crate) more_after: Nanos,
-    pub(crate) cost: u64,
     /// Whether its word counts.
     pub standing: Standing,
     /// What it says by itself.
@@ -79,25 +76,6 @@ pub struct LimitState {
 }
 
 impl LimitState {
-    pub(crate) const EMPTY: Self = Self {
-        rule: 0,
-        meter: 0,
-        role: Role::Main,
-        reason: Reason::Rate,
-        unit: Unit::Requests,
-        listed: 0,
-        window: Nanos::ZERO,
-        more_after: Nanos::ZERO,
-        cost: 0,
-        standing: Standing::Enforced,
-        outcome: Outcome::Allow,
-        status: Status {
-            limit: 0,
-            remaining: 0,
-            reset_after: Nanos::ZERO,
-        },
-    };
-
     /// After how long the same request would be admitted, where it is not.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Nanos> {
@@ -126,7 +104,8 @@ impl LimitState {
     }
 
     /// Which of the meter's quotas decided, by its index: the limit's own, a tier's or an override's. `None` if it was
-    /// computed for this request, or given by an operator.
+    /// computed for this request, or given by an operator. What such a quota comes to a [`Witness`](crate::Witness) is
+    /// told: most callers do not ask, and a verdict is made for each of them.
     #[must_use]
     pub fn quota_index(&self) -> Option<usize> {
         Some(self.listed)
@@ -138,25 +117,6 @@ impl LimitState {
     #[must_use]
     pub const fn unit(&self) -> Unit {
         self.unit
-    }
-
-    /// The time in which the whole of that quota is given. Zero where there is no such time: places are held as long as
-    /// work takes, and months have no one length.
-    #[must_use]
-    pub const fn window(&self) -> Nanos {
-        self.window
-    }
-
-    /// Where nothing remains of a bucket: time until there is one more. Zero for anything else.
-    #[must_use]
-    pub const fn more_after(&self) -> Nanos {
-        self.more_after
-    }
-
-    /// What the request costs here.
-    #[must_use]
-    pub const fn cost(&self) -> u64 {
-        self.cost
     }
 
     /// Whether less than this is left: `remaining / limit` compared without dividing.

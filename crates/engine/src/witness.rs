@@ -1,7 +1,9 @@
-//! How a request is asked about, and who else is told of its keys.
+//! How a request is asked about, and who else is told what was seen on the way.
 //!
-//! A verdict does not keep keys: they are long, and few callers want them. Who does is told while they are at hand.
-//! Must not know: what is done with them.
+//! A verdict keeps neither keys nor quotas: few callers want them, and it is made for all. Who does is told while they are
+//! at hand. Must not know: what is done with them.
+
+use tollgate_core::Nanos;
 
 /// What is asked about a request beside what is known of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +33,24 @@ pub enum Purpose {
     Look,
 }
 
-/// Somebody who wants to know whom each limit counted.
+/// Somebody who wants to know whom each limit counted, and by which quota.
 pub trait Witness {
-    /// The state at `position` of [`Verdict::limits`](crate::Verdict::limits) is that of `key`: the encoded parts of the
-    /// key, empty where everybody is counted together. Keys are secrets: digest them before they go anywhere.
-    fn keyed(&self, position: usize, key: &[u8]);
+    /// What was seen of the state at `position` of [`Verdict::limits`](crate::Verdict::limits).
+    fn saw(&self, position: usize, seen: &Seen<'_>);
+}
+
+/// What is at hand while a limit is decided, and not kept.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Seen<'a> {
+    /// The encoded parts of the key, empty where everybody is counted together. Keys are secrets: digest them before
+    /// they go anywhere.
+    pub key: &'a [u8],
+    /// What the request costs here.
+    pub cost: u64,
+    /// The time in which the whole of the quota that decided is given. Zero where there is no such time: places are held
+    /// as long as work takes, and months have no one length.
+    pub window: Nanos,
+    /// Where nothing remains of a bucket: time until there is one more. Zero for anything else.
+    pub more_after: Nanos,
 }

@@ -4,11 +4,10 @@
 
 use std::fmt;
 
-use tollgate_core::{Nanos, Outcome};
+use tollgate_core::Outcome;
 
 use crate::answer::Answer;
 use crate::json::push_string;
-use crate::policy::Policy;
 use crate::text::push_integer;
 
 /// The media type of [`Problem::to_json`] and [`Answer::write_problem`].
@@ -135,42 +134,6 @@ impl Problem {
             },
             detail: detail.into(),
             violated: None,
-        }
-    }
-
-    /// The answer to a request that `policy`, which admits at most `limit` at once, did not admit.
-    ///
-    /// ```
-    /// use tollgate_core::{Nanos, Outcome, Unit};
-    /// use tollgate_http::{Policy, Problem};
-    ///
-    /// let policy = Policy::new("demo", 20, Nanos::from_secs(2), Unit::Requests)?;
-    /// let denied = Outcome::Deny { retry_after: Nanos::from_millis(100) };
-    /// let problem = Problem::quota_exceeded(&policy, denied, 1, 20);
-    /// assert_eq!(problem.detail(), "the limit \"demo\" has no room for a cost of 1 now; it has after 100 ms");
-    /// # Ok::<(), tollgate_http::InvalidPolicyName>(())
-    /// ```
-    #[must_use]
-    pub fn quota_exceeded(policy: &Policy, outcome: Outcome, cost: u64, limit: u64) -> Self {
-        let cause = Cause::QuotaExceeded;
-        let wait = Answer::new(outcome, &[]).retry_wait();
-        let wait = wait.map(Nanos::as_millis_ceil);
-        let detail = Detail {
-            name: policy.quoted(),
-            never: wait.is_none(),
-            wait,
-            cost: Some(cost),
-            limit,
-        };
-        Self {
-            members: Members {
-                r#type: cause.type_uri(),
-                title: cause.title(),
-                status: cause.status(),
-                retry_after_ms: wait,
-            },
-            detail: detail.to_string(),
-            violated: Some(policy.name().to_owned()),
         }
     }
 

@@ -10,6 +10,7 @@ pub struct Counters {
     pub(crate) waiting: AtomicU64,
     pub(crate) accept_errors: AtomicU64,
     pub(crate) refused_connections: AtomicU64,
+    pub(crate) failed_handshakes: AtomicU64,
     pub(crate) panics: AtomicU64,
 }
 
@@ -50,6 +51,13 @@ impl Counters {
     #[must_use]
     pub fn refused_connections(&self) -> u64 {
         self.refused_connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections that did not get through the handshake of TLS: without a certificate that is trusted, too slow, or not
+    /// TLS at all.
+    #[must_use]
+    pub fn failed_handshakes(&self) -> u64 {
+        self.failed_handshakes.load(Ordering::Relaxed)
     }
 
     /// Panics that ended one request or one connection, and nothing else.

@@ -9,14 +9,14 @@ use tollgate_store::Clock;
 
 use crate::app::App;
 use crate::metrics::Transport;
-use crate::words::{About, Partitions};
+use crate::words::{About, Notes};
 
 /// What came of a question, and who was counted.
 #[derive(Debug)]
 pub struct Decided {
     /// What the engine says.
     pub verdict: Verdict,
-    partitions: Partitions,
+    notes: Notes,
 }
 
 impl<C: Clock> App<C> {
@@ -52,13 +52,10 @@ impl<C: Clock> App<C> {
     /// ```
     #[must_use]
     pub fn ask(&self, transport: Transport, request: &dyn Attributes, terms: Terms) -> Decided {
-        let partitions = self.wording.partitions();
-        let verdict = self.engine.ask(request, terms, &partitions);
+        let notes = self.wording.notes();
+        let verdict = self.engine.ask(request, terms, &notes);
         self.observe(transport, request, &verdict, terms.purpose == Purpose::Look);
-        Decided {
-            verdict,
-            partitions,
-        }
+        Decided { verdict, notes }
     }
 
     /// Fills `words` with the fields that tell a client of a decision, in the dialects of this app: names in lowercase,
@@ -77,10 +74,7 @@ impl<C: Clock> App<C> {
         work: impl FnOnce(&Answer<'_>) -> R,
     ) -> R {
         let now = || self.engine.store().now();
-        let Decided {
-            verdict,
-            partitions,
-        } = decided;
-        self.wording.answer(verdict, partitions, about, now, work)
+        let Decided { verdict, notes } = decided;
+        self.wording.answer(verdict, notes, about, now, work)
     }
 }

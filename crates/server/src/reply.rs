@@ -131,3 +131,75 @@ impl Reply {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_core::{Outcome, Status, Unit};
+    use tollgate_http::{Answer, Dialects, Policy, Standing};
+    use tollgate_testkit::allocation::{Counting, calls};
+
+    #[global_allocator]
+    static ALLOCATOR: Counting = Counting;
+
+    fn words(dialects: &str) -> Words {
+        let policy = Policy::new("api", 5, Nanos::MINUTE, Unit::Requests).unwrap();
+        let status = Status {
+            limit: 5,
+            remaining: 0,
+            reset_after: Nanos::MINUTE,
+        };
+        let denied = Outcome::Deny {
+            retry_after: Nanos::SECOND,
+        };
+        let standings = [Standing::new(&policy, denied, &status)];
+        let mut words = Words::new();
+        Answer::new(denied, &standings).write(dialects.parse::<Dialects>().unwrap(), &mut words);
+        words
+    }
+
+    fn lines(reply: &Reply, name: &str) -> Vec<String> {
+        let all = reply.response.headers().get_all(name).into_iter();
+        all.map(|value| value.to_str().unwrap().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn fields_that_are_there_already_are_never_replaced() {
+        let theirs = |name| HeaderName::from_static(name);
+        let reply = Reply::text("upstream")
+            .with(theirs("ratelimit"), r#""upstream";r=1"#)
+            .with(theirs("x-ratelimit-limit"), "7")
+            .with(theirs("retry-after"), "99")
+            .saying(&words("draft-11, x-ratelimit"));
+        assert_eq!(
+            lines(&reply, "ratelimit"),
+            [r#""upstream";r=1"#, r#""api";r=0;t=1"#]
+        );
+        assert_eq!(lines(&reply, "ratelimit-policy"), [r#""api";q=5;w=60"#]);
+        assert_eq!(
+            lines(&reply, "x-ratelimit-limit"),
+            ["7"],
+            "one number can be read"
+        );
+        assert_eq!(lines(&reply, "x-ratelimit-remaining"), ["0"]);
+        assert_eq!(lines(&reply, "retry-after"), ["99"]);
+        assert_eq!(
+            lines(&reply, "cache-control"),
+            ["no-store"],
+            "once is enough"
+        );
+    }
+
+    /// What is left is the buffer that values share, renewed now and then.
+    #[test]
+    fn fields_of_the_usual_dialect_hardly_allocate() {
+        let words = words("draft-11");
+        let plain = || drop(std::hint::black_box(Reply::json("{}")));
+        let worded = || drop(std::hint::black_box(Reply::json("{}").saying(&words)));
+        worded();
+        let without = calls(|| (0..1_000).for_each(|_| plain()));
+        let with = calls(|| (0..1_000).for_each(|_| worded()));
+        assert!(without > 0 && with - without < 200, "{with} {without}");
+    }
+}

@@ -47,6 +47,8 @@ pub(super) fn announce(app: &App<SystemClock>, places: &Places) {
 fn spoken(scheme: &str, place: &Reached) -> String {
     match place {
         Reached::Tcp(address) => format!("{scheme}://{address}"),
+        // `https` and `rediss` alike.
+        Reached::Tls(address) => format!("{scheme}s://{address}"),
         Reached::Unix(_) => format!("{place} ({scheme})"),
     }
 }
@@ -61,6 +63,7 @@ pub(super) fn tell_the_end(app: &App<SystemClock>, resp: &Resp<SystemClock>, cut
         tickets_given_up = app.tickets_given_up(),
         refused_connections = sum(Counters::refused_connections),
         accept_errors = sum(Counters::accept_errors),
+        failed_handshakes = sum(Counters::failed_handshakes),
         panics = sum(Counters::panics),
         "stopped"
     );

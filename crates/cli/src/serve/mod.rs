@@ -7,6 +7,7 @@ mod failures;
 mod logs;
 mod settings;
 mod signals;
+mod tls;
 mod tokens;
 
 use std::error::Error;
@@ -25,7 +26,9 @@ use tollgate_store::{Memory, SystemClock};
 use announce::{Places, announce, tell_the_end};
 use failures::{BadPolicy, CannotListen};
 pub(crate) use settings::Options;
+use settings::Secured;
 use signals::{reload_signal, stop_signal};
+use tls::Securing;
 
 /// Connections of operators and of whoever reads metrics.
 const MOST_OPERATORS: usize = 64;
@@ -36,6 +39,7 @@ type FileReloader = Arc<Reloader<Memory<SystemClock>>>;
 pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     logs::start(&options.logs);
     let app = Arc::new(open(options)?);
+    let securing = Securing::open(&options.tls)?;
     // Until the end of this function the file is looked at whenever it changes.
     let _watch = app.reloader().map(follow).transpose()?;
     let resp = Resp::new(Memory::for_keys(options.keys)?)?;
@@ -64,7 +68,14 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         resp,
         admin: Arc::new(admin),
     };
-    runtime.block_on(run(options, served, aside.handle(), (stopped, stopping)))
+    let serving = run(
+        options,
+        &securing,
+        served,
+        aside.handle(),
+        (stopped, stopping),
+    );
+    runtime.block_on(serving)
 }
 
 /// Everything that is served.
@@ -77,6 +88,7 @@ struct Served {
 /// Listens everywhere, or nowhere if one place cannot be listened on; then serves.
 async fn run(
     options: &Options,
+    securing: &Securing,
     served: Served,
     aside: &Handle,
     (stopped, stopping): (Stop, Stopping),
@@ -84,12 +96,15 @@ async fn run(
     let Served { app, resp, admin } = served;
     // Before anything is announced: whoever reads it may send a signal at once.
     let stop = stop_signal()?;
-    let reload = reload_signal(app.reloader().cloned())?;
+    let reload = reload_signal(app.reloader().cloned(), securing.tls().cloned())?;
     let api = listen(&options.listen, "--listen").await?;
+    let api = api.map(|listener| securing.secure(listener, Secured::Api));
     let redis = listen(&options.listen_resp, "--listen-resp").await?;
+    let redis = redis.map(|listener| securing.secure(listener, Secured::Resp));
     let place = options.listen_admin.clone();
     let operators = aside.spawn(async move { listen(&place, "--listen-admin").await });
     let operators = operators.await??;
+    let operators = operators.map(|listener| securing.secure(listener, Secured::Admin));
     let places = Places {
         admin: operators.as_ref().map(Listener::reached).transpose()?,
         api: api.as_ref().map(Listener::reached).transpose()?,

@@ -2,6 +2,10 @@
 //!
 //! Must not know: what is done with it.
 
+mod tls;
+
+pub(crate) use tls::{Secured, TlsOptions};
+
 use std::path::PathBuf;
 
 use super::logs::LogSettings;
@@ -80,6 +84,8 @@ pub(crate) struct Options {
         env = "TOLLGATE_RETRY_JITTER"
     )]
     pub(super) retry_jitter: Option<Nanos>,
+    #[command(flatten)]
+    pub(super) tls: TlsOptions,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

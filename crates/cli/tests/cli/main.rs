@@ -17,3 +17,4 @@ mod policy_tests;
 mod serve;
 mod shipped;
 mod surroundings;
+mod tls;

@@ -35,7 +35,8 @@ impl Served {
         // An empty line ends it.
         while served.printed.matches("curl ").count() < 3 || !served.printed.ends_with("\n\n") {
             let line = stdout.recv_timeout(DEADLINE).expect("the whole welcome");
-            if let Some(address) = line.strip_prefix("listening on http://") {
+            let http = ["listening on http://", "listening on https://"];
+            if let Some(address) = http.iter().find_map(|start| line.strip_prefix(start)) {
                 served.address = address.parse().unwrap();
             }
             served.printed += &line;
@@ -91,13 +92,18 @@ impl Drop for Served {
 
 /// The status line of the answer to a GET, or nothing if the connection ended without one.
 fn get(address: SocketAddr, target: &str) -> Option<String> {
+    answer(address, target)?.lines().next().map(str::to_owned)
+}
+
+/// All that is answered.
+fn answer(address: SocketAddr, target: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(DEADLINE)).ok()?;
     let request = format!("GET {target} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
-    answer.lines().next().map(str::to_owned)
+    Some(answer)
 }
 
 #[test]
@@ -223,6 +229,31 @@ fn settings_may_come_from_the_environment() {
 }
 
 #[test]
+fn clients_are_told_in_the_dialects_that_the_operator_chose() {
+    let policy = Written::new("dialects", &policy("1/h"));
+    let mut command = tollgate(&["serve", "--words", "github,draft-11", "--retry-jitter=5m"]);
+    command
+        .env("TOLLGATE_LISTEN", "127.0.0.1:0")
+        .env("TOLLGATE_LISTEN_RESP", "off")
+        .env("TOLLGATE_CONFIG", &policy.0)
+        .env("TOLLGATE_WORDS", "a flag comes before this");
+    let served = Served::start(command);
+    let answer = answer(served.address, "/v1/check?key=carol").unwrap();
+    for line in [
+        "x-ratelimit-limit: 1\r\n",
+        "x-ratelimit-resource: demo\r\n",
+        "ratelimit-policy: \"demo\";q=1;w=3600;pk=:",
+    ] {
+        assert!(answer.contains(line), "{line}: {answer}");
+    }
+    let refused = self::answer(served.address, "/v1/check?key=carol").unwrap();
+    let retry = refused.split("retry-after: ").nth(1).unwrap();
+    let retry: u64 = retry.split("\r\n").next().unwrap().parse().unwrap();
+    // An hour, less what has passed since, and the jitter.
+    assert!(retry <= 3_900, "{refused}");
+}
+
+#[test]
 fn a_policy_that_is_wrong_is_shown_with_its_line() {
     let wrong = Written::new("wrong", &policy("10/sce"));
     let file = wrong.0.display().to_string();
@@ -334,6 +365,24 @@ fn wrong_arguments_are_named() {
         ),
         ("--log-format=xml", "[possible values: text, json]"),
         ("--log-denials=few", "it must be off, sampled or all"),
+        (
+            "--words=draft-12",
+            "there is no such dialect; there are draft-11, next, draft-07, draft-06, draft-03, envoy, x-ratelimit, \
+             x-ratelimit-epoch, x-ratelimit-epoch-ms, discord, github, and none",
+        ),
+        (
+            "--words=draft-11,draft-07",
+            "it writes `ratelimit` differently from draft-11; choose one of the two",
+        ),
+        (
+            "--words=none,github",
+            "it means no dialect, so it must stand alone",
+        ),
+        (
+            "--retry-jitter=10",
+            "`10` says no unit of time; for seconds write `10s`",
+        ),
+        ("--retry-jitter=61m", "it must be at most 1h"),
         ("--confg=a.yaml", "unexpected argument '--confg' found"),
     ];
     for (argument, expected) in cases {

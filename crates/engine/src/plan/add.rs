@@ -30,7 +30,7 @@ pub(crate) struct Asking<'a> {
     pub(crate) desk: Option<&'a Desk>,
     /// What time it is, where operators have said something.
     pub(crate) now: Timestamp,
-    /// Who is told of the keys, if anybody wants to know.
+    /// Who is told of keys and quotas, if anybody wants to know.
     pub(crate) witness: Option<&'a dyn Witness>,
 }
 

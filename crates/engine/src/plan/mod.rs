@@ -192,18 +192,17 @@ impl Plan {
         }
     }
 
-    /// What is told of the quota that a check was decided by, after its answer.
-    pub(crate) fn told(&self, generation: &Generation, planned: &Planned, answer: &Answer) -> Told {
+    /// What is told of the quota that a check is decided by.
+    pub(crate) fn told<'a>(&'a self, generation: &'a Generation, planned: &Planned) -> Told<'a> {
         let Some(ruled) = self.ruled(generation, planned) else {
             return Told::NOTHING;
         };
         let listed = match planned.quota {
-            QuotaAt::Listed(index) | QuotaAt::Patient(index) => Some(index),
-            QuotaAt::Computed(_) => None,
+            QuotaAt::Listed(index) | QuotaAt::Patient(index) => index,
+            QuotaAt::Computed(_) => usize::MAX,
         };
         let patient = self.patient(generation, planned);
-        let capacity = patient.map(Patient::capacity);
-        Told::of(listed, &ruled.limit, capacity, &answer.status)
+        Told::of(listed, &ruled.limit, patient.map(Patient::capacity))
     }
 
     fn patient<'a>(&'a self, generation: &'a Generation, planned: &Planned) -> Option<&'a Patient> {

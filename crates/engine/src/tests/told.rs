@@ -7,15 +7,47 @@ use tollgate_policy::rules::Rules;
 use tollgate_policy::source::Format;
 
 use crate::testing::{Caller, TestEngine, engine_of};
-use crate::{LimitState, Purpose, Terms, Witness};
+use crate::{LimitState, Purpose, Seen, Terms, Verdict, Witness};
 
 fn engine(text: &str) -> TestEngine {
     let policy = tollgate_policy::load(text, "test.yaml", Format::Yaml).unwrap();
     engine_of(Rules::compile(&policy, [7; 16]).unwrap()).0
 }
 
-fn first(engine: &TestEngine, caller: &Caller) -> LimitState {
-    engine.decide(caller).limits()[0]
+/// Writes down what it is told.
+#[derive(Default)]
+struct Clerk(RefCell<Vec<Noted>>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Noted {
+    position: usize,
+    key: Vec<u8>,
+    cost: u64,
+    window: Nanos,
+    more_after: Nanos,
+}
+
+impl Witness for Clerk {
+    fn saw(&self, position: usize, seen: &Seen<'_>) {
+        self.0.borrow_mut().push(Noted {
+            position,
+            key: seen.key.to_vec(),
+            cost: seen.cost,
+            window: seen.window,
+            more_after: seen.more_after,
+        });
+    }
+}
+
+fn ask(engine: &TestEngine, caller: &Caller, purpose: Purpose) -> (Verdict, Vec<Noted>) {
+    let clerk = Clerk::default();
+    let verdict = engine.ask(caller, Terms::of(purpose, None), &clerk);
+    (verdict, clerk.0.into_inner())
+}
+
+fn first(engine: &TestEngine, caller: &Caller) -> (LimitState, Noted) {
+    let (verdict, noted) = ask(engine, caller, Purpose::Charge);
+    (verdict.limits()[0], noted[0].clone())
 }
 
 fn on(plan: &str) -> Caller {
@@ -36,10 +68,10 @@ limits:
 ",
     );
     for (plan, index, window) in [("", 0, 2), ("slow", 1, 20), ("fast", 2, 1)] {
-        let state = first(&engine, &on(plan));
+        let (state, noted) = first(&engine, &on(plan));
         assert_eq!(state.quota_index(), Some(index), "{plan}");
-        assert_eq!(state.window(), Nanos::from_secs(window), "{plan}");
-        assert_eq!((state.status.limit, state.cost()), (20, 1));
+        assert_eq!(noted.window, Nanos::from_secs(window), "{plan}");
+        assert_eq!((state.status.limit, noted.cost), (20, 1));
     }
 }
 
@@ -53,11 +85,11 @@ limits:
 ",
     );
     for (repos, limit) in [("1", 15), ("2", 20), ("9", 30)] {
-        let state = first(&engine, &Caller::named(repos).with("header.repos", repos));
+        let caller = Caller::named(repos).with("header.repos", repos);
+        let (state, noted) = first(&engine, &caller);
         assert_eq!((state.quota_index(), state.unit()), (None, Unit::Bytes));
         assert_eq!(state.status.limit, limit);
-        // Intervals are whole nanoseconds, rounded up.
-        assert_eq!(state.window().as_secs_ceil(), 60, "{repos}");
+        assert_eq!(noted.window, Nanos::MINUTE, "{repos}");
     }
 }
 
@@ -70,9 +102,9 @@ limits: [{ name: api, key: header.user, rate: 2/s, wait: 1m, tiers: { by: header
 ",
     );
     for (plan, index) in [("", 0), ("slow", 1)] {
-        let state = first(&engine, &on(plan));
+        let (state, noted) = first(&engine, &on(plan));
         assert_eq!(state.quota_index(), Some(index));
-        assert_eq!(state.window(), Nanos::SECOND);
+        assert_eq!(noted.window, Nanos::SECOND);
     }
 }
 
@@ -89,28 +121,30 @@ limits:
     );
     let caller = Caller::named("a");
     for left in [3, 2, 1, 0] {
-        let verdict = engine.decide(&caller);
-        let [bucket, window, month, places] = verdict.limits() else {
-            panic!("{verdict:?}");
-        };
-        assert_eq!(bucket.status.remaining, left);
-        let half = Nanos::from_millis(if left == 0 { 500 } else { 0 });
-        assert_eq!(bucket.more_after(), half);
-        let windows = [bucket, window, month, places].map(|state| state.window().as_secs_ceil());
+        let (verdict, noted) = ask(&engine, &caller, Purpose::Charge);
+        assert_eq!(verdict.limits()[0].status.remaining, left);
+        let windows: Vec<u64> = noted.iter().map(|one| one.window.as_secs_ceil()).collect();
         assert_eq!(windows, [2, 60, 0, 0]);
-        for state in [window, month, places] {
-            assert_eq!(state.more_after(), Nanos::ZERO);
-        }
+        let more: Vec<Nanos> = noted.iter().map(|one| one.more_after).collect();
+        let half = Nanos::from_millis(if left == 0 { 500 } else { 0 });
+        assert_eq!(more, [half, Nanos::ZERO, Nanos::ZERO, Nanos::ZERO]);
     }
 }
 
-/// Writes down what it is told.
-#[derive(Default)]
-struct Clerk(RefCell<Vec<(usize, Vec<u8>)>>);
-
-impl Witness for Clerk {
-    fn keyed(&self, position: usize, key: &[u8]) {
-        self.0.borrow_mut().push((position, key.to_vec()));
+/// Nine a second is one every 111,111,112 ns, which is eight nanoseconds too long for the whole; told in seconds that was
+/// two.
+#[test]
+fn a_window_is_as_long_as_it_was_written() {
+    for (rate, window) in [
+        ("9/s", Nanos::SECOND),
+        ("7/m", Nanos::MINUTE),
+        ("999983/s", Nanos::SECOND),
+        ("3/s, burst: 5", Nanos::from_nanos(1_666_666_670)),
+        ("1/w", Nanos::from_secs(604_800)),
+    ] {
+        let engine = engine(&format!("limits: [{{ name: api, rate: {rate} }}]"));
+        let (_, noted) = first(&engine, &Caller::default());
+        assert_eq!(noted.window, window, "{rate}");
     }
 }
 
@@ -124,25 +158,18 @@ limits:
   - { name: both, key: [header.user, header.plan], rate: 100/s, mode: shadow }
 ",
     );
-    let heard = |caller: &Caller, purpose| {
-        let clerk = Clerk::default();
-        let verdict = engine.ask(caller, Terms::of(purpose, None), &clerk);
-        assert_eq!(verdict.limits().len(), 3);
-        clerk.0.into_inner()
-    };
-    let charged = heard(&on("pro"), Purpose::Charge);
-    assert_eq!(
-        charged.iter().map(|(at, _)| *at).collect::<Vec<_>>(),
-        [0, 1, 2]
-    );
-    assert!(charged[0].1.is_empty() && !charged[1].1.is_empty());
-    assert!(charged[2].1.len() > charged[1].1.len());
-    assert_eq!(heard(&on("pro"), Purpose::Look), charged);
-    let other = heard(
-        &Caller::named("b").with("header.plan", "pro"),
-        Purpose::Estimate,
-    );
-    assert_ne!(other[1], charged[1]);
+    let (verdict, charged) = ask(&engine, &on("pro"), Purpose::Charge);
+    assert_eq!(verdict.limits().len(), 3);
+    let positions: Vec<usize> = charged.iter().map(|noted| noted.position).collect();
+    assert_eq!(positions, [0, 1, 2]);
+    let keys =
+        |noted: &[Noted]| -> Vec<Vec<u8>> { noted.iter().map(|one| one.key.clone()).collect() };
+    let own = keys(&charged);
+    assert!(own[0].is_empty() && !own[1].is_empty());
+    assert!(own[2].len() > own[1].len());
+    assert_eq!(keys(&ask(&engine, &on("pro"), Purpose::Look).1), own);
+    let other = Caller::named("b").with("header.plan", "pro");
+    assert_ne!(keys(&ask(&engine, &other, Purpose::Estimate).1)[1], own[1]);
 }
 
 #[test]

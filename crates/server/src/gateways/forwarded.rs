@@ -268,6 +268,33 @@ mod tests {
     }
 
     #[test]
+    fn a_field_that_names_nobody_is_an_error_and_nobody_is_counted_as_the_gateway() {
+        let mut nginx = FROM_NGINX.to_vec();
+        let mut others = vec![
+            ("x-forwarded-uri", "/"),
+            ("x-forwarded-method", "GET"),
+            ("x-forwarded-host", "a.example"),
+            ("x-forwarded-for", ""),
+        ];
+        for wrong in [
+            "unknown",
+            "here",
+            "192.0.2.7, _hidden",
+            "192.0.2.7, , 127.0.0.1",
+        ] {
+            (nginx[3].1, others[3].1) = (wrong, wrong);
+            for (gateway, said) in [(Gateway::Nginx, &nginx), (Gateway::Haproxy, &others)] {
+                let error = read(gateway, &headers(said)).unwrap_err();
+                assert_eq!(error.field, said[3].0, "{wrong}");
+            }
+        }
+        nginx[3].1 = "192.0.2.7";
+        nginx.push(("x-real-ip", "192.0.2.8"));
+        let error = read(Gateway::Nginx, &headers(&nginx)).unwrap_err();
+        assert_eq!(error.field, "x-real-ip", "two of them are one too many");
+    }
+
+    #[test]
     fn targets_are_taken_apart() {
         for (uri, expected) in [
             ("/a/b?c=d", ("/a/b", "c=d")),

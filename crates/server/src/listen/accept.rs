@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::listener::{Listener, Peer};
 use super::stopping::{Stop, Stopping};
 use super::stream::Stream;
+use super::tls::Secured;
 use crate::counters::{Counters, count};
 
 /// How long to leave a listener alone that cannot accept: out of file descriptors, every attempt would fail at once.
@@ -45,6 +46,8 @@ pub trait Serve: Send + Sync + 'static {
 pub struct Bounds {
     /// Connections open at the same time. Further ones are closed at once.
     pub connections: usize,
+    /// Time to complete the handshake of TLS.
+    pub handshake: Duration,
     /// For so long a client may take nothing of what it is sent.
     pub patience: Duration,
     /// Time that connections have to finish when the server stops.
@@ -55,6 +58,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             connections: 10_000,
+            handshake: Duration::from_secs(5),
             patience: Duration::from_secs(20),
             drain: Duration::from_secs(10),
         }
@@ -92,11 +96,19 @@ pub async fn accept<P: Serve>(
                     }
                     if connections.len() < bounds.connections {
                         count(&counters.accepted);
-                        connections.spawn(protocol.serve(stream, peer, stopping.clone()));
+                        let stopping = stopping.clone();
+                        match listener.tls() {
+                            None => connections.spawn(protocol.serve(stream, peer, stopping)),
+                            Some(tls) => {
+                                let stream = shaken(tls.clone(), stream, bounds.handshake);
+                                let protocol = Arc::clone(&protocol);
+                                connections.spawn(secured(stream, protocol, peer, stopping))
+                            }
+                        };
                     } else {
                         count(&counters.refused_connections);
-                        // If there is no room for even this, it is not said.
-                        let _said = stream.say_at_once(protocol.no_room());
+                        // If there is no room for even this, it is not said; and inside TLS nothing can be said yet.
+                        let _said = listener.tls().is_none() && stream.say_at_once(protocol.no_room());
                     }
                 }
                 Err(error) => {
@@ -126,6 +138,36 @@ pub async fn accept<P: Serve>(
     connections.shutdown().await;
     counters.ended.fetch_add(cut as u64, Ordering::Release);
     Ended { cut }
+}
+
+/// The handshake, within its time.
+async fn shaken(tls: Secured, stream: Stream, time: Duration) -> io::Result<Stream> {
+    let handshake = stream.secured(tls.acceptor());
+    let slow = |_elapsed| io::Error::new(io::ErrorKind::TimedOut, "the handshake takes too long");
+    timeout(time, handshake).await.map_err(slow)?
+}
+
+/// A connection that is served once the handshake is done, which happens in its own task: a slow one keeps nobody waiting,
+/// and counts as a connection.
+async fn secured<P: Serve>(
+    stream: impl Future<Output = io::Result<Stream>>,
+    protocol: Arc<P>,
+    peer: Peer,
+    stopping: Stopping,
+) {
+    // The handshake's state is large and gone afterwards; only its place would stay.
+    let stream = tokio::select! {
+        biased;
+        stream = Box::pin(stream) => stream,
+        () = stopping.wait() => return,
+    };
+    match stream {
+        Ok(stream) => protocol.serve(stream, peer, stopping).await,
+        Err(error) => {
+            count(&protocol.counters().failed_handshakes);
+            tracing::debug!(%error, peer = ?peer.address, "a TLS handshake failed");
+        }
+    }
 }
 
 /// Errors of one connection that ended while it waited to be accepted. The next one may be taken at once.

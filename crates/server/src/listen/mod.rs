@@ -7,6 +7,7 @@ mod listener;
 mod place;
 mod stopping;
 mod stream;
+mod tls;
 #[cfg(unix)]
 mod unix;
 
@@ -15,3 +16,4 @@ pub use listener::{Listener, Peer};
 pub use place::{InvalidPlace, Place, Reached};
 pub use stopping::{Stop, Stopping};
 pub use stream::Stream;
+pub use tls::{InvalidTls, Secured, Spoken, Tls, TlsFiles, TlsLooked};

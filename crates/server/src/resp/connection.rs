@@ -68,7 +68,7 @@ struct Scratch {
 impl<C: Clock> Connection<C> {
     pub(super) fn new(stream: Stream, peer: &Peer, server: Arc<Resp<C>>) -> Self {
         let ends = match (peer.address, &peer.local) {
-            (Some(theirs), Reached::Tcp(ours)) => Some((theirs, *ours)),
+            (Some(theirs), Reached::Tcp(ours) | Reached::Tls(ours)) => Some((theirs, *ours)),
             _ => None,
         };
         let session = server.session(ends);
@@ -94,6 +94,9 @@ impl<C: Clock> Connection<C> {
         } else if self.is_ending {
             // Whatever goes wrong now, the connection ends.
             let _gone = timeout(LINGER, self.linger()).await.is_ok();
+        } else {
+            // Inside TLS a connection that ends without a word looks like one that was cut.
+            let _told = timeout(LINGER, self.stream.shutdown()).await.is_ok();
         }
     }
 

@@ -6,8 +6,8 @@
 
 use std::sync::OnceLock;
 
-use tollgate_core::Unit;
 use tollgate_core::limit::Quota;
+use tollgate_core::{Nanos, Unit};
 use tollgate_engine::{Generation, LimitState, Verdict};
 use tollgate_http::{Policy, Scope};
 use tollgate_policy::rules::{Meter, MeterRef, Role, Rule};
@@ -46,7 +46,12 @@ impl Book {
     }
 
     /// The words for the quota that decided.
-    pub(super) fn policy(&self, verdict: &Verdict, state: &LimitState) -> Option<&Policy> {
+    pub(super) fn policy(
+        &self,
+        verdict: &Verdict,
+        state: &LimitState,
+        window: Nanos,
+    ) -> Option<&Policy> {
         let chapters = self.rules.get(state.rule_index())?;
         let chapter = chapters.get(state.meter_index())?;
         let page = match state.quota_index() {
@@ -60,7 +65,7 @@ impl Book {
                 }
             }
         };
-        let policy = page.get_or_init(|| written(verdict, state).map(Box::new));
+        let policy = page.get_or_init(|| written(verdict, state, window).map(Box::new));
         policy.as_deref()
     }
 }
@@ -75,7 +80,7 @@ impl Chapter {
 }
 
 #[cold]
-fn written(verdict: &Verdict, state: &LimitState) -> Option<Policy> {
+fn written(verdict: &Verdict, state: &LimitState, window: Nanos) -> Option<Policy> {
     let rule = verdict.rule(state)?;
     let meter = rule.meters.get(state.meter_index())?;
     let name = full_name(rule, meter, state);
@@ -87,7 +92,7 @@ fn written(verdict: &Verdict, state: &LimitState) -> Option<Policy> {
     let policy = if is_places {
         Policy::concurrent(&name, limit)
     } else {
-        Policy::new(&name, limit, state.window(), state.unit())
+        Policy::new(&name, limit, window, state.unit())
     };
     let policy = policy.ok()?.scope(scope(verdict, rule, state));
     match &rule.bucket {

@@ -1,14 +1,14 @@
 //! A verdict in words: which of them an answer has, in the dialects that the operator chose.
 //!
-//! Every transport that sends fields gets them through here, as names and values in a buffer. What stays the same about a limit is in `book.rs`, written once; who is counted in
-//! `partitions.rs`; the problem of a refusal in `refusal.rs`. Must not know: sockets, header libraries, how anything was
+//! Every transport that sends fields gets them through here, as names and values in a buffer. What stays the same about a limit is in `book.rs`, written once; what was seen of it this
+//! time in `notes.rs`; the problem of a refusal in `refusal.rs`. Must not know: sockets, header libraries, how anything was
 //! decided.
 
 mod book;
-mod partitions;
+mod notes;
 mod refusal;
 
-pub(crate) use partitions::Partitions;
+pub(crate) use notes::Notes;
 pub(crate) use refusal::{part_word, reason_word, write_problem};
 
 use std::cell::Cell;
@@ -20,9 +20,10 @@ use tollgate_http::{Answer, Dialect, Dialects, Jitter, Policy, Standing, Words};
 use tollgate_policy::rules::Role;
 
 use self::book::Book;
+use self::notes::Note;
 
 /// The most limits that a verdict lists.
-const MOST_STATES: usize = 32;
+const MOST_STATES: usize = tollgate_store::contract::MAX_CHECKS;
 
 /// How answers are worded.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ pub(crate) struct Wording {
     dialects: Dialects,
     /// Up to so much longer than needed those who are denied are told to wait.
     jitter: Nanos,
-    /// Keys the digests of partitions.
+    /// Keys the digests of notes.
     secret: [u8; 16],
     /// How many were denied and told to wait a little longer; each of them another time.
     denied: AtomicU64,
@@ -70,18 +71,18 @@ impl Wording {
         self.dialects
     }
 
-    /// A witness for one decision, who remembers who was counted as far as these dialects say it.
-    pub(crate) fn partitions(&self) -> Partitions {
+    /// A witness for one decision, who remembers what these dialects say of it.
+    pub(crate) fn notes(&self) -> Notes {
         let names = [Dialect::Draft11, Dialect::Next];
         let says_it = names.iter().any(|one| self.dialects.contains(*one));
-        Partitions::keyed_by(says_it.then_some(self.secret))
+        Notes::keyed_by(says_it.then_some(self.secret))
     }
 
     /// Hands over what is promised by a verdict, for its fields and for its body.
     pub(crate) fn answer<R>(
         &self,
         verdict: &Verdict,
-        partitions: &Partitions,
+        notes: &Notes,
         about: About,
         now: impl FnOnce() -> Timestamp,
         work: impl FnOnce(&Answer<'_>) -> R,
@@ -110,9 +111,9 @@ impl Wording {
             })
         };
         match verdict.limits().len() {
-            0..=2 => stand::<2, R>(verdict, partitions, work),
-            3..=8 => stand::<8, R>(verdict, partitions, work),
-            _ => stand::<MOST_STATES, R>(verdict, partitions, work),
+            0..=2 => stand::<2, R>(verdict, notes, work),
+            3..=8 => stand::<8, R>(verdict, notes, work),
+            _ => stand::<MOST_STATES, R>(verdict, notes, work),
         }
     }
 
@@ -141,7 +142,7 @@ pub(crate) fn with_words<R>(work: impl FnOnce(&mut Words) -> R) -> R {
 /// Where up to `N` limits stand that clients are told about, and which of them binds.
 fn stand<const N: usize, R>(
     verdict: &Verdict,
-    partitions: &Partitions,
+    notes: &Notes,
     work: impl FnOnce(&[Standing<'_>], Option<usize>) -> R,
 ) -> R {
     let Some(book) = Book::of(verdict.generation()) else {
@@ -150,8 +151,9 @@ fn stand<const N: usize, R>(
     let states = verdict.limits().iter().enumerate();
     let mut told = states.filter_map(|(position, state)| {
         let policy = Some(state).filter(|state| is_told(state));
-        let policy = policy.and_then(|state| book.policy(verdict, state))?;
-        Some((position, standing(policy, state, partitions, position)))
+        let note = notes.of(position);
+        let policy = policy.and_then(|state| book.policy(verdict, state, note.window))?;
+        Some((position, standing(policy, state, &note)))
     });
     let binding = verdict.binding();
     let is_binding = |position: usize| {
@@ -180,17 +182,12 @@ fn is_told(state: &LimitState) -> bool {
     state.standing == Mode::Enforced && (state.role() == Role::Main || !state.outcome.is_admitted())
 }
 
-fn standing<'a>(
-    policy: &'a Policy,
-    state: &LimitState,
-    partitions: &Partitions,
-    position: usize,
-) -> Standing<'a> {
+fn standing<'a>(policy: &'a Policy, state: &LimitState, note: &Note) -> Standing<'a> {
     let standing = Standing::new(policy, state.outcome, &state.status)
-        .with_quota(state.status.limit, state.window())
-        .with_more_after(state.more_after())
-        .with_cost(state.cost());
-    match partitions.of(position) {
+        .with_quota(state.status.limit, note.window)
+        .with_more_after(note.more_after)
+        .with_cost(note.cost);
+    match note.partition {
         Some(partition) => standing.with_partition(partition),
         None => standing,
     }

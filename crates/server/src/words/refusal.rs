@@ -96,7 +96,7 @@ impl fmt::Display for Detail<'_> {
                     f,
                     "earlier requests were beyond the limit {name:?}, which blocks for a while"
                 ),
-                None => f.write_str("requests like this are blocked for a while"),
+                None => f.write_str("requests from this address are blocked"),
             },
             (Some(Reason::Capacity), _) => f.write_str("the limiter cannot decide this now"),
             (Some(Reason::Listed), _) => f.write_str("the policy refuses such requests"),

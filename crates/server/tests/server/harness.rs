@@ -213,6 +213,13 @@ impl Answer {
             .map(String::as_str)
     }
 
+    /// Every field, in lowercase.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.fields
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// A field whose members each name a partition, without those names: they are keyed by a secret of the process.
     pub(crate) fn field_less_keys(&self, name: &str) -> Option<String> {
         let mut rest = self.field(name)?;

@@ -18,3 +18,5 @@ mod openapi;
 mod policy;
 mod resp;
 mod tickets;
+mod tls;
+mod words;
