@@ -7,9 +7,12 @@ use std::cell::Cell;
 use bytes::{Bytes, BytesMut};
 use http_body_util::Full;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::http::response::Parts;
 use hyper::{Response, StatusCode};
 use tollgate_core::Nanos;
 use tollgate_http::{Merge, Problem, Words};
+
+use crate::saturation::Place;
 
 /// Room for the values of some dozens of answers, so that most take none of their own.
 const VALUES_LEN: usize = 4_096;
@@ -17,8 +20,10 @@ const VALUES_LEN: usize = 4_096;
 /// A response being put together.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    response: Response<Full<Bytes>>,
+    response: Response<Bytes>,
     wait: Nanos,
+    /// Where it waits.
+    place: Option<Place>,
 }
 
 impl Reply {
@@ -103,6 +108,18 @@ impl Reply {
         self
     }
 
+    /// The same with another status.
+    pub(crate) fn answered_with(mut self, status: StatusCode) -> Self {
+        *self.response.status_mut() = status;
+        self
+    }
+
+    /// The same, at a place for those who wait, which is free again when it is sent.
+    pub(crate) fn at(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
+    }
+
     /// The same, sent only after a while.
     pub(crate) const fn after(mut self, wait: Nanos) -> Self {
         self.wait = wait;
@@ -115,11 +132,15 @@ impl Reply {
     }
 
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
-        self.response
+        self.response.map(Full::new)
+    }
+
+    pub(crate) fn into_parts(self) -> (Parts, Bytes) {
+        self.response.into_parts()
     }
 
     fn new(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Self {
-        let mut response = Response::new(Full::new(body.into()));
+        let mut response = Response::new(body.into());
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -128,6 +149,7 @@ impl Reply {
         Self {
             response,
             wait: Nanos::ZERO,
+            place: None,
         }
     }
 }

@@ -10,6 +10,8 @@
 
 mod check;
 mod documentation;
+mod envoy;
+mod examples;
 mod explain;
 mod harness;
 mod operators;
@@ -18,3 +20,4 @@ mod serve;
 mod shipped;
 mod surroundings;
 mod tls;
+mod with_peers;
