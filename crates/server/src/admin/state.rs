@@ -188,7 +188,7 @@ impl<C: Clock + 'static> Admin<C> {
         Reply::json(json(&State {
             version: env!("CARGO_PKG_VERSION"),
             ready: self.is_ready(),
-            generation: self.generation(),
+            generation: self.app.generation(),
             stores: stores.into_iter().map(store).collect(),
             tickets: TicketState { kept, given_up },
             connections: connections.collect(),
@@ -199,8 +199,8 @@ impl<C: Clock + 'static> Admin<C> {
     pub(super) fn policy(&self) -> Reply {
         let told = self.app.told();
         let explanation = &told.explanation;
-        let reloader = self.app.reload();
-        let status = reloader.as_ref().map(|reloader| reloader.status());
+        let reload = self.app.reload();
+        let status = reload.as_ref().map(|reload| reload.status());
         let limits = explanation.limits.iter().map(|limit| PolicyLimit {
             name: &limit.name,
             mode: &limit.mode,
@@ -214,9 +214,9 @@ impl<C: Clock + 'static> Admin<C> {
             notes: &limit.notes,
         });
         Reply::json(json(&Policy {
-            file: reloader.map(|reloader| reloader.path().display().to_string()),
+            file: reload.map(|reload| reload.path().display().to_string()),
+            generation: self.app.generation(),
             rules: self.app.rls.rules_in_words(),
-            generation: self.generation(),
             valid: status.as_ref().is_none_or(|status| status.valid),
             fingerprint: status.as_ref().map(|status| status.hash.to_string()),
             loaded_at: status.as_ref().map(|status| utc(status.loaded_at)),
@@ -229,14 +229,6 @@ impl<C: Clock + 'static> Admin<C> {
             exempt: &explanation.exempt,
             limits: limits.collect(),
         }))
-    }
-
-    /// The version of whatever decides.
-    fn generation(&self) -> u64 {
-        match self.app.is_by_envoys_files() {
-            true => self.app.rls.generation(),
-            false => self.app.told().generation,
-        }
     }
 
     pub(super) fn switches(&self) -> Reply {

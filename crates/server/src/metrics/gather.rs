@@ -38,7 +38,7 @@ type Number<T> = fn(&T) -> u64;
 type Listeners<'a> = &'a [(&'static str, &'a Counters)];
 
 /// The page.
-pub(crate) fn gather<C: Clock + 'static>(from: &Gathered<'_, C>, format: Format) -> String {
+pub(crate) fn gather<C: Clock>(from: &Gathered<'_, C>, format: Format) -> String {
     let mut page = Page::new(format);
     let Gathered {
         app,
@@ -253,13 +253,10 @@ fn listened(page: &mut Page, listeners: Listeners<'_>) {
 }
 
 /// Which policy is in force, and what became of its file.
-fn policy<C: Clock + 'static>(page: &mut Page, app: &App<C>) {
-    let generation = match app.is_by_envoys_files() {
-        true => app.rls.generation(),
-        false => app.engine().generation().number(),
-    };
+fn policy<C: Clock>(page: &mut Page, app: &App<C>) {
+    let generation = app.generation();
     page.family(&are::GENERATION).add(&[], generation);
-    let status = app.reload().map(|reload| reload.status());
+    let status = app.file_status();
     // A policy that comes from no file cannot be at odds with one.
     let valid = status.as_ref().is_none_or(|status| status.valid);
     page.family(&are::POLICY_VALID).add(&[], valid.into());

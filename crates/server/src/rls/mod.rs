@@ -110,11 +110,6 @@ impl<C: Clock> Rls<C> {
         counted
     }
 
-    /// The version of the files in force.
-    pub(crate) fn generation(&self) -> u64 {
-        self.engine.generation()
-    }
-
     /// Whether everything that files decide is in shadow: the kill switch.
     pub(crate) fn shadow(&self, is_halted: bool) {
         let modes = self.engine.modes();
@@ -122,6 +117,11 @@ impl<C: Clock> Rls<C> {
             shadow_mode: is_halted,
             ..modes
         });
+    }
+
+    /// The version of the files, if files are in force.
+    pub(crate) fn generation(&self) -> Option<u64> {
+        self.is_by_files().then(|| self.engine.generation())
     }
 
     /// What every rule of the files does, if files are in force.
