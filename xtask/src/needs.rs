@@ -8,9 +8,9 @@ use crate::process;
 
 /// A program that a test runs.
 pub(crate) struct Need {
-    program: &'static str,
-    debian_package: &'static str,
-    why: &'static str,
+    pub(crate) program: &'static str,
+    pub(crate) debian_package: &'static str,
+    pub(crate) why: &'static str,
 }
 
 /// Add a row when a test starts another program.

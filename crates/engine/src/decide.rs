@@ -171,7 +171,7 @@ impl<S: StateStore> Decision<'_, S> {
             record(asking, plan, planned, answer, Standing::Enforced, findings);
         }
         findings.conclude();
-        if self.manner == Manner::Look {
+        if self.manner != Manner::Charge {
             return;
         }
         if !findings.is_admitted() {

@@ -177,6 +177,14 @@ impl<S: StateStore> Engine<S> {
         self.decision(request, terms, Some(witness))
     }
 
+    /// Gives back to the limits of such a request what nobody can show a ticket for: each unit adds to what may be admitted,
+    /// so whoever calls this answers for the bound. Where a limit holds places, or counts responses or values, nothing is
+    /// given back.
+    #[must_use]
+    pub fn give_back(&self, request: &dyn Attributes, units: u64) -> Verdict {
+        self.decision(request, Terms::of(Purpose::GiveBack, Some(units)), None)
+    }
+
     /// Settles what an admitted request owed by its response: gives places back, corrects estimates, counts the response.
     ///
     /// # Errors
@@ -250,6 +258,12 @@ impl<S: StateStore> Engine<S> {
         self.current.load_full()
     }
 
+    /// The numbers of its store, for whoever else has a part in that.
+    #[must_use]
+    pub fn numbering(&self) -> Numbering {
+        self.registry().numbering.clone()
+    }
+
     /// The store that states are kept in.
     pub const fn store(&self) -> &S {
         &self.store
@@ -269,6 +283,7 @@ impl<S: StateStore> Engine<S> {
             manner: match terms.purpose {
                 Purpose::Charge | Purpose::Estimate => Manner::Charge,
                 Purpose::Look => Manner::Look,
+                Purpose::GiveBack => Manner::GiveBack,
             },
             reserves: terms.purpose == Purpose::Estimate,
             witness,

@@ -31,6 +31,8 @@ pub enum Purpose {
     Estimate,
     /// Somebody wants to know: nothing is charged, punished or counted.
     Look,
+    /// Units are given back that nobody can show a ticket for.
+    GiveBack,
 }
 
 /// Somebody who wants to know whom each limit counted, and by which quota.

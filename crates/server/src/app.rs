@@ -12,10 +12,11 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Method, Request, Response, StatusCode};
 use tollgate_core::Nanos;
-use tollgate_engine::reload::Reloader;
+use tollgate_engine::reload::{EnvoyReloader, Reload, Reloader, Status, is_envoys};
 use tollgate_engine::{Engine, OutOfNumbers, Verdict};
 use tollgate_http::{Dialects, Networks};
 use tollgate_policy::attributes::Attributes;
+use tollgate_policy::envoy::{EnvoyPolicy, FilesRefused};
 use tollgate_policy::explain::{Explanation, explain};
 use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
@@ -27,14 +28,16 @@ use crate::denials::{Denials, LogDenials};
 use crate::gateways::Gateways;
 use crate::http::{Answers, Limits, Question, run};
 use crate::input::{BadInput, echo};
-use crate::listen::{Ended, Listener, Peer, Reached};
+use crate::listen::{Ended, Listener, Peer, Reached, Stopping};
 use crate::metrics::{Answered, Metrics, Transport};
 use crate::openapi;
 use crate::redact::redacted;
 use crate::reply::Reply;
+use crate::rls::Rls;
 use crate::routes::{Endpoint, Route, most_body};
+use crate::saturation::{MOST_WAITING, Saturation};
 use crate::tickets::Tickets;
-use crate::welcome::introduction;
+use crate::welcome::{introduction, introduction_of_files};
 use crate::words::Wording;
 
 /// The longest that anyone is told to wait beyond what is needed.
@@ -46,9 +49,14 @@ pub struct App<C> {
     pub(crate) engine: Arc<Engine<Memory<C>>>,
     /// The file that the policy comes from, if it comes from one.
     reloader: Option<Arc<Reloader<Memory<C>>>>,
+    /// What Envoy asks.
+    pub(crate) rls: Rls<C>,
     pub(crate) tickets: Tickets,
     pub(crate) gateways: Gateways,
     pub(crate) wording: Wording,
+    pub(crate) saturation: Arc<Saturation>,
+    /// Once this is said no more requests should be sent here.
+    leaving: Option<Stopping>,
     /// The policy in force, in words.
     told: ArcSwap<Told>,
     /// Keys every digest of this process; another policy must make the same ones.
@@ -81,15 +89,18 @@ impl<C: Clock> App<C> {
             generation,
             explanation,
         };
-        Ok(Self::made(Arc::new(engine), None, told, secret))
+        Self::made(Arc::new(engine), None, told, secret)
     }
 
-    /// An app that decides by what a file says. Whoever holds its [`reloader`](Self::reloader) says when to look at the file
-    /// again.
+    /// An app that decides by what a file says: a policy of ours, or a file or a directory of files of envoyproxy/ratelimit.
+    /// Whoever holds its [`reload`](Self::reload) says when to look at it again.
     ///
     /// # Errors
     /// Everything that is wrong with the file, or there cannot be so many keys.
     pub fn following(path: &Path, keys: usize, clock: C) -> Result<Self, InvalidApp> {
+        if is_envoys(path) {
+            return Self::following_files(path, keys, clock);
+        }
         let secret = random();
         let store = Memory::with_clock(keys, clock).map_err(InvalidApp::Size)?;
         let reloader = Reloader::open(path, secret, store).map_err(InvalidApp::File)?;
@@ -99,7 +110,24 @@ impl<C: Clock> App<C> {
             explanation: explain(&redacted(&policy, &secret)).map_err(InvalidApp::Policy)?,
         };
         let engine = Arc::clone(reloader.engine());
-        Ok(Self::made(engine, Some(Arc::new(reloader)), told, secret))
+        Self::made(engine, Some(Arc::new(reloader)), told, secret)
+    }
+
+    /// An app that decides by files of envoyproxy/ratelimit, and only on what Envoy asks.
+    ///
+    /// # Errors
+    /// There cannot be so many keys.
+    pub fn by_envoys_files(files: EnvoyPolicy, keys: usize, clock: C) -> Result<Self, InvalidApp> {
+        let none = Self::new(&Policy::default(), keys, clock)?;
+        let rls = Rls::by_files(files, &none.engine, none.secret).map_err(InvalidApp::Numbers)?;
+        Ok(Self { rls, ..none })
+    }
+
+    /// The same, of which somebody says when to look at the files again.
+    fn following_files(path: &Path, keys: usize, clock: C) -> Result<Self, InvalidApp> {
+        let none = Self::new(&Policy::default(), keys, clock)?;
+        let rls = Rls::following(path, &none.engine, none.secret).map_err(InvalidApp::Files)?;
+        Ok(Self { rls, ..none })
     }
 
     fn made(
@@ -107,20 +135,24 @@ impl<C: Clock> App<C> {
         reloader: Option<Arc<Reloader<Memory<C>>>>,
         told: Told,
         secret: [u8; 16],
-    ) -> Self {
-        Self {
+    ) -> Result<Self, InvalidApp> {
+        let rls = Rls::by_policy(&engine, secret).map_err(InvalidApp::Numbers)?;
+        Ok(Self {
             engine,
             reloader,
+            rls,
             tickets: Tickets::default(),
             gateways: Gateways::in_networks(Networks::default()),
             wording: Wording::keyed_by(secret),
+            saturation: Saturation::with_room_for(MOST_WAITING),
+            leaving: None,
             told: ArcSwap::from_pointee(told),
             secret,
             replacing: Mutex::default(),
             counters: Counters::default(),
             metrics: Arc::default(),
             denials: Denials::new(LogDenials::Off),
-        }
+        })
     }
 
     /// The same app, logging denials so far.
@@ -135,6 +167,27 @@ impl<C: Clock> App<C> {
     pub fn trusting(mut self, trusted: Networks) -> Self {
         self.gateways = Gateways::in_networks(trusted);
         self
+    }
+
+    /// The same app, holding back at most so many requests at the same time until they may go on. Of further ones that
+    /// would have to wait their limits say what becomes: `on_store_failure` in the policy.
+    #[must_use]
+    pub fn holding_back(mut self, most: usize) -> Self {
+        self.saturation = Saturation::with_room_for(most);
+        self
+    }
+
+    /// The same app, saying that it is not ready any more once this is said.
+    #[must_use]
+    pub fn until(mut self, leaving: Stopping) -> Self {
+        self.leaving = Some(leaving);
+        self
+    }
+
+    /// How busy it is.
+    #[must_use]
+    pub const fn saturation(&self) -> &Arc<Saturation> {
+        &self.saturation
     }
 
     /// The same app, telling clients about their limits in these dialects; without this, in the current draft.
@@ -179,6 +232,39 @@ impl<C: Clock> App<C> {
         self.reloader.as_ref()
     }
 
+    /// What looks at the file or files that decide, whichever kind they are, if there are any.
+    pub fn reload(&self) -> Option<Arc<dyn Reload>>
+    where
+        C: 'static,
+    {
+        if let Some(reloader) = self.rls.reloader() {
+            return Some(Arc::<EnvoyReloader<_>>::clone(reloader));
+        }
+        let reloader = self.reloader.as_ref()?;
+        Some(Arc::<Reloader<_>>::clone(reloader))
+    }
+
+    /// What is known of the file or files that decide, if there are any.
+    pub(crate) fn file_status(&self) -> Option<Status> {
+        match self.rls.reloader() {
+            Some(reloader) => Some(reloader.status()),
+            None => Some(self.reloader.as_ref()?.status()),
+        }
+    }
+
+    /// The number of the version of the policy, or of the files, that decides.
+    pub(crate) fn generation(&self) -> u64 {
+        self.rls
+            .generation()
+            .unwrap_or_else(|| self.engine.generation().number())
+    }
+
+    /// Whether files of envoyproxy/ratelimit decide. Then only what Envoy asks is answered.
+    #[must_use]
+    pub const fn is_by_envoys_files(&self) -> bool {
+        self.rls.is_by_files()
+    }
+
     /// The policy in force in words. After the file has changed they are found when somebody asks.
     pub(crate) fn told(&self) -> Arc<Told> {
         let told = self.told.load_full();
@@ -198,6 +284,16 @@ impl<C: Clock> App<C> {
             }));
         }
         self.told.load_full()
+    }
+
+    /// Decisions need no store that is elsewhere, so nothing but the end makes it unready.
+    fn ready(&self) -> Reply {
+        match &self.leaving {
+            Some(leaving) if leaving.is_said() => {
+                Reply::plain(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
+            }
+            _ => Reply::text("ready\n"),
+        }
     }
 
     fn replacing(&self) -> MutexGuard<'_, ()> {
@@ -249,7 +345,10 @@ impl<C: Clock> App<C> {
     /// The policy in plain words and commands to try, for a server reached at `place`; `also` are further commands.
     #[must_use]
     pub fn introduction(&self, place: &Reached, also: &[String]) -> String {
-        introduction(place, &self.told().explanation, also)
+        match self.rls.rules_in_words() {
+            Some(rules) => introduction_of_files(place, &rules, also),
+            None => introduction(place, &self.told().explanation, also),
+        }
     }
 
     /// Answers whoever comes to `listener`, until `shutdown` completes; then lets open connections finish. Never ends for
@@ -317,6 +416,10 @@ impl<C: Clock + 'static> Answers for App<C> {
         if !route.allows(question.method) {
             return wrong_method(question.method, route.methods);
         }
+        if self.is_by_envoys_files() && !route.is_for_files() {
+            let detail = "files of envoyproxy/ratelimit decide here; ask by gRPC or POST /json";
+            return Reply::plain(StatusCode::NOT_IMPLEMENTED, detail);
+        }
         let began = route.endpoint.decides().then(|| self.engine.store().now());
         let answered = match route.endpoint {
             Endpoint::Check => self.check(question),
@@ -329,6 +432,9 @@ impl<C: Clock + 'static> Answers for App<C> {
             Endpoint::Limits => Ok(self.limits()),
             Endpoint::OpenApi => Ok(Reply::json(openapi::DOCUMENT)),
             Endpoint::Health => Ok(Reply::text("ok\n")),
+            Endpoint::EnvoysHealth => Ok(Reply::text("OK")),
+            Endpoint::Envoy => Ok(self.should_rate_limit_json(question.body)),
+            Endpoint::Ready => Ok(self.ready()),
             Endpoint::Front => Ok(Reply::text(self.introduction(&question.peer.local, &[]))),
         };
         if let Some(began) = began {
@@ -373,6 +479,8 @@ pub enum InvalidApp {
     Policy(Vec<Problem>),
     /// The policy's file cannot be read, or is wrong.
     File(Problems),
+    /// Files of envoyproxy/ratelimit cannot be read, or are wrong.
+    Files(FilesRefused),
     /// There cannot be so many keys.
     Size(InvalidSize),
     /// There are more states than numbers for them.
@@ -391,6 +499,7 @@ impl fmt::Display for InvalidApp {
                 Ok(())
             }
             Self::File(problems) => problems.fmt(f),
+            Self::Files(refused) => refused.fmt(f),
             Self::Size(error) => error.fmt(f),
             Self::Numbers(error) => error.fmt(f),
         }

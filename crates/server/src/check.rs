@@ -3,6 +3,7 @@
 //! Must not know: sockets, how JSON and query strings are read, what a verdict is made of.
 
 use hyper::{Method, StatusCode};
+use tollgate_core::Outcome;
 use tollgate_engine::{Purpose, Terms, Verdict};
 use tollgate_http::Answer;
 use tollgate_store::Clock;
@@ -86,12 +87,23 @@ impl<C: Clock> App<C> {
         }
         let clients = self.gateways.clients(gateway);
         let request = Forwarded::read(gateway, question.headers, question.peer.ip(), clients)?;
+        if self.saturation.is_full() {
+            let look = Terms::of(Purpose::Look, None);
+            let seen = self.ask(Transport::Http, &request, look);
+            if let Outcome::Wait(wait) = seen.verdict.outcome() {
+                return Ok(self.crowd_out(gateway, &seen, wait));
+            }
+        }
         let mut decided = self.ask(Transport::Http, &request, Terms::of(Purpose::Charge, None));
         let ticket = self.keep_ticket(&mut decided.verdict);
-        Ok(self.answering(&decided, About::Request, |answer| {
+        let reply = self.answering(&decided, About::Request, |answer| {
             let reply = gateway.reply(&decided.verdict, ticket, answer);
             self.say(reply, answer)
-        }))
+        });
+        Ok(match reply.wait().is_zero() {
+            true => reply,
+            false => reply.at(self.saturation.enter()),
+        })
     }
 
     fn decide(&self, asked: &Asked, purpose: Purpose) -> Reply {
@@ -108,7 +120,7 @@ impl<C: Clock> App<C> {
     }
 
     /// The reply with the fields that an answer has in the dialects that were chosen.
-    fn say(&self, reply: Reply, answer: &Answer<'_>) -> Reply {
+    pub(crate) fn say(&self, reply: Reply, answer: &Answer<'_>) -> Reply {
         with_words(|words| {
             answer.write(self.wording.dialects(), words);
             reply.saying(words)

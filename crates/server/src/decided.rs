@@ -2,14 +2,15 @@
 //!
 //! Must not know: how a transport reads requests or sends fields.
 
-use tollgate_engine::{Purpose, Terms, Verdict};
-use tollgate_http::{Answer, Words};
+use tollgate_core::Nanos;
+use tollgate_engine::{LimitState, Purpose, Terms, Verdict};
+use tollgate_http::{Answer, Standing, Words};
 use tollgate_policy::attributes::Attributes;
 use tollgate_store::Clock;
 
 use crate::app::App;
 use crate::metrics::Transport;
-use crate::words::{About, Notes};
+use crate::words::{About, Note, Notes, told};
 
 /// What came of a question, and who was counted.
 #[derive(Debug)]
@@ -17,6 +18,29 @@ pub struct Decided {
     /// What the engine says.
     pub verdict: Verdict,
     notes: Notes,
+}
+
+impl Decided {
+    /// Where the limits stand that clients are told about.
+    pub(crate) fn standings(&self) -> impl Iterator<Item = Standing<'_>> {
+        told(&self.verdict, &self.notes).map(|(_, standing)| standing)
+    }
+
+    /// The window of the quota that decided on one of the verdict's states. Zero where there is no one such time.
+    pub(crate) fn window(&self, state: &LimitState) -> Nanos {
+        self.note(state).window
+    }
+
+    /// Where nothing remains of a bucket: time until there is one more. Zero for anything else.
+    pub(crate) fn more_after(&self, state: &LimitState) -> Nanos {
+        self.note(state).more_after
+    }
+
+    fn note(&self, state: &LimitState) -> Note {
+        let mut states = self.verdict.limits().iter();
+        let position = states.position(|one| std::ptr::eq(one, state));
+        self.notes.of(position.unwrap_or(usize::MAX))
+    }
 }
 
 impl<C: Clock> App<C> {
@@ -52,9 +76,16 @@ impl<C: Clock> App<C> {
     /// ```
     #[must_use]
     pub fn ask(&self, transport: Transport, request: &dyn Attributes, terms: Terms) -> Decided {
+        let decided = self.ask_unseen(request, terms);
+        let is_look = terms.purpose == Purpose::Look;
+        self.observe(transport, request, &decided.verdict, is_look);
+        decided
+    }
+
+    /// The same without counting or logging it, for whoever asks several times about one request.
+    pub(crate) fn ask_unseen(&self, request: &dyn Attributes, terms: Terms) -> Decided {
         let notes = self.wording.notes();
         let verdict = self.engine.ask(request, terms, &notes);
-        self.observe(transport, request, &verdict, terms.purpose == Purpose::Look);
         Decided { verdict, notes }
     }
 

@@ -1,5 +1,5 @@
 //! The HTTP API: ask it whether a request may proceed, and it answers in the words of the RateLimit draft. Beside
-//! it [`resp`], the same for Redis clients.
+//! it [`resp`], the same for Redis clients, and [`grpc`], for Envoy.
 //!
 //! [`App`] decides and words the answers, [`listen`] accepts connections. The listener, the clock, the policy and the end
 //! of the run are arguments, so tests own all of them. Must not know: command lines, signals, files, how the state is kept.
@@ -12,10 +12,12 @@ mod body;
 mod brisk;
 mod check;
 mod counters;
+mod crowded;
 mod decided;
 mod demo;
 mod denials;
 mod gateways;
+pub mod grpc;
 mod http;
 mod input;
 mod json;
@@ -30,7 +32,9 @@ mod redact;
 mod reply;
 mod report;
 pub mod resp;
+mod rls;
 mod routes;
+mod saturation;
 mod tickets;
 mod welcome;
 mod wire;
@@ -43,4 +47,5 @@ pub use demo::demo_policy;
 pub use denials::LogDenials;
 pub use http::Limits;
 pub use metrics::{Answered, Cause, Metrics, Transport};
+pub use saturation::Saturation;
 pub use tollgate_http::{Dialects, Networks};

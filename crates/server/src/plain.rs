@@ -9,7 +9,9 @@ use std::mem::MaybeUninit;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method};
 
-/// The most fields that a plain request has; hyper is told the same bound.
+/// The largest head of a plain request, in bytes; hyper is told the same bound.
+pub(crate) const MAX_HEAD_LEN: usize = 16_384;
+/// The most fields that a plain request has, likewise.
 pub(crate) const MAX_FIELDS: usize = 64;
 
 /// A request, found in the bytes that were read.
@@ -55,6 +57,9 @@ pub(crate) fn plain<'a>(input: &'a [u8], wants: &impl Wants) -> Option<Plain<'a>
     if length > 0 && (method == Method::GET || length > wants.most_body(&method, path)) {
         return None;
     }
+    if head > MAX_HEAD_LEN {
+        return None;
+    }
     let len = head.checked_add(length)?;
     let headers = if wants.wants_fields(path) {
         map(request.headers)?
@@ -76,7 +81,20 @@ const fn is_ordinary(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
             byte,
-            b'/' | b'?' | b'&' | b'=' | b'%' | b'-' | b'_' | b'.' | b'~' | b'+' | b':' | b'@' | b',' | b';' | b'!'
+            b'/' | b'?'
+                | b'&'
+                | b'='
+                | b'%'
+                | b'-'
+                | b'_'
+                | b'.'
+                | b'~'
+                | b'+'
+                | b':'
+                | b'@'
+                | b','
+                | b';'
+                | b'!'
         )
 }
 
@@ -89,7 +107,8 @@ fn body_len(fields: &[httparse::Header<'_>]) -> Option<usize> {
         match field.name.len() {
             14 if is("content-length") => {
                 let digits = field.value;
-                let is_number = matches!(digits.len(), 1..=9) && digits.iter().all(u8::is_ascii_digit);
+                let is_number =
+                    matches!(digits.len(), 1..=9) && digits.iter().all(u8::is_ascii_digit);
                 let said = std::str::from_utf8(digits).ok().filter(|_| is_number)?;
                 if length.replace(said.parse().ok()?).is_some() {
                     return None;
@@ -190,6 +209,7 @@ mod tests {
             "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
             "GET / HTTP/1.1\r\n a: folded\r\n\r\n".to_owned(),
             format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(65)),
+            format!("GET / HTTP/1.1\r\na: {}\r\n\r\n", "b".repeat(MAX_HEAD_LEN)),
         ] {
             assert!(!is_plain(&request), "{request}");
         }

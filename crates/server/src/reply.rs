@@ -12,6 +12,8 @@ use hyper::{Response, StatusCode};
 use tollgate_core::Nanos;
 use tollgate_http::{Merge, Problem, Words};
 
+use crate::saturation::Place;
+
 /// Room for the values of some dozens of answers, so that most take none of their own.
 const VALUES_LEN: usize = 4_096;
 
@@ -20,6 +22,8 @@ const VALUES_LEN: usize = 4_096;
 pub(crate) struct Reply {
     response: Response<Bytes>,
     wait: Nanos,
+    /// Where it waits.
+    place: Option<Place>,
 }
 
 impl Reply {
@@ -104,6 +108,23 @@ impl Reply {
         self
     }
 
+    /// The same with another status.
+    pub(crate) fn answered_with(mut self, status: StatusCode) -> Self {
+        *self.response.status_mut() = status;
+        self
+    }
+
+    /// The same, at a place for those who wait, which is free again when it is sent.
+    pub(crate) fn at(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
+    }
+
+    /// The place of whoever waits for it, to be kept until it is sent.
+    pub(crate) const fn take_place(&mut self) -> Option<Place> {
+        self.place.take()
+    }
+
     /// The same, sent only after a while.
     pub(crate) const fn after(mut self, wait: Nanos) -> Self {
         self.wait = wait;
@@ -133,6 +154,7 @@ impl Reply {
         Self {
             response,
             wait: Nanos::ZERO,
+            place: None,
         }
     }
 }

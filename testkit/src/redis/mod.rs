@@ -9,6 +9,7 @@ mod program;
 mod server;
 mod shim;
 
-pub use program::{Kind, python_packages, tool};
+pub use crate::peers::python_packages;
+pub use program::{Kind, tool};
 pub use server::Server;
 pub use shim::Clock;

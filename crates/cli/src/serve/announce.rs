@@ -13,6 +13,7 @@ use tollgate_store::SystemClock;
 #[derive(Debug, Default)]
 pub(super) struct Places {
     pub(super) api: Option<Reached>,
+    pub(super) grpc: Option<Reached>,
     pub(super) resp: Option<Reached>,
     pub(super) admin: Option<Reached>,
 }
@@ -20,6 +21,9 @@ pub(super) struct Places {
 /// Says where it listens and what to try.
 pub(super) fn announce(app: &App<SystemClock>, places: &Places) {
     let mut text = String::new();
+    if let Some(grpc) = &places.grpc {
+        text.push_str(&format!("listening on {}\n", spoken("grpc", grpc)));
+    }
     if let Some(resp) = &places.resp {
         text.push_str(&format!("listening on {}\n", spoken("redis", resp)));
     }
@@ -54,8 +58,12 @@ fn spoken(scheme: &str, place: &Reached) -> String {
 }
 
 /// What came of it all, in one line.
-pub(super) fn tell_the_end(app: &App<SystemClock>, resp: &Resp<SystemClock>, cut: usize) {
-    let of_all = [app.counters(), resp.counters()];
+pub(super) fn tell_the_end(
+    app: &App<SystemClock>,
+    resp: &Resp<SystemClock>,
+    of_all: [&Counters; 3],
+    cut: usize,
+) {
     let sum = |count: fn(&Counters) -> u64| of_all.into_iter().map(count).sum::<u64>();
     tracing::info!(
         cut,

@@ -15,6 +15,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 const OURS: &str = "tollgate";
 
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Logs")]
 pub(crate) struct LogSettings {
     /// How the log is written: text for people, json for programs
     #[arg(

@@ -10,14 +10,14 @@ use std::time::Duration;
 use crate::harness::{output, tollgate};
 
 /// Far above what anything here takes; only a hang reaches it.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A running `tollgate serve`, killed when the test ends, however it ends.
 pub(crate) struct Served {
     child: Child,
     pub(crate) address: SocketAddr,
     pub(crate) printed: String,
-    log: Receiver<String>,
+    pub(crate) log: Receiver<String>,
 }
 
 impl Served {
@@ -91,7 +91,7 @@ impl Drop for Served {
 }
 
 /// The status line of the answer to a GET, or nothing if the connection ended without one.
-fn get(address: SocketAddr, target: &str) -> Option<String> {
+pub(crate) fn get(address: SocketAddr, target: &str) -> Option<String> {
     answer(address, target)?.lines().next().map(str::to_owned)
 }
 
@@ -114,6 +114,7 @@ fn it_says_what_it_does_does_it_and_stops_when_told() {
             "serve",
             "--listen=127.0.0.1:0",
             "--listen-resp=off",
+            "--listen-grpc=off",
             "--config",
         ]);
         command.arg(&policy.0);
@@ -136,7 +137,12 @@ fn it_says_what_it_does_does_it_and_stops_when_told() {
 #[test]
 fn redis_clients_are_answered_beside_http_ones() {
     let policy = Written::new("redis", &policy("2/h"));
-    let mut command = tollgate(&["serve", "--listen=127.0.0.1:0", "--listen-resp=127.0.0.1:0"]);
+    let mut command = tollgate(&[
+        "serve",
+        "--listen=127.0.0.1:0",
+        "--listen-resp=127.0.0.1:0",
+        "--listen-grpc=off",
+    ]);
     command.arg("--config").arg(&policy.0);
     let served = Served::start(command);
     let (_, address) = served.printed.split_once("listening on redis://").unwrap();
@@ -168,17 +174,17 @@ fn redis_clients_are_answered_beside_http_ones() {
 }
 
 /// A policy file that is gone when the test is over.
-struct Written(PathBuf);
+pub(crate) struct Written(pub(crate) PathBuf);
 
 impl Written {
-    fn new(name: &str, text: &str) -> Self {
+    pub(crate) fn new(name: &str, text: &str) -> Self {
         let name = format!("tollgate-cli-{}-{name}.yaml", std::process::id());
         let written = Self(std::env::temp_dir().join(name));
         written.write(text);
         written
     }
 
-    fn write(&self, text: &str) {
+    pub(crate) fn write(&self, text: &str) {
         std::fs::write(&self.0, text).unwrap();
     }
 }
@@ -200,6 +206,7 @@ fn without_a_policy_it_demonstrates_and_says_what_to_try() {
         "serve",
         "--listen=127.0.0.1:0",
         "--listen-resp=off",
+        "--listen-grpc=off",
     ]));
     assert!(
         served.printed.contains("per-key: every request;"),
@@ -261,6 +268,7 @@ fn a_policy_that_is_wrong_is_shown_with_its_line() {
         "serve",
         "--listen=127.0.0.1:0",
         "--listen-resp=off",
+        "--listen-grpc=off",
         "--config",
         &file,
     ]);
@@ -277,6 +285,7 @@ fn a_policy_that_changes_is_put_in_force_and_a_wrong_one_changes_nothing() {
         "serve",
         "--listen=127.0.0.1:0",
         "--listen-resp=off",
+        "--listen-grpc=off",
         "--config",
     ]);
     command.arg(&file.0);
@@ -304,6 +313,7 @@ fn a_signal_reads_the_policy_again_whether_or_not_it_changed() {
         "serve",
         "--listen=127.0.0.1:0",
         "--listen-resp=off",
+        "--listen-grpc=off",
         "--config",
     ]);
     command.arg(&file.0);
@@ -325,8 +335,13 @@ fn a_port_that_is_taken_is_an_error_that_says_so() {
         "error: cannot listen on {address}: another program does; choose another place with --listen\n"
     );
     assert_eq!(stderr, expected);
-    let free = ["serve", "--listen=127.0.0.1:0", "--listen-resp"];
-    let (code, stdout, stderr) = output(&[free[0], free[1], free[2], &address]);
+    let free = [
+        "serve",
+        "--listen=127.0.0.1:0",
+        "--listen-grpc=off",
+        "--listen-resp",
+    ];
+    let (code, stdout, stderr) = output(&[free[0], free[1], free[2], free[3], &address]);
     assert_eq!((code, stdout.as_str()), (Some(1), ""));
     assert!(
         stderr.ends_with("choose another place with --listen-resp\n"),
@@ -369,6 +384,20 @@ fn wrong_arguments_are_named() {
             "`10` says no unit of time; for seconds write `10s`",
         ),
         ("--retry-jitter=61m", "it must be at most 1h"),
+        (
+            "--listen-admin=0.0.0.0:0",
+            "can be reached from other machines and has no tokens",
+        ),
+        (
+            "--admin-read-token-file=/nowhere",
+            "cannot read the token in /nowhere",
+        ),
+        (
+            "--log-level=loud",
+            "it must be off, error, warn, info, debug or trace",
+        ),
+        ("--log-format=xml", "[possible values: text, json]"),
+        ("--log-denials=few", "it must be off, sampled or all"),
         ("--confg=a.yaml", "unexpected argument '--confg' found"),
     ];
     for (argument, expected) in cases {
@@ -388,10 +417,15 @@ fn version_and_help() {
     for option in [
         "--config",
         "--listen",
+        "--listen-grpc",
         "--listen-resp",
         "--keys",
         "--trusted-proxies",
+        "--listen-admin",
+        "--admin-operate-token-file",
+        "--log-format",
         "TOLLGATE_CONFIG",
+        "TOLLGATE_LOG",
     ] {
         assert!(stdout.contains(option), "{stdout}");
     }
@@ -402,7 +436,7 @@ fn version_and_help() {
 fn it_outlives_running_out_of_file_descriptors() {
     let mut command = Command::new("sh");
     let program = env!("CARGO_BIN_EXE_tollgate");
-    let script = "ulimit -n 32 && exec \"$0\" serve --listen 127.0.0.1:0 --listen-resp 127.0.0.1:0";
+    let script = "ulimit -n 32 && exec \"$0\" serve --listen 127.0.0.1:0 --listen-resp 127.0.0.1:0 --listen-grpc off --listen-admin off";
     command.args(["-c", script, program]);
     let served = Served::start(command);
     let flood: Vec<_> = (0..40)

@@ -2,14 +2,16 @@
 //!
 //! [`Reloader`] reads the file, checks it, compiles it and swaps it in; if any of that fails the policy in force stays, and
 //! the [`Status`] says what is wrong with the file. [`Watch`] tells it when to look: the operating system says that the
-//! directory has changed, a poll stands behind that, and [`Reloader::reload_now`] is for signals and people. This is the
-//! one module of the engine that knows files. Must not know: requests, signals, what a policy says.
+//! directory has changed, a poll stands behind that, and [`Reloader::reload_now`] is for signals and people.
+//! [`EnvoyReloader`] does the same with files of envoyproxy/ratelimit. This is the one module of the engine that knows files. Must not know: requests, signals, what a policy says.
 
+mod files;
 mod follow;
 #[cfg(test)]
 mod tests;
 mod watch;
 
+pub use files::{EnvoyReloader, is_envoys};
 pub use follow::{Events, Next, Timing, follow};
 pub use watch::Watch;
 
@@ -81,6 +83,22 @@ pub enum Looked {
     Swapped(u64),
     /// It is wrong; what was in force still is.
     Refused,
+}
+
+/// What keeps an engine at what files say.
+pub trait Reload: Send + Sync {
+    /// Looks at the files, and puts them in force if they have changed and are right.
+    fn look(&self) -> Looked;
+
+    /// The same even if they have not changed: what was refused is tried again, and what somebody has put in force by other
+    /// means is replaced.
+    fn reload_now(&self) -> Looked;
+
+    /// What is known of the files.
+    fn status(&self) -> Status;
+
+    /// The file, or the directory of files.
+    fn path(&self) -> &Path;
 }
 
 /// Keeps an engine at what a file says.
@@ -258,6 +276,24 @@ fn compile(bytes: Vec<u8>, path: &Path, secret: [u8; 16]) -> Result<(Policy, Rul
 fn whole(path: &Path, why: &dyn std::error::Error) -> Problems {
     let problem = Problem::bare(Place::START, why.to_string());
     Problems::new(&path.display().to_string(), "", vec![problem])
+}
+
+impl<S: StateStore> Reload for Reloader<S> {
+    fn look(&self) -> Looked {
+        Self::look(self)
+    }
+
+    fn reload_now(&self) -> Looked {
+        Self::reload_now(self)
+    }
+
+    fn status(&self) -> Status {
+        Self::status(self)
+    }
+
+    fn path(&self) -> &Path {
+        Self::path(self)
+    }
 }
 
 impl<S> fmt::Debug for Reloader<S> {

@@ -14,10 +14,9 @@ use std::time::Duration;
 use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use super::{Events, Looked, Next, Reloader, Timing, follow};
-use crate::store::StateStore;
+use super::{Events, Looked, Next, Reload, Timing, follow};
 
-/// A thread that looks at files when they change: those of a [`Reloader`], or others. It ends when this is dropped.
+/// A thread that looks at files when they change: those of a [`Reload`], or others. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Watch {
     is_over: Arc<AtomicBool>,
@@ -53,8 +52,8 @@ impl Watch {
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub fn start<S: StateStore + Send + Sync + 'static>(
-        reloader: Arc<Reloader<S>>,
+    pub fn start<R: Reload + ?Sized + 'static>(
+        reloader: Arc<R>,
         timing: Timing,
         told: impl Fn(Looked) + Send + 'static,
     ) -> std::io::Result<Self> {
@@ -129,9 +128,21 @@ fn watch<'a>(
         }
     };
     let mut watcher = notify::recommended_watcher(heard)?;
-    let directories: BTreeSet<&Path> = paths.into_iter().map(directory).collect();
-    for directory in directories {
-        watcher.watch(directory, RecursiveMode::NonRecursive)?;
+    // A directory is watched with all that is in it, a file by the directory it lies in.
+    let directories: BTreeSet<(&Path, bool)> = paths
+        .into_iter()
+        .map(|path| match path.is_dir() {
+            true => (path, true),
+            false => (directory(path), false),
+        })
+        .collect();
+    for (directory, is_whole) in directories {
+        let depth = if is_whole {
+            RecursiveMode::Recursive
+        } else {
+            RecursiveMode::NonRecursive
+        };
+        watcher.watch(directory, depth)?;
     }
     Ok(watcher)
 }

@@ -11,9 +11,9 @@ pub(crate) use forwarded::Forwarded;
 use std::net::IpAddr;
 
 use hyper::StatusCode;
-use hyper::header::HeaderName;
-use tollgate_core::Outcome;
-use tollgate_engine::Verdict;
+use hyper::header::{HeaderName, RETRY_AFTER};
+use tollgate_core::{Nanos, Outcome};
+use tollgate_engine::{Reason, Verdict};
 use tollgate_http::{Answer, Clients, Networks, Source};
 
 use crate::body::Body;
@@ -67,6 +67,28 @@ impl Gateways {
 }
 
 impl Gateway {
+    /// The refusal of a request that would have to wait for so long, and cannot.
+    pub(crate) fn turn_away(self, status: u16, reason: Reason, wait: Nanos) -> Reply {
+        let seen = StatusCode::from_u16(self.refuses_with(status));
+        let seen = seen.unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+        let detail = "the request would have to wait, and too many do already";
+        // A wait of less than a second is one too.
+        let seconds = wait.as_secs_ceil().max(1);
+        Reply::plain(seen, detail)
+            .with(RETRY_AFTER, &seconds.to_string())
+            .with(DECISION, "deny")
+            .with(STATUS, &status.to_string())
+            .with(REASON, reason_word(reason))
+    }
+
+    /// The status that this gateway takes for a refusal.
+    fn refuses_with(self, status: u16) -> u16 {
+        match self {
+            Self::Nginx => 403,
+            Self::Traefik | Self::Caddy | Self::Haproxy => status,
+        }
+    }
+
     /// The answer that this gateway understands, but for the fields of the limits.
     ///
     /// nginx takes 2xx for yes and 401 or 403 for no, and makes 500 of everything else; so a refusal is 403 and the status
@@ -82,10 +104,10 @@ impl Gateway {
         let mut reply = match refused {
             None if is_nginx => Reply::empty(StatusCode::NO_CONTENT),
             None => Reply::text("ok\n"),
-            Some(status) => {
-                let status = if is_nginx { 403 } else { status };
-                Reply::refused(status, Body::new(verdict, ticket).to_json(answer))
-            }
+            Some(status) => Reply::refused(
+                self.refuses_with(status),
+                Body::new(verdict, ticket).to_json(answer),
+            ),
         };
         let decision = if refused.is_some() { "deny" } else { "allow" };
         reply = reply.with(DECISION, decision);

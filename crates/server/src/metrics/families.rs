@@ -104,6 +104,12 @@ families! {
         "Bytes set aside for tables and taken by collections";
     DEGRADED Gauge "tollgate_degraded" ["cause"]
         "1 if within the last 10 s some decision could not be exact: store (it did not answer), overflow (no room for a key), saturation (this server had too much to do)";
+    MOST_WAITING Gauge "tollgate_waiting_requests_most" []
+        "How many gateways' requests may be held back at the same time";
+    CROWDED_OUT Counter "tollgate_crowded_out" ["outcome"]
+        "Requests that would have had to wait while as many did as may: refused, let_through (their limits want it so)";
+    RUNTIME_LATE Gauge "tollgate_runtime_late_seconds" []
+        "How long something that was ready waited for a thread, at worst in the last seconds";
     CONNECTIONS Gauge "tollgate_connections" ["listener"]
         "Connections that are open";
     CONNECTIONS_ACCEPTED Counter "tollgate_connections_accepted" ["listener"]
@@ -193,6 +199,37 @@ mod tests {
         ];
         for label in FAMILIES.iter().flat_map(|family| family.labels) {
             assert!(known.contains(label), "{label}: who chooses its values?");
+        }
+    }
+
+    /// The page that people read is this table, and its list of labels is complete.
+    #[test]
+    fn the_documentation_has_every_metric_and_every_label_as_it_is() {
+        let page = include_str!("../../../../docs/metrics.md");
+        let table = page.split("| metric | kind | labels | |").nth(1).unwrap();
+        let table = table.split("\n\n").next().unwrap();
+        let rows: Vec<&str> = table
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .collect();
+        let expected: Vec<String> = FAMILIES
+            .iter()
+            .map(|family| {
+                let Family {
+                    name,
+                    kind,
+                    labels,
+                    help,
+                } = family;
+                let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+                let labels = labels.join(", ");
+                let (suffix, word) = (kind.suffix(), kind.word());
+                format!("| `{name}{suffix}` | {word} | {labels} | {help} |")
+            })
+            .collect();
+        assert_eq!(rows, expected);
+        for label in FAMILIES.iter().flat_map(|family| family.labels) {
+            assert!(page.contains(&format!("\n| `{label}` | ")), "{label}");
         }
     }
 }

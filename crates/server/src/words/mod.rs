@@ -1,14 +1,14 @@
 //! A verdict in words: which of them an answer has, in the dialects that the operator chose.
 //!
-//! Every transport that sends fields gets them through here, as names and values in a buffer. What stays the same about a limit is in `book.rs`, written once; what was seen of it this
-//! time in `notes.rs`; the problem of a refusal in `refusal.rs`. Must not know: sockets, header libraries, how anything was
-//! decided.
+//! Every transport that sends fields gets them through here, as names and values in a buffer. What stays the same about a
+//! limit is in `book.rs`, written once; what was seen of it this time in `notes.rs`; the problem of a refusal in
+//! `refusal.rs`. Must not know: sockets, header libraries, how anything was decided.
 
 mod book;
 mod notes;
 mod refusal;
 
-pub(crate) use notes::Notes;
+pub(crate) use notes::{Note, Notes};
 pub(crate) use refusal::{part_word, reason_word, write_problem};
 
 use std::cell::Cell;
@@ -20,7 +20,6 @@ use tollgate_http::{Answer, Dialect, Dialects, Jitter, Policy, Standing, Words};
 use tollgate_policy::rules::Role;
 
 use self::book::Book;
-use self::notes::Note;
 
 /// The most limits that a verdict lists.
 const MOST_STATES: usize = tollgate_store::contract::MAX_CHECKS;
@@ -31,7 +30,7 @@ pub(crate) struct Wording {
     dialects: Dialects,
     /// Up to so much longer than needed those who are denied are told to wait.
     jitter: Nanos,
-    /// Keys the digests of notes.
+    /// Keys the digests of who is counted.
     secret: [u8; 16],
     /// How many were denied and told to wait a little longer; each of them another time.
     denied: AtomicU64,
@@ -91,20 +90,8 @@ impl Wording {
             About::Request => verdict.outcome(),
             About::Stand => Outcome::Allow,
         };
-        let jitter = match outcome {
-            Outcome::Deny { .. } if !self.jitter.is_zero() => {
-                let seed = self.denied.fetch_add(1, Ordering::Relaxed);
-                Jitter::new(self.jitter, seed)
-            }
-            _ => Jitter::NONE,
-        };
-        let now = if self.tells_the_time() {
-            now()
-        } else {
-            Timestamp::EPOCH
-        };
         let work = |standings: &[Standing<'_>], binding: Option<usize>| {
-            let answer = Answer::new(outcome, standings).at(now).spread_by(jitter);
+            let answer = self.about(outcome, standings, now);
             work(&match binding {
                 Some(binding) => answer.bound_by(binding),
                 None => answer,
@@ -115,6 +102,34 @@ impl Wording {
             3..=8 => stand::<8, R>(verdict, notes, work),
             _ => stand::<MOST_STATES, R>(verdict, notes, work),
         }
+    }
+
+    /// An answer about limits, wherever they stand.
+    pub(crate) fn about<'a>(
+        &self,
+        outcome: Outcome,
+        standings: &'a [Standing<'a>],
+        now: impl FnOnce() -> Timestamp,
+    ) -> Answer<'a> {
+        let jitter = match outcome {
+            Outcome::Deny { .. } if !self.jitter.is_zero() => {
+                let count = self.denied.fetch_add(1, Ordering::Relaxed);
+                Jitter::new(self.jitter, self.first_seed().wrapping_add(count))
+            }
+            _ => Jitter::NONE,
+        };
+        let now = if self.tells_the_time() {
+            now()
+        } else {
+            Timestamp::EPOCH
+        };
+        Answer::new(outcome, standings).at(now).spread_by(jitter)
+    }
+
+    /// Where the seeds of waits begin: elsewhere in every process, so that a fleet does not spread all alike.
+    fn first_seed(&self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.secret;
+        u64::from_be_bytes([a, b, c, d, e, f, g, h])
     }
 
     fn tells_the_time(&self) -> bool {
@@ -145,16 +160,7 @@ fn stand<const N: usize, R>(
     notes: &Notes,
     work: impl FnOnce(&[Standing<'_>], Option<usize>) -> R,
 ) -> R {
-    let Some(book) = Book::of(verdict.generation()) else {
-        return work(&[], None);
-    };
-    let states = verdict.limits().iter().enumerate();
-    let mut told = states.filter_map(|(position, state)| {
-        let policy = Some(state).filter(|state| is_told(state));
-        let note = notes.of(position);
-        let policy = policy.and_then(|state| book.policy(verdict, state, note.window))?;
-        Some((position, standing(policy, state, &note)))
-    });
+    let mut told = told(verdict, notes);
     let binding = verdict.binding();
     let is_binding = |position: usize| {
         let state = verdict.limits().get(position);
@@ -175,6 +181,21 @@ fn stand<const N: usize, R>(
         len += 1;
     }
     work(standings.get(..len).unwrap_or_default(), bound)
+}
+
+/// Where the limits of a verdict stand that clients are told about, each with its position in the verdict.
+pub(crate) fn told<'a>(
+    verdict: &'a Verdict,
+    notes: &'a Notes,
+) -> impl Iterator<Item = (usize, Standing<'a>)> {
+    let book = Book::of(verdict.generation());
+    let states = verdict.limits().iter().enumerate();
+    states.filter_map(move |(position, state)| {
+        let policy = Some(state).filter(|state| is_told(state));
+        let note = notes.of(position);
+        let policy = policy.and_then(|state| book?.policy(verdict, state, note.window))?;
+        Some((position, standing(policy, state, &note)))
+    })
 }
 
 /// Whether clients are told about a state: what is enforced, and of what stands beside a limit only what refuses.

@@ -21,15 +21,15 @@ pub(crate) struct Notes {
 
 /// What is noted of one limit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Note {
+pub(crate) struct Note {
     /// What the request costs there.
-    pub(super) cost: u64,
+    pub(crate) cost: u64,
     /// The window of the quota that decided.
-    pub(super) window: Nanos,
+    pub(crate) window: Nanos,
     /// Time until there is more.
-    pub(super) more_after: Nanos,
+    pub(crate) more_after: Nanos,
     /// Who was counted. `None` where everybody is counted together.
-    pub(super) partition: Option<PartitionKey>,
+    pub(crate) partition: Option<PartitionKey>,
 }
 
 impl Note {
@@ -50,7 +50,7 @@ impl Notes {
     }
 
     /// What is noted of the state at this position.
-    pub(super) fn of(&self, position: usize) -> Note {
+    pub(crate) fn of(&self, position: usize) -> Note {
         self.of.get(position).map_or(Note::EMPTY, Cell::get)
     }
 }

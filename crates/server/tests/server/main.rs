@@ -9,7 +9,11 @@
 
 mod admin;
 mod connections;
+mod crowded;
+mod envoy;
+mod envoy_json;
 mod gateways;
+mod grpc;
 mod harness;
 mod inputs;
 mod limit;

@@ -123,3 +123,59 @@ async fn a_field_that_nginx_does_not_set_is_noticed() {
     let mut client = Connection::to(nginx.address()).await;
     assert_eq!(get(&mut client, &ASK).await.status, 500);
 }
+
+/// What the documentation says of requests that nobody answers, and why it catches 502 and 504 and not the 500.
+#[tokio::test]
+async fn told_to_stay_open_nginx_lets_through_what_nobody_answers_and_nothing_else() {
+    let (server, upstream) = (serving(POLICY).await, serving(POLICY).await);
+    let page = include_str!("../../../../docs/http.md");
+    let (catch, answer) = (
+        "error_page 502 504 = @unanswered;",
+        "location @unanswered { return 204; }",
+    );
+    assert!(page.contains(catch) && page.contains(answer));
+    let closed = documented(&server).replace(
+        &format!("proxy_pass http://{};", server.address),
+        &format!("proxy_pass http://{};", upstream.address),
+    );
+    let open = closed.replace("    internal;\n", &format!("    internal;\n    {catch}\n"));
+    let closed = Nginx::serving(&closed);
+    let open = Nginx::serving(&format!("{open}\n{answer}"));
+
+    // More fields than are read: a refusal, however nginx was told to treat silence.
+    let many: Vec<String> = (0..70).map(|index| format!("x-field-{index}")).collect();
+    let mut fields: Vec<(&str, &str)> = many.iter().map(|name| (name.as_str(), "1")).collect();
+    fields.extend(ASK);
+    for nginx in [&closed, &open] {
+        let mut client = Connection::to(nginx.address()).await;
+        assert_eq!(get(&mut client, &fields).await.status, 500);
+    }
+    for expected in [200, 200, 429] {
+        let mut client = Connection::to(open.address()).await;
+        assert_eq!(get(&mut client, &ASK).await.status, expected);
+    }
+    server.stop().await;
+    for (nginx, expected) in [(&closed, 500), (&open, 200)] {
+        let mut client = Connection::to(nginx.address()).await;
+        assert_eq!(get(&mut client, &ASK).await.status, expected);
+    }
+}
+
+/// A server that takes connections and never answers is waited for as long as the documented settings say, and not longer.
+#[tokio::test]
+async fn a_silent_server_is_given_up_and_treated_like_one_that_is_gone() {
+    let upstream = serving(POLICY).await;
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let closed = documented(&upstream).replace(
+        &format!("http://{}/auth/nginx", upstream.address),
+        &format!("http://{}/auth/nginx", silent.local_addr().unwrap()),
+    );
+    assert!(closed.contains("proxy_read_timeout 1s;"));
+    let catch = "    internal;\n    error_page 502 504 = @unanswered;\n";
+    let open = closed.replace("    internal;\n", catch) + "location @unanswered { return 204; }";
+    for (settings, expected) in [(closed, 500), (open, 200)] {
+        let nginx = Nginx::serving(&settings);
+        let mut client = Connection::to(nginx.address()).await;
+        assert_eq!(get(&mut client, &ASK).await.status, expected);
+    }
+}

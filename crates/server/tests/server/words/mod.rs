@@ -13,7 +13,7 @@ use tollgate_core::Timestamp;
 use tollgate_engine::{Purpose, Terms};
 use tollgate_http::Words;
 use tollgate_policy::attributes::{Attribute, Attributes};
-use tollgate_server::{App, Decided};
+use tollgate_server::{App, Decided, Transport};
 use tollgate_store::ManualClock;
 
 use crate::harness::policy;
@@ -45,7 +45,11 @@ impl Attributes for Says<'_> {
 
 /// Decides at this cost, or at the policy's.
 fn ask(app: &TestApp, says: &[(&str, &str)], cost: impl Into<Option<u64>>) -> Decided {
-    app.ask(&Says(says), Terms::of(Purpose::Charge, cost.into()))
+    app.ask(
+        Transport::Http,
+        &Says(says),
+        Terms::of(Purpose::Charge, cost.into()),
+    )
 }
 
 /// The fields of a decision as text.
