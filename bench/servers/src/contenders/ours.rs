@@ -44,6 +44,7 @@ impl Ours {
             .args(["--listen", &http.to_string()])
             .args(["--listen-resp", &resp.to_string()])
             .args(["--listen-grpc", &grpc.to_string()])
+            .args(["--listen-admin", "off"])
             .args(["--max-connections", "15000"])
             .args(["--keys", &keys.to_string()]);
         if let Some(workers) = workers {
