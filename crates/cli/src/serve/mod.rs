@@ -122,9 +122,7 @@ async fn run(
     let envoy = envoy.map(|listener| securing.secure(listener, Secured::Grpc));
     let redis = listen(&options.listen_resp, "--listen-resp").await?;
     let redis = redis.map(|listener| securing.secure(listener, Secured::Resp));
-    let place = options.listen_admin.clone();
-    let operators = aside.spawn(async move { listen(&place, "--listen-admin").await });
-    let operators = operators.await??;
+    let operators = listen_aside(&options.listen_admin, aside).await?;
     let operators = operators.map(|listener| securing.secure(listener, Secured::Admin));
     let places = Places {
         admin: operators.as_ref().map(Listener::reached).transpose()?,
@@ -167,8 +165,8 @@ async fn run(
         () = reload => {}
     }
     manager.say(STOPPING);
-    tracing::info!("stopping: open connections may finish");
     left.say();
+    tracing::info!("stopping: open connections may finish");
     let delay = options.drain.drain_delay;
     let mut cut = drain(listeners, &stopped, delay, async || stop.next().await).await?;
     // Last, so that it can be asked until then whether the server is ready, and says no.
@@ -217,6 +215,13 @@ fn expected_connections(options: &Options) -> u64 {
 fn follow(reload: Arc<dyn Reload>) -> io::Result<Watch> {
     // What came of it is in the log.
     Watch::start(reload, Timing::default(), |_looked| {})
+}
+
+/// Listens for operators, on their own thread: a socket belongs to whoever has bound it.
+async fn listen_aside(place: &Place, aside: &Handle) -> Result<Option<Listener>, Box<dyn Error>> {
+    let place = place.clone();
+    let bound = aside.spawn(async move { listen(&place, "--listen-admin").await });
+    Ok(bound.await??)
 }
 
 async fn listen(place: &Place, option: &'static str) -> Result<Option<Listener>, CannotListen> {

@@ -90,6 +90,9 @@ struct Policy<'a> {
     deny: &'a [String],
     exempt: &'a [String],
     limits: Vec<PolicyLimit<'a>>,
+    /// What every rule does, where files of envoyproxy/ratelimit decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rules: Option<Vec<String>>,
 }
 
 #[derive(Serialize)]
@@ -185,7 +188,7 @@ impl<C: Clock + 'static> Admin<C> {
         Reply::json(json(&State {
             version: env!("CARGO_PKG_VERSION"),
             ready: self.is_ready(),
-            generation: engine.generation().number(),
+            generation: self.app.generation(),
             stores: stores.into_iter().map(store).collect(),
             tickets: TicketState { kept, given_up },
             connections: connections.collect(),
@@ -213,6 +216,7 @@ impl<C: Clock + 'static> Admin<C> {
         Reply::json(json(&Policy {
             file: reload.map(|reload| reload.path().display().to_string()),
             generation: self.app.generation(),
+            rules: self.app.rls.rules_in_words(),
             valid: status.as_ref().is_none_or(|status| status.valid),
             fingerprint: status.as_ref().map(|status| status.hash.to_string()),
             loaded_at: status.as_ref().map(|status| utc(status.loaded_at)),
