@@ -2,7 +2,6 @@
 //!
 //! Synchronous from end to end. Must not know: sockets, connections, timeouts, what is in files.
 
-use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,22 +11,21 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Method, Request, Response, StatusCode};
 use tollgate_core::Nanos;
-use tollgate_engine::reload::{EnvoyReloader, Reload, Reloader, Status, is_envoys};
-use tollgate_engine::{Engine, OutOfNumbers, Verdict};
+use tollgate_engine::reload::{Reloader, is_envoys};
+use tollgate_engine::{Engine, Verdict};
 use tollgate_http::{Dialects, Networks};
 use tollgate_policy::attributes::Attributes;
-use tollgate_policy::envoy::{EnvoyPolicy, FilesRefused};
 use tollgate_policy::explain::{Explanation, explain};
 use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
-use tollgate_policy::source::{Problem, Problems};
-use tollgate_store::{Clock, InvalidSize, Memory};
+use tollgate_store::{Clock, Memory};
 
 use crate::counters::Counters;
 use crate::denials::{Denials, LogDenials};
 use crate::gateways::Gateways;
 use crate::http::{Answers, Limits, Question, run};
 use crate::input::{BadInput, echo};
+use crate::invalid::InvalidApp;
 use crate::listen::{Ended, Listener, Peer, Reached, Stopping};
 use crate::metrics::{Answered, Metrics, Transport};
 use crate::openapi;
@@ -60,7 +58,7 @@ pub struct App<C> {
     /// The policy in force, in words.
     told: ArcSwap<Told>,
     /// Keys every digest of this process; another policy must make the same ones.
-    secret: [u8; 16],
+    pub(crate) secret: [u8; 16],
     replacing: Mutex<()>,
     counters: Counters,
     metrics: Arc<Metrics>,
@@ -111,23 +109,6 @@ impl<C: Clock> App<C> {
         };
         let engine = Arc::clone(reloader.engine());
         Self::made(engine, Some(Arc::new(reloader)), told, secret)
-    }
-
-    /// An app that decides by files of envoyproxy/ratelimit, and only on what Envoy asks.
-    ///
-    /// # Errors
-    /// There cannot be so many keys.
-    pub fn by_envoys_files(files: EnvoyPolicy, keys: usize, clock: C) -> Result<Self, InvalidApp> {
-        let none = Self::new(&Policy::default(), keys, clock)?;
-        let rls = Rls::by_files(files, &none.engine, none.secret).map_err(InvalidApp::Numbers)?;
-        Ok(Self { rls, ..none })
-    }
-
-    /// The same, of which somebody says when to look at the files again.
-    fn following_files(path: &Path, keys: usize, clock: C) -> Result<Self, InvalidApp> {
-        let none = Self::new(&Policy::default(), keys, clock)?;
-        let rls = Rls::following(path, &none.engine, none.secret).map_err(InvalidApp::Files)?;
-        Ok(Self { rls, ..none })
     }
 
     fn made(
@@ -230,39 +211,6 @@ impl<C: Clock> App<C> {
     /// What looks at the policy's file, if it comes from one.
     pub const fn reloader(&self) -> Option<&Arc<Reloader<Memory<C>>>> {
         self.reloader.as_ref()
-    }
-
-    /// What looks at the file or files that decide, whichever kind they are, if there are any.
-    pub fn reload(&self) -> Option<Arc<dyn Reload>>
-    where
-        C: 'static,
-    {
-        if let Some(reloader) = self.rls.reloader() {
-            return Some(Arc::<EnvoyReloader<_>>::clone(reloader));
-        }
-        let reloader = self.reloader.as_ref()?;
-        Some(Arc::<Reloader<_>>::clone(reloader))
-    }
-
-    /// What is known of the file or files that decide, if there are any.
-    pub(crate) fn file_status(&self) -> Option<Status> {
-        match self.rls.reloader() {
-            Some(reloader) => Some(reloader.status()),
-            None => Some(self.reloader.as_ref()?.status()),
-        }
-    }
-
-    /// The number of the version of the policy, or of the files, that decides.
-    pub(crate) fn generation(&self) -> u64 {
-        self.rls
-            .generation()
-            .unwrap_or_else(|| self.engine.generation().number())
-    }
-
-    /// Whether files of envoyproxy/ratelimit decide. Then only what Envoy asks is answered.
-    #[must_use]
-    pub const fn is_by_envoys_files(&self) -> bool {
-        self.rls.is_by_files()
     }
 
     /// The policy in force in words. After the file has changed they are found when somebody asks.
@@ -470,40 +418,3 @@ fn wrong_method(method: &Method, allowed: &'static str) -> Reply {
     let detail = format!("{method} is not possible here; possible are {allowed}");
     Reply::plain(StatusCode::METHOD_NOT_ALLOWED, detail).allow(allowed)
 }
-
-/// Why an app cannot be made, or a policy not be put in force.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum InvalidApp {
-    /// The policy cannot be honoured.
-    Policy(Vec<Problem>),
-    /// The policy's file cannot be read, or is wrong.
-    File(Problems),
-    /// Files of envoyproxy/ratelimit cannot be read, or are wrong.
-    Files(FilesRefused),
-    /// There cannot be so many keys.
-    Size(InvalidSize),
-    /// There are more states than numbers for them.
-    Numbers(OutOfNumbers),
-}
-
-impl fmt::Display for InvalidApp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Policy(problems) => {
-                for (index, problem) in problems.iter().enumerate() {
-                    let line = problem.place.line;
-                    let separator = if index == 0 { "" } else { "; " };
-                    write!(f, "{separator}line {line}: {}", problem.message)?;
-                }
-                Ok(())
-            }
-            Self::File(problems) => problems.fmt(f),
-            Self::Files(refused) => refused.fmt(f),
-            Self::Size(error) => error.fmt(f),
-            Self::Numbers(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for InvalidApp {}

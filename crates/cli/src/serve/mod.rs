@@ -106,12 +106,7 @@ async fn run(
     aside: &Handle,
     left: &Stop,
 ) -> Result<(), Box<dyn Error>> {
-    let Served {
-        app,
-        grpc,
-        resp,
-        admin,
-    } = served;
+    let (app, grpc, resp, admin) = (served.app, served.grpc, served.resp, served.admin);
     // Before anything is announced: whoever reads it may send a signal at once.
     let mut stop = StopSignals::listen()?;
     let manager = Manager::from_environment();

@@ -167,7 +167,7 @@ fn a_path_that_cannot_be_read_is_refused_even_where_the_request_is_exempt() {
 fn units_are_given_back_to_what_counts_costs_and_to_nothing_else() {
     let hourly = quota(Algorithm::TokenBucket, &[(10, Nanos::from_secs(3_600))]);
     let in_shadow = LimitRule {
-        mode: Some(tollgate_policy::model::Mode::Shadow),
+        mode: tollgate_policy::model::Mode::Shadow,
         ..limit("shadow", hourly.clone())
     };
     let at_once = limit("at-once", crate::testing::places(1));
