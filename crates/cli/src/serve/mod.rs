@@ -106,7 +106,7 @@ async fn run(
     aside: &Handle,
     left: &Stop,
 ) -> Result<(), Box<dyn Error>> {
-    let (app, grpc, resp, admin) = (served.app, served.grpc, served.resp, served.admin);
+    let (app, grpc, resp) = (served.app, served.grpc, served.resp);
     // Before anything is announced: whoever reads it may send a signal at once.
     let mut stop = StopSignals::listen()?;
     let manager = Manager::from_environment();
@@ -149,7 +149,7 @@ async fn run(
     let operators = operators.map(|listener| {
         let mut limits = Limits::default();
         limits.bounds.connections = MOST_OPERATORS;
-        aside.spawn(admin.run(listener, limits, until_over.wait()))
+        aside.spawn(served.admin.run(listener, limits, until_over.wait()))
     });
     let mut measuring = JoinSet::new();
     measuring.spawn(Arc::clone(app.saturation()).measure());
@@ -162,8 +162,8 @@ async fn run(
     manager.say(STOPPING);
     left.say();
     tracing::info!("stopping: open connections may finish");
-    let delay = options.drain.drain_delay;
-    let mut cut = drain(listeners, &stopped, delay, async || stop.next().await).await?;
+    let again = async || stop.next().await;
+    let mut cut = drain(listeners, &stopped, options.drain.drain_delay, again).await?;
     // Last, so that it can be asked until then whether the server is ready, and says no.
     over.say();
     if let Some(ended) = operators {

@@ -334,7 +334,8 @@ fn a_port_that_is_taken_is_an_error_that_says_so() {
     let expected = format!(
         "error: cannot listen on {address}: another program does; choose another place with --listen\n"
     );
-    assert_eq!(stderr, expected);
+    // A machine that allows few open files is warned about them first.
+    assert!(stderr.ends_with(&expected), "{stderr}");
     let free = [
         "serve",
         "--listen=127.0.0.1:0",
@@ -390,7 +391,7 @@ fn wrong_arguments_are_named() {
         ),
         (
             "--admin-read-token-file=/nowhere",
-            "cannot read the token in /nowhere",
+            "cannot read the secret in /nowhere",
         ),
         (
             "--log-level=loud",

@@ -119,7 +119,11 @@ mod tests {
             r#"{"cost":999999999999999999}"#,
         ] {
             let plain = plain_question(body.as_bytes());
-            assert_eq!(plain.as_ref(), explained_question(body.as_bytes()).ok().as_ref(), "{body}");
+            assert_eq!(
+                plain.as_ref(),
+                explained_question(body.as_bytes()).ok().as_ref(),
+                "{body}"
+            );
             assert!(plain.is_some(), "{body}");
         }
     }
@@ -172,7 +176,12 @@ mod tests {
                 let mut body = body.to_vec();
                 body[at] = byte;
                 if let Some(plain) = plain_question(&body) {
-                    assert_eq!(Ok(plain), explained_question(&body), "{}", body.escape_ascii());
+                    assert_eq!(
+                        Ok(plain),
+                        explained_question(&body),
+                        "{}",
+                        body.escape_ascii()
+                    );
                 }
             }
         }
