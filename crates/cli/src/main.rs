@@ -36,7 +36,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Answer checks over HTTP by a policy, with its state in memory
-    Serve(serve::Options),
+    Serve(Box<serve::Options>),
     /// Say whether a server on this machine is ready; the exit code is 0 if it is
     Health(health::Options),
     /// Say everything that is wrong with policy files

@@ -76,7 +76,20 @@ const fn is_ordinary(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
             byte,
-            b'/' | b'?' | b'&' | b'=' | b'%' | b'-' | b'_' | b'.' | b'~' | b'+' | b':' | b'@' | b',' | b';' | b'!'
+            b'/' | b'?'
+                | b'&'
+                | b'='
+                | b'%'
+                | b'-'
+                | b'_'
+                | b'.'
+                | b'~'
+                | b'+'
+                | b':'
+                | b'@'
+                | b','
+                | b';'
+                | b'!'
         )
 }
 
@@ -89,7 +102,8 @@ fn body_len(fields: &[httparse::Header<'_>]) -> Option<usize> {
         match field.name.len() {
             14 if is("content-length") => {
                 let digits = field.value;
-                let is_number = matches!(digits.len(), 1..=9) && digits.iter().all(u8::is_ascii_digit);
+                let is_number =
+                    matches!(digits.len(), 1..=9) && digits.iter().all(u8::is_ascii_digit);
                 let said = std::str::from_utf8(digits).ok().filter(|_| is_number)?;
                 if length.replace(said.parse().ok()?).is_some() {
                     return None;

@@ -111,6 +111,8 @@ impl<C: Clock + 'static> Grpc<C> {
 
 impl<C: Clock + 'static> Service for Grpc<C> {
     fn answer(&self, method: Method, message: &[u8], is_stopping: bool) -> Result<Answer, Status> {
+        // Nothing more should be sent from when it was told to stop, even if connections are still taken.
+        let is_stopping = is_stopping || self.app.is_leaving();
         let mut wait = Ok(Nanos::ZERO);
         // A panic here is a bug of ours. It costs this call, not the process; state is safe to look at again because the
         // store writes it whole.
