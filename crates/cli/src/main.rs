@@ -42,7 +42,7 @@ enum Command {
     /// Say everything that is wrong with policy files
     Check(check::Options),
     /// Say in plain words what a policy does, or what it does with one request
-    Explain(explain::Options),
+    Explain(Box<explain::Options>),
     /// Run tests of policies: requests at points in time, and what should come of them
     Test(testing::Options),
     /// Print the JSON Schema of policy files, for editors
