@@ -62,7 +62,12 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         &options.listen_admin,
         options.tokens.read()?,
     )?;
-    let admin = admin.with_resp(Arc::clone(&resp)).until(leaving);
+    let grpc = Grpc::new(Arc::clone(&app)).until(leaving.clone());
+    let grpc = Arc::new(grpc);
+    let admin = admin
+        .with_resp(Arc::clone(&resp))
+        .with_listener("grpc", Arc::clone(grpc.counters()))
+        .until(leaving);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = options.capacity.worker_threads {
         runtime.worker_threads(threads);
@@ -77,6 +82,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         .build()?;
     let served = Served {
         app,
+        grpc,
         resp,
         admin: Arc::new(admin),
     };
@@ -87,6 +93,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
 /// Everything that is served.
 struct Served {
     app: Arc<App<SystemClock>>,
+    grpc: Arc<Grpc<SystemClock>>,
     resp: Arc<Resp<SystemClock>>,
     admin: Arc<Admin<SystemClock>>,
 }
@@ -99,7 +106,12 @@ async fn run(
     aside: &Handle,
     left: &Stop,
 ) -> Result<(), Box<dyn Error>> {
-    let Served { app, resp, admin } = served;
+    let Served {
+        app,
+        grpc,
+        resp,
+        admin,
+    } = served;
     // Before anything is announced: whoever reads it may send a signal at once.
     let mut stop = StopSignals::listen()?;
     let manager = Manager::from_environment();
@@ -116,7 +128,6 @@ async fn run(
         limits.bounds = bounds;
         listeners.spawn(Arc::clone(&app).run(listener, limits, stopping.wait()));
     }
-    let grpc = Arc::new(Grpc::new(Arc::clone(&app)));
     if let Some(listener) = bound.grpc {
         let mut limits = GrpcLimits::default();
         limits.bounds = bounds;
