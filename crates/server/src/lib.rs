@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+mod answers;
 mod app;
 mod asked;
 mod body;
@@ -36,6 +37,7 @@ pub mod resp;
 mod rls;
 mod routes;
 mod saturation;
+mod secret;
 mod tickets;
 mod welcome;
 mod wire;
@@ -50,4 +52,5 @@ pub use http::Limits;
 pub use invalid::InvalidApp;
 pub use metrics::{Answered, Cause, Metrics, Transport};
 pub use saturation::Saturation;
+pub use secret::{InvalidSecret, Secret};
 pub use tollgate_http::{Dialects, Networks};

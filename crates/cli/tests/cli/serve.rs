@@ -24,6 +24,20 @@ impl Served {
     /// Starts `command` and waits until it has printed its address and the rest of its welcome.
     pub(crate) fn start(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Tests run side by side, and each usual port is there once. An argument says otherwise.
+        let set: Vec<_> = command
+            .get_envs()
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        for name in [
+            "TOLLGATE_LISTEN_GRPC",
+            "TOLLGATE_LISTEN_RESP",
+            "TOLLGATE_LISTEN_ADMIN",
+        ] {
+            if !set.iter().any(|one| one == name) {
+                command.env(name, "off");
+            }
+        }
         let mut child = command.spawn().unwrap();
         let stdout = lines(child.stdout.take().unwrap());
         let mut served = Self {

@@ -13,6 +13,7 @@ use tollgate_store::Clock;
 use super::Rls;
 use crate::app::App;
 use crate::invalid::InvalidApp;
+use crate::secret::Secret;
 
 impl<C: Clock> App<C> {
     /// An app that decides by files of envoyproxy/ratelimit, and only on what Envoy asks.
@@ -26,8 +27,13 @@ impl<C: Clock> App<C> {
     }
 
     /// The same, of which somebody says when to look at the files again.
-    pub(crate) fn following_files(path: &Path, keys: usize, clock: C) -> Result<Self, InvalidApp> {
-        let mut app = Self::new(&Policy::default(), keys, clock)?;
+    pub(crate) fn following_files(
+        path: &Path,
+        keys: usize,
+        clock: C,
+        secret: Secret,
+    ) -> Result<Self, InvalidApp> {
+        let mut app = Self::keyed(&Policy::default(), keys, clock, secret)?;
         app.rls = Rls::following(path, &app.engine, app.secret).map_err(InvalidApp::Files)?;
         Ok(app)
     }
