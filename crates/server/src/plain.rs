@@ -11,6 +11,8 @@ use hyper::{HeaderMap, Method};
 
 /// The most fields that a plain request has; hyper is told the same bound.
 pub(crate) const MAX_FIELDS: usize = 64;
+/// The longest head of a plain request, in bytes; hyper is told the same bound.
+pub(crate) const MAX_HEAD_LEN: usize = 16_384;
 
 /// A request, found in the bytes that were read.
 #[derive(Debug)]
@@ -41,6 +43,10 @@ pub(crate) fn plain<'a>(input: &'a [u8], wants: &impl Wants) -> Option<Plain<'a>
     let Ok(httparse::Status::Complete(head)) = parsed else {
         return None;
     };
+    // Whether it arrived at once or in pieces must not decide whether it is read.
+    if head > MAX_HEAD_LEN {
+        return None;
+    }
     let method = match (request.method?, request.version?) {
         ("GET", 1) => Method::GET,
         ("POST", 1) => Method::POST,
@@ -76,7 +82,20 @@ const fn is_ordinary(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
             byte,
-            b'/' | b'?' | b'&' | b'=' | b'%' | b'-' | b'_' | b'.' | b'~' | b'+' | b':' | b'@' | b',' | b';' | b'!'
+            b'/' | b'?'
+                | b'&'
+                | b'='
+                | b'%'
+                | b'-'
+                | b'_'
+                | b'.'
+                | b'~'
+                | b'+'
+                | b':'
+                | b'@'
+                | b','
+                | b';'
+                | b'!'
         )
 }
 
@@ -89,7 +108,8 @@ fn body_len(fields: &[httparse::Header<'_>]) -> Option<usize> {
         match field.name.len() {
             14 if is("content-length") => {
                 let digits = field.value;
-                let is_number = matches!(digits.len(), 1..=9) && digits.iter().all(u8::is_ascii_digit);
+                let is_number =
+                    matches!(digits.len(), 1..=9) && digits.iter().all(u8::is_ascii_digit);
                 let said = std::str::from_utf8(digits).ok().filter(|_| is_number)?;
                 if length.replace(said.parse().ok()?).is_some() {
                     return None;
@@ -144,6 +164,16 @@ mod tests {
         assert_eq!((plain.path, plain.query), ("/a", "b=c"));
         assert_eq!((plain.body, plain.len), (&b"{}"[..], input.len() - 3));
         assert!(plain.headers.is_empty(), "nobody looks at them");
+    }
+
+    #[test]
+    fn a_head_has_a_bound() {
+        let request = |len: usize| {
+            let (begin, end) = ("GET / HTTP/1.1\r\na: ", "\r\n\r\n");
+            format!("{begin}{}{end}", "x".repeat(len - begin.len() - end.len()))
+        };
+        assert!(is_plain(&request(MAX_HEAD_LEN)));
+        assert!(!is_plain(&request(MAX_HEAD_LEN + 1)));
     }
 
     #[test]
