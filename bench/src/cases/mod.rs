@@ -72,7 +72,9 @@ pub const CASES: &[(&str, Case)] = &[
     ("serve/resp_throttle", |n| serving::throttle(n, 1)),
     ("serve/resp_throttle_16", |n| serving::throttle(n, 16)),
     ("serve/resp_check", serving::resp_check),
-    ("serve/http_check", |n| serving::http_check(n, 1_000_000_000)),
+    ("serve/http_check", |n| {
+        serving::http_check(n, 1_000_000_000)
+    }),
     ("serve/http_check_denied", |n| serving::http_check(n, 1)),
     ("match/route_10", |n| {
         matching::find(n, 10, matching::By::Route)

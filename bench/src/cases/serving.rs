@@ -10,9 +10,9 @@ use std::sync::Arc;
 use hyper::Request;
 use tollgate_policy::load;
 use tollgate_policy::source::Format;
+use tollgate_server::App;
 use tollgate_server::listen::{Peer, Reached};
 use tollgate_server::resp::Resp;
-use tollgate_server::App;
 use tollgate_store::{ManualClock, Memory};
 
 use super::{NOW, Ran};
@@ -77,6 +77,7 @@ fn app(units: u64) -> Result<App<ManualClock>, Box<dyn Error>> {
         "limits: [{{ name: per-key, key: header.x-api-key, missing: skip, rate: {units}/h, burst: {units} }}, \
          {{ name: per-user, key: descriptor.user, missing: skip, rate: {units}/h, burst: {units} }}]"
     );
-    let policy = load(&text, "bench.yaml", Format::Yaml).map_err(|problems| problems.to_string())?;
+    let policy =
+        load(&text, "bench.yaml", Format::Yaml).map_err(|problems| problems.to_string())?;
     Ok(App::new(&policy, 1_000, ManualClock::at(NOW))?)
 }

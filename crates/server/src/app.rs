@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Method, Request, Response, StatusCode};
 use tollgate_core::Nanos;
-use tollgate_engine::reload::{EnvoyReloader, Reload, Reloader, is_envoys};
+use tollgate_engine::reload::{EnvoyReloader, Reload, Reloader, Status, is_envoys};
 use tollgate_engine::{Engine, OutOfNumbers, Verdict};
 use tollgate_http::{Dialects, Networks};
 use tollgate_policy::attributes::Attributes;
@@ -242,6 +242,21 @@ impl<C: Clock> App<C> {
         }
         let reloader = self.reloader.as_ref()?;
         Some(Arc::<Reloader<_>>::clone(reloader))
+    }
+
+    /// What is known of the file or files that decide, if there are any.
+    pub(crate) fn file_status(&self) -> Option<Status> {
+        match self.rls.reloader() {
+            Some(reloader) => Some(reloader.status()),
+            None => Some(self.reloader.as_ref()?.status()),
+        }
+    }
+
+    /// The number of the version of the policy, or of the files, that decides.
+    pub(crate) fn generation(&self) -> u64 {
+        self.rls
+            .generation()
+            .unwrap_or_else(|| self.engine.generation().number())
     }
 
     /// Whether files of envoyproxy/ratelimit decide. Then only what Envoy asks is answered.

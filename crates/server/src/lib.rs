@@ -1,5 +1,5 @@
 //! The HTTP API: ask it whether a request may proceed, and it answers in the words of the RateLimit draft. Beside
-//! it [`resp`], the same for Redis clients.
+//! it [`resp`], the same for Redis clients, and [`grpc`], for Envoy.
 //!
 //! [`App`] decides and words the answers, [`listen`] accepts connections. The listener, the clock, the policy and the end
 //! of the run are arguments, so tests own all of them. Must not know: command lines, signals, files, how the state is kept.

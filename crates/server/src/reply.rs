@@ -120,6 +120,11 @@ impl Reply {
         self
     }
 
+    /// The place of whoever waits for it, to be kept until it is sent.
+    pub(crate) const fn take_place(&mut self) -> Option<Place> {
+        self.place.take()
+    }
+
     /// The same, sent only after a while.
     pub(crate) const fn after(mut self, wait: Nanos) -> Self {
         self.wait = wait;

@@ -61,7 +61,12 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         &options.listen_admin,
         options.tokens.read()?,
     )?;
-    let admin = admin.with_resp(Arc::clone(&resp)).until(leaving);
+    let grpc = Grpc::new(Arc::clone(&app)).until(leaving.clone());
+    let grpc = Arc::new(grpc);
+    let admin = admin
+        .with_resp(Arc::clone(&resp))
+        .with_listener("grpc", Arc::clone(grpc.counters()))
+        .until(leaving);
     open_files::allow(expected_connections(options));
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = options.capacity.worker_threads {
@@ -77,6 +82,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         .build()?;
     let served = Served {
         app,
+        grpc,
         resp,
         admin: Arc::new(admin),
     };
@@ -87,6 +93,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
 /// Everything that is served.
 struct Served {
     app: Arc<App<SystemClock>>,
+    grpc: Arc<Grpc<SystemClock>>,
     resp: Arc<Resp<SystemClock>>,
     admin: Arc<Admin<SystemClock>>,
 }
@@ -99,7 +106,12 @@ async fn run(
     aside: &Handle,
     left: &Stop,
 ) -> Result<(), Box<dyn Error>> {
-    let Served { app, resp, admin } = served;
+    let Served {
+        app,
+        grpc,
+        resp,
+        admin,
+    } = served;
     // Before anything is announced: whoever reads it may send a signal at once.
     let mut stop = StopSignals::listen()?;
     let manager = Manager::from_environment();
@@ -110,9 +122,7 @@ async fn run(
     let envoy = envoy.map(|listener| securing.secure(listener, Secured::Grpc));
     let redis = listen(&options.listen_resp, "--listen-resp").await?;
     let redis = redis.map(|listener| securing.secure(listener, Secured::Resp));
-    let place = options.listen_admin.clone();
-    let operators = aside.spawn(async move { listen(&place, "--listen-admin").await });
-    let operators = operators.await??;
+    let operators = listen_aside(&options.listen_admin, aside).await?;
     let operators = operators.map(|listener| securing.secure(listener, Secured::Admin));
     let places = Places {
         admin: operators.as_ref().map(Listener::reached).transpose()?,
@@ -130,7 +140,6 @@ async fn run(
         limits.bounds = bounds;
         listeners.spawn(Arc::clone(&app).run(listener, limits, stopping.wait()));
     }
-    let grpc = Arc::new(Grpc::new(Arc::clone(&app)));
     if let Some(listener) = envoy {
         let mut limits = GrpcLimits::default();
         limits.bounds = bounds;
@@ -156,8 +165,8 @@ async fn run(
         () = reload => {}
     }
     manager.say(STOPPING);
-    tracing::info!("stopping: open connections may finish");
     left.say();
+    tracing::info!("stopping: open connections may finish");
     let delay = options.drain.drain_delay;
     let mut cut = drain(listeners, &stopped, delay, async || stop.next().await).await?;
     // Last, so that it can be asked until then whether the server is ready, and says no.
@@ -206,6 +215,13 @@ fn expected_connections(options: &Options) -> u64 {
 fn follow(reload: Arc<dyn Reload>) -> io::Result<Watch> {
     // What came of it is in the log.
     Watch::start(reload, Timing::default(), |_looked| {})
+}
+
+/// Listens for operators, on their own thread: a socket belongs to whoever has bound it.
+async fn listen_aside(place: &Place, aside: &Handle) -> Result<Option<Listener>, Box<dyn Error>> {
+    let place = place.clone();
+    let bound = aside.spawn(async move { listen(&place, "--listen-admin").await });
+    Ok(bound.await??)
 }
 
 async fn listen(place: &Place, option: &'static str) -> Result<Option<Listener>, CannotListen> {

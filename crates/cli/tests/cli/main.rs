@@ -16,6 +16,7 @@ mod explain;
 mod harness;
 mod operators;
 mod policy_tests;
+mod running;
 mod serve;
 mod shipped;
 mod surroundings;

@@ -91,7 +91,7 @@ impl Drop for Served {
 }
 
 /// The status line of the answer to a GET, or nothing if the connection ended without one.
-fn get(address: SocketAddr, target: &str) -> Option<String> {
+pub(crate) fn get(address: SocketAddr, target: &str) -> Option<String> {
     answer(address, target)?.lines().next().map(str::to_owned)
 }
 

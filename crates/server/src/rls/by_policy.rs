@@ -42,10 +42,12 @@ impl<C: Clock> App<C> {
         if let [only] = request.descriptors
             && only.limit.is_none()
         {
-            let asked = Asked::new(transport, request, only);
+            let asked = Asked::new(request, only);
             let mut decided = asked.decide(self);
             self.settle(decided.verdict.take_ticket());
-            return Ok(self.tell(&[Answered { asked, decided }], &[None], see));
+            let all = [Answered { asked, decided }];
+            self.note(transport, &all);
+            return Ok(self.tell(&all, &[None], see));
         }
         self.decide_together(transport, request, see)
     }
@@ -62,7 +64,7 @@ impl<C: Clock> App<C> {
         let mut all: Vec<Answered<'_>> = request
             .descriptors
             .iter()
-            .map(|descriptor| Asked::new(transport, request, descriptor))
+            .map(|descriptor| Asked::new(request, descriptor))
             .map(|asked| Answered {
                 decided: asked.look(self),
                 asked,
@@ -103,6 +105,7 @@ impl<C: Clock> App<C> {
             }
         }
         let overrides = overrides.get(..all.len()).unwrap_or_default();
+        self.note(transport, &all);
         if is_refused {
             for one in all.iter_mut().filter(|one| one.is_admitted()) {
                 one.decided = one.asked.look(self);
@@ -168,6 +171,15 @@ impl<C: Clock> App<C> {
             }
         })?;
         Ok(Some(status))
+    }
+
+    /// Counts and logs one verdict for the whole request: that of the first descriptor that is refused, or of the first.
+    fn note(&self, transport: Transport, all: &[Answered<'_>]) {
+        let speaks = all.iter().find(|one| !one.is_admitted()).or(all.first());
+        if let Some(one) = speaks {
+            let is_look = !one.asked.is_charged();
+            self.observe(transport, &one.asked, &one.decided.verdict, is_look);
+        }
     }
 
     /// Puts the answer together. `overrides` stands for what was decided by limits that came with descriptors.
@@ -252,8 +264,6 @@ fn check(request: &Request<'_>) -> Result<(), BadRequest> {
 
 /// One descriptor as a request to the engine.
 struct Asked<'a> {
-    /// What it came by.
-    transport: Transport,
     descriptor: &'a Descriptor<'a>,
     domain: &'a str,
     /// What it counts, if the question says so; else the policy does.
@@ -267,10 +277,9 @@ struct Answered<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn new(transport: Transport, request: &Request<'a>, descriptor: &'a Descriptor<'a>) -> Self {
+    fn new(request: &Request<'a>, descriptor: &'a Descriptor<'a>) -> Self {
         let by_request = (request.hits_addend > 0).then(|| request.hits_addend.into());
         Self {
-            transport,
             descriptor,
             domain: request.domain,
             hits: descriptor.hits_addend.or(by_request),
@@ -296,15 +305,11 @@ impl<'a> Asked<'a> {
             Some(0) => (Purpose::Look, Some(0)),
             hits => (Purpose::Charge, hits),
         };
-        app.ask(self.transport, self, Terms::of(purpose, cost))
+        app.ask_unseen(self, Terms::of(purpose, cost))
     }
 
     fn reserve<C: Clock>(&self, app: &App<C>) -> Decided {
-        app.ask(
-            self.transport,
-            self,
-            Terms::of(Purpose::Estimate, self.hits),
-        )
+        app.ask_unseen(self, Terms::of(Purpose::Estimate, self.hits))
     }
 
     fn look<C: Clock>(&self, app: &App<C>) -> Decided {
@@ -313,7 +318,7 @@ impl<'a> Asked<'a> {
         } else {
             Some(0)
         };
-        app.ask(self.transport, self, Terms::of(Purpose::Look, cost))
+        app.ask_unseen(self, Terms::of(Purpose::Look, cost))
     }
 }
 
