@@ -13,8 +13,6 @@ use hyper::{HeaderMap, Method};
 pub(crate) const MAX_HEAD_LEN: usize = 16_384;
 /// The most fields that a plain request has, likewise.
 pub(crate) const MAX_FIELDS: usize = 64;
-/// The longest head of a plain request, in bytes; hyper is told the same bound.
-pub(crate) const MAX_HEAD_LEN: usize = 16_384;
 
 /// A request, found in the bytes that were read.
 #[derive(Debug)]
@@ -45,10 +43,6 @@ pub(crate) fn plain<'a>(input: &'a [u8], wants: &impl Wants) -> Option<Plain<'a>
     let Ok(httparse::Status::Complete(head)) = parsed else {
         return None;
     };
-    // Whether it arrived at once or in pieces must not decide whether it is read.
-    if head > MAX_HEAD_LEN {
-        return None;
-    }
     let method = match (request.method?, request.version?) {
         ("GET", 1) => Method::GET,
         ("POST", 1) => Method::POST,
@@ -169,16 +163,6 @@ mod tests {
         assert_eq!((plain.path, plain.query), ("/a", "b=c"));
         assert_eq!((plain.body, plain.len), (&b"{}"[..], input.len() - 3));
         assert!(plain.headers.is_empty(), "nobody looks at them");
-    }
-
-    #[test]
-    fn a_head_has_a_bound() {
-        let request = |len: usize| {
-            let (begin, end) = ("GET / HTTP/1.1\r\na: ", "\r\n\r\n");
-            format!("{begin}{}{end}", "x".repeat(len - begin.len() - end.len()))
-        };
-        assert!(is_plain(&request(MAX_HEAD_LEN)));
-        assert!(!is_plain(&request(MAX_HEAD_LEN + 1)));
     }
 
     #[test]
