@@ -20,7 +20,7 @@ use crate::listen::{Peer, Stopping, Stream, Vigil, Woken};
 use crate::plain::plain;
 use crate::reply::Reply;
 use crate::saturation::Place;
-use crate::wire::write_head;
+use crate::wire::write_response;
 
 /// What is read at once at most. A request that is longer is not plain.
 const READ_LEN: usize = 32 * 1_024;
@@ -179,7 +179,7 @@ fn answer_all<A: Answers>(
         && let Some(request) = plain(rest, answers)
     {
         consumed = consumed.saturating_add(request.len);
-        let reply = answer(
+        let mut reply = answer(
             answers,
             &Question {
                 method: &request.method,
@@ -193,10 +193,10 @@ fn answer_all<A: Answers>(
         let wait = reply.wait();
         let now = *now.get_or_insert_with(Instant::now);
         if wait.is_zero() {
-            drop(write(reply, now, out));
+            drop(write(&mut reply, now, out));
         } else {
             let mut bytes = Vec::new();
-            let place = write(reply, now, &mut bytes);
+            let place = write(&mut reply, now, &mut bytes);
             return (consumed, Some(Late { wait, bytes, place }));
         }
     }
@@ -204,11 +204,9 @@ fn answer_all<A: Answers>(
 }
 
 /// Writes an answer. Whoever waits for it has a place until it is sent.
-fn write(mut reply: Reply, now: Instant, out: &mut Vec<u8>) -> Option<Place> {
+fn write(reply: &mut Reply, now: Instant, out: &mut Vec<u8>) -> Option<Place> {
     let place = reply.take_place();
-    let (head, body) = reply.into_parts();
-    write_head(&head, body.len(), now, out);
-    out.extend_from_slice(&body);
+    write_response(reply, now, out);
     place
 }
 

@@ -99,24 +99,9 @@ pub(super) fn run<C: Clock>(
     command: &Command<'_>,
     out: &mut Vec<u8>,
 ) -> After {
-    let mut upper = [0; MAX_NAME_LEN];
-    let name = upper_case(command.word(0), &mut upper);
     let reply = &mut Reply::new(out, session.is_resp3);
-    if !session.is_trusted && !matches!(name, b"AUTH" | b"HELLO" | b"QUIT" | b"RESET") {
-        // A browser must not be able to guess on, either.
-        if is_http(name) {
-            return After::Close;
-        }
-        reply.error(format_args!("NOAUTH Authentication required."));
-        return After::GoOn;
-    }
-    let family = match name {
-        b"CL.THROTTLE" => Some(Family::Cell),
-        b"THROTTLE" => Some(Family::Crab),
-        b"GCRA" => Some(Family::Gcra),
-        _ => None,
-    };
-    if let Some(family) = family {
+    // What nearly everybody asks comes first, before names are spelt out.
+    if let Some(family) = family(command.word(0)).filter(|_| session.is_trusted) {
         families::run(
             &server.throttle,
             family,
@@ -124,6 +109,16 @@ pub(super) fn run<C: Clock>(
             (&mut session.recent, &mut session.tally),
             reply,
         );
+        return After::GoOn;
+    }
+    let mut upper = [0; MAX_NAME_LEN];
+    let name = upper_case(command.word(0), &mut upper);
+    if !session.is_trusted && !matches!(name, b"AUTH" | b"HELLO" | b"QUIT" | b"RESET") {
+        // A browser must not be able to guess on, either.
+        if is_http(name) {
+            return After::Close;
+        }
+        reply.error(format_args!("NOAUTH Authentication required."));
         return After::GoOn;
     }
     match name {
@@ -162,6 +157,17 @@ pub(super) fn run<C: Clock>(
         _ => unknown(command, reply),
     }
     After::GoOn
+}
+
+/// The family of commands that bring their own quota, if it is one of them.
+fn family(name: &[u8]) -> Option<Family> {
+    let (known, family): (&[u8], _) = match name.len() {
+        11 => (b"CL.THROTTLE", Family::Cell),
+        8 => (b"THROTTLE", Family::Crab),
+        4 => (b"GCRA", Family::Gcra),
+        _ => return None,
+    };
+    name.eq_ignore_ascii_case(known).then_some(family)
 }
 
 /// How many words a command came with is wrong.
