@@ -17,6 +17,7 @@ mod large;
 mod measured;
 mod model;
 mod server_time;
+mod topology;
 mod trace;
 mod vectors;
 
