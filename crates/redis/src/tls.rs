@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use tollgate_store::StoreError;
+use tollgate_store::{ErrorKind, StoreError};
 
 /// Certificates for addresses that begin with `rediss`. Without any, the system's roots are trusted.
 #[derive(Clone, Default)]
@@ -60,26 +60,35 @@ impl Tls {
     }
 }
 
-/// Chooses the cryptography, once for the process, unless the program has chosen before.
+/// Chooses the cryptography, once for the process, unless the program has chosen before, and looks at the certificates.
 ///
 /// # Errors
-/// This build has no TLS.
+/// This build has no TLS, or there is no certificate where there should be one.
 #[cfg(feature = "tls")]
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "without the feature there is an error"
-)]
-pub(crate) fn ready() -> Result<(), StoreError> {
+pub(crate) fn ready(tls: &Tls) -> Result<(), StoreError> {
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject as _;
+
     // An error says that another provider is installed already, which is as good.
     let _is_first = rustls::crypto::ring::default_provider().install_default();
+    let given = [
+        tls.roots.as_ref(),
+        tls.identity.as_ref().map(|identity| &identity.certificate),
+    ];
+    for pem in given.into_iter().flatten() {
+        // The client takes a file without any for one that trusts nobody.
+        if !matches!(CertificateDer::pem_slice_iter(pem).next(), Some(Ok(_))) {
+            return Err(wrong("there is no certificate in what was given for TLS"));
+        }
+    }
     Ok(())
 }
 
 #[cfg(not(feature = "tls"))]
-pub(crate) fn ready() -> Result<(), StoreError> {
-    let detail = "this build has no TLS; switch the feature `tls` on";
-    Err(StoreError::new(
-        tollgate_store::ErrorKind::BadRequest,
-        detail,
-    ))
+pub(crate) fn ready(_tls: &Tls) -> Result<(), StoreError> {
+    Err(wrong("this build has no TLS; switch the feature `tls` on"))
+}
+
+fn wrong(detail: &'static str) -> StoreError {
+    StoreError::new(ErrorKind::BadRequest, detail)
 }

@@ -51,7 +51,7 @@ impl Dial {
             .set_skip_set_lib_name();
         let is_tls = matches!(template.addr(), ConnectionAddr::TcpTls { .. });
         if is_tls {
-            crate::tls::ready()?;
+            crate::tls::ready(&options.tls)?;
         }
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(options.connect_deadline))

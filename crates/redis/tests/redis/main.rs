@@ -20,6 +20,7 @@ mod server_time;
 mod topology;
 mod trace;
 mod vectors;
+mod versions;
 
 use tollgate_redis::Secret;
 

@@ -21,6 +21,11 @@ impl Papers {
         let authority_key = rcgen::KeyPair::generate().unwrap();
         let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
         authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        // Another name than the certificate's: one that is its own issuer would be taken for its own authority.
+        let name = "authority of a test";
+        authority
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, name);
         let signed = authority.self_signed(&authority_key).unwrap();
         let issuer = rcgen::Issuer::new(authority, authority_key);
         let key = rcgen::KeyPair::generate().unwrap();

@@ -51,9 +51,10 @@ fn name_of(key: &str) -> String {
 
 /// Asks until it is so, and fails after a long time.
 async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
+    let mut looks = tokio::time::interval(Duration::from_millis(5));
     let waiting = async {
         while !condition().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            looks.tick().await;
         }
     };
     let waited = tokio::time::timeout(PATIENT * 3, waiting).await;
