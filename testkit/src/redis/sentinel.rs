@@ -98,20 +98,29 @@ impl Sentinels {
         format!("redis+sentinel://{}/{MASTER}", sentinels.join(","))
     }
 
-    /// Asks the sentinels for another primary, although nothing is wrong with this one.
+    /// Makes the sentinels put this server in the place of the primary, although nothing is wrong with that one.
     ///
     /// # Panics
-    /// They refuse.
-    pub fn failover(&self) {
-        let Some(first) = self.sentinels.first() else {
-            failed("there is no sentinel")
+    /// They never do.
+    pub fn failover(&self, to: usize) {
+        let (Some(first), Some(server)) = (self.sentinels.first(), self.servers.get(to)) else {
+            failed("there is no such server")
         };
-        // Refused until the replica has been heard of often enough.
-        until("a failover begins", || {
-            first
-                .try_ask(&["SENTINEL", "FAILOVER", MASTER])
-                .is_ok_and(|reply| reply == "OK")
+        let port = server.address().port().to_string();
+        until("the sentinels change the primary", || {
+            let said = first
+                .try_ask(&["SENTINEL", "MASTER", MASTER])
+                .unwrap_or_default();
+            if field(&said, "port") == Some(port.as_str()) {
+                return true;
+            }
+            // It may be refused, or given up half way, while they think that the replica is not well.
+            if !field(&said, "flags").is_some_and(|flags| flags.contains("failover_in_progress")) {
+                let _is_begun = first.try_ask(&["SENTINEL", "FAILOVER", MASTER]);
+            }
+            false
         });
+        self.until_primary_is(to);
     }
 
     /// Waits until all sentinels name this server as the primary, and it agrees.

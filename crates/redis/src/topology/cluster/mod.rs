@@ -15,7 +15,7 @@ use redis::Value;
 use tokio::time::Instant;
 use tollgate_store::{ErrorKind, StoreError};
 
-use self::refresh::Shared;
+use self::refresh::{Found, Shared};
 use crate::address::Endpoint;
 use crate::failure::Trouble;
 use crate::link::{Dial, How, Link};
@@ -44,7 +44,7 @@ impl Cluster {
     ) -> Result<Self, StoreError> {
         let shared = Arc::new(Shared::new(dial, seeds, connections));
         // Without an answer the store exists all the same, and the task goes on asking.
-        if shared.refresh().await {
+        if shared.refresh().await != Found::Nobody {
             for link in shared.view().links() {
                 link.wait_for_first_attempt().await;
             }

@@ -16,10 +16,23 @@ use crate::task::jittered;
 
 /// How often the map is asked for when all is well.
 const REFRESH_EVERY: Duration = Duration::from_secs(5);
-/// The most that is waited between two questions while something is wrong.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The most that is waited before the next question after one, and after many that brought nothing new: a fleet that lost
+/// a node asks the others, and they are busy.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// More primaries than anybody runs. A reply that names more is not a map.
 const MOST_NODES: usize = 1_024;
+
+/// What came of asking for the map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Nobody answered.
+    Nobody,
+    /// It is as it was.
+    Same,
+    /// It is in force.
+    Change,
+}
 
 /// What callers and the task share.
 #[derive(Debug)]
@@ -56,23 +69,31 @@ impl Shared {
     }
 
     pub(super) async fn keep_refreshing(self: Arc<Self>) {
+        let mut pause = SHORTEST_PAUSE;
         loop {
-            let _waited = tokio::time::timeout(REFRESH_EVERY, self.alarm.notified()).await;
-            if !self.refresh().await {
+            let waited = tokio::time::timeout(REFRESH_EVERY, self.alarm.notified()).await;
+            let found = self.refresh().await;
+            if found == Found::Nobody {
                 self.alarm();
             }
-            tokio::time::sleep(jittered(PAUSE)).await;
+            let is_calm = waited.is_err() || found == Found::Change;
+            pause = if is_calm {
+                SHORTEST_PAUSE
+            } else {
+                pause.saturating_mul(2).min(LONGEST_PAUSE)
+            };
+            tokio::time::sleep(jittered(pause)).await;
         }
     }
 
-    /// Asks for the map and puts it in force. Whether anybody answered.
-    pub(super) async fn refresh(&self) -> bool {
+    /// Asks for the map and puts it in force.
+    pub(super) async fn refresh(&self) -> Found {
         let Some(ranges) = self.ask().await else {
-            return false;
+            return Found::Nobody;
         };
         let view = self.view();
         if view.is_as(&ranges) {
-            return true;
+            return Found::Same;
         }
         let mut links: Vec<Arc<Link>> = Vec::new();
         for range in &ranges {
@@ -94,7 +115,7 @@ impl Shared {
         }
         let next = Arc::new(View::of(links, &ranges));
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = next;
-        true
+        Found::Change
     }
 
     async fn ask(&self) -> Option<Vec<Range>> {

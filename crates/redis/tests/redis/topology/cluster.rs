@@ -1,6 +1,7 @@
 //! A cluster that loses nodes, changes its mind about who is primary, and moves slots, while it is asked.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tollgate_redis::RedisStore;
@@ -10,6 +11,7 @@ use tollgate_testkit::redis::{Cluster, Kind};
 use super::history::{check, check_exact};
 use super::load::{Load, keys, spend};
 use super::{alone, name_of, store_at, until};
+use crate::fake::Fake;
 use crate::server_time::{PATIENT, one, ruled, slow_bucket};
 
 const BURST: u64 = 40;
@@ -162,6 +164,38 @@ async fn s_12_scripts_that_all_nodes_forgot_are_loaded_within_the_decision() {
         for key in &keys {
             assert!(spend(&store, key, &limits).await.unwrap());
         }
+    }
+}
+
+/// Whatever a node says, and if two nodes point at each other for ever: the call ends, and is sent so often and no more.
+#[tokio::test]
+async fn s_11_redirections_are_followed_so_often_and_no_more() {
+    let table = [
+        ("MOVED 1 SELF", 5),
+        ("ASK 1 SELF", 5),
+        ("MOVED 1 127.0.0.1:1", 1),
+        ("ASK 1 127.0.0.1:1", 1),
+        ("MOVED x", 1),
+        ("MOVED 1 :99999", 1),
+        ("TRYAGAIN Multiple keys request during rehashing of slot", 4),
+        ("CLUSTERDOWN Hash slot not served", 1),
+        ("READONLY You can't write against a read only replica.", 1),
+        ("LOADING Redis is loading the dataset in memory", 1),
+        ("CROSSSLOT Keys in request don't hash to the same slot", 1),
+    ];
+    for (line, calls) in table {
+        let fake = Fake::answering_of(|address| {
+            Some(format!("-{}\r\n", line.replace("SELF", &address.to_string())).into_bytes())
+        })
+        .await;
+        let store = store_at(format!("redis+cluster://{}", fake.address), PATIENT).await;
+        let limit = ruled(1, slow_bucket(BURST));
+        let error = one(&store, "alice", &limit, Op::Spend(1))
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{line}: {error}");
+        assert!(!error.to_string().contains("127.0.0.1"), "{error}");
+        assert_eq!(fake.calls.load(Ordering::SeqCst), calls, "{line}");
     }
 }
 

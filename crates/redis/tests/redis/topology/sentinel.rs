@@ -67,8 +67,7 @@ async fn s_16_a_failover_that_somebody_asks_for_is_followed_on_valkey_too() {
     let keys = keys(8);
     let load = Load::start(&[Arc::clone(&store)], &keys, 1, BURST);
     load.go_on(40).await;
-    set.failover();
-    set.until_primary_is(1);
+    set.failover(1);
     let limit = ruled(1, slow_bucket(BURST));
     until("the new primary is asked", || async {
         one(&store, "alice", &limit, Op::Spend(1)).await.is_ok()
