@@ -3,6 +3,7 @@
 //! This file reads the first word and hands the rest on. It knows no product code: xtask drives cargo and reads files.
 
 mod bench;
+mod beside;
 mod callgrind;
 mod extra;
 mod house;
@@ -27,9 +28,15 @@ struct Command {
 
 const COMMANDS: &[Command] = &[
     Command {
-        usage: "test [--fast]",
-        about: "everything CI runs; --fast leaves out documents, doc tests and measurements",
+        usage: "test [--fast | --peers]",
+        about: "everything CI runs; --fast leaves out documents, doc tests and measurements; --peers runs what CI \
+                leaves out: the server beside real gateways, clients and fuzzers",
         run: test::run,
+    },
+    Command {
+        usage: "peers",
+        about: "installs the programs that tests start: distribution packages, and Python packages under cargo's target folder",
+        run: peers::run,
     },
     Command {
         usage: "check-layers",
@@ -42,8 +49,8 @@ const COMMANDS: &[Command] = &[
         run: house::run,
     },
     Command {
-        usage: "bench [instructions [--check|--save] | accuracy [args…] | flood [args…] | memory [args…] | redis [args…] | all]",
-        about: "instruction counts per decision, the accuracy study, a flood of keys, and the stores beside their peers",
+        usage: "bench [instructions [--check|--save] | accuracy [args…] | flood [args…] | memory [args…] | redis [args…] | servers [args…] | all]",
+        about: "instruction counts per decision, the accuracy study, a flood of keys, and the stores and the server beside their peers",
         run: bench::run,
     },
     Command {
@@ -120,6 +127,8 @@ mod tests {
         for line in [
             "help now",
             "test --quick",
+            "test --fast --peers",
+            "peers --all",
             "check-layers --fix",
             "check-house all",
             "bench everything",

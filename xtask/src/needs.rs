@@ -8,9 +8,9 @@ use crate::process;
 
 /// A program that a test runs.
 pub(crate) struct Need {
-    program: &'static str,
-    debian_package: &'static str,
-    why: &'static str,
+    pub(crate) program: &'static str,
+    pub(crate) debian_package: &'static str,
+    pub(crate) why: &'static str,
 }
 
 /// Add a row when a test starts another program.
@@ -31,6 +31,11 @@ pub(crate) const NEEDS: &[Need] = &[
         why: "the server for Redis clients is asked by real ones",
     },
     Need {
+        program: "curl",
+        debian_package: "curl",
+        why: "the commands that the documentation shows are run, inside TLS too",
+    },
+    Need {
         program: "nginx",
         debian_package: "nginx",
         why: "the endpoint for its auth_request is tested behind a real one",
@@ -39,6 +44,25 @@ pub(crate) const NEEDS: &[Need] = &[
         program: "pip3",
         debian_package: "python3-pip",
         why: "brings the servers that no distribution has; see peers.rs",
+    },
+];
+
+/// What `bench servers` starts, or needs to build what it starts.
+pub(crate) const FOR_SERVERS: &[Need] = &[
+    Need {
+        program: "redis-server",
+        debian_package: "redis-server",
+        why: "runs the script that articles print",
+    },
+    Need {
+        program: "nginx",
+        debian_package: "nginx",
+        why: "limits with limit_req",
+    },
+    Need {
+        program: "protoc",
+        debian_package: "protobuf-compiler",
+        why: "throttlecrab-server is built with it",
     },
 ];
 

@@ -3,7 +3,7 @@
 //! Knows nothing of what the programs are for.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The cargo that started us, so that every step uses the same toolchain.
@@ -61,11 +61,12 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Whether a program of this name lies on the search path.
+/// Whether a program of this name lies on the search path, or where distributions put servers, which is not on everybody's.
 pub(crate) fn on_path(program: &str) -> bool {
-    std::env::var_os("PATH").is_some_and(|path| {
-        std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-    })
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain([PathBuf::from("/usr/sbin")])
+        .any(|folder| folder.join(program).is_file())
 }
 
 /// The error for words after a command that takes none.

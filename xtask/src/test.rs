@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::process::{cargo, run as run_process};
 use crate::steps::{self, Step};
 use crate::workspace::Workspace;
-use crate::{bench, house, layers, needs, peers};
+use crate::{bench, beside, house, layers, needs, peers};
 
 /// Longer than this and people stop running it.
 const LIMIT: Duration = Duration::from_secs(25 * 60);
@@ -22,7 +22,17 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let steps = match args {
         [] => everything()?,
         [flag] if flag == "--fast" => fast(),
-        [word, ..] => return Err(format!("`test` knows only --fast, but was given `{word}`")),
+        [flag] if flag == "--peers" => beside::steps()?,
+        [flag, word] if flag == "--fast" || flag == "--peers" => {
+            return Err(format!(
+                "`test {flag}` takes no arguments, but was given `{word}`"
+            ));
+        }
+        [word, ..] => {
+            return Err(format!(
+                "`test` knows only --fast and --peers, but was given `{word}`"
+            ));
+        }
     };
     #[expect(
         clippy::disallowed_types,
@@ -35,10 +45,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
 /// What to run between two edits.
 fn fast() -> Vec<Step> {
     let mut steps = checks();
-    steps.push(cargo_step(
-        "tests",
-        &["test", "--workspace", "--lib", "--tests"],
-    ));
+    steps.push(tests(&["--lib", "--tests"]));
+    steps.push(beside::left_out());
     steps
 }
 
@@ -52,17 +60,8 @@ fn everything() -> Result<Vec<Step>, String> {
     steps.extend(checks());
     steps.extend([
         // Benchmarks are left out on purpose: `--all-targets` would run them.
-        cargo_step(
-            "tests",
-            &[
-                "test",
-                "--workspace",
-                "--lib",
-                "--bins",
-                "--tests",
-                "--examples",
-            ],
-        ),
+        tests(&["--lib", "--bins", "--tests", "--examples"]),
+        beside::left_out(),
         // Tests see the facade with all its features; people add it with none.
         cargo_step("facade without features", &["check", "--package", FACADE]),
         Step::new("examples", || {
@@ -130,6 +129,17 @@ fn checks() -> Vec<Step> {
         Step::new("layers", layers::check_workspace),
         Step::new("house", house::check_workspace),
     ]
+}
+
+/// The tests in these targets, but those beside real peers.
+fn tests(targets: &'static [&'static str]) -> Step {
+    Step::new("tests", move || {
+        run_process(cargo().args(["test", "--workspace"]).args(targets).args([
+            "--",
+            "--skip",
+            beside::MODULE,
+        ]))
+    })
 }
 
 fn cargo_step(name: &'static str, args: &'static [&'static str]) -> Step {

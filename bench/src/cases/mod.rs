@@ -9,6 +9,7 @@ mod collections;
 mod engine;
 mod matching;
 mod memory;
+mod serving;
 mod together;
 mod windows;
 mod words;
@@ -68,6 +69,13 @@ pub const CASES: &[(&str, Case)] = &[
     ("engine/allow_candidate", engine::decide_with_candidate),
     ("engine/deny_one", |n| engine::decide(n, 1, 1)),
     ("engine/deny_five", |n| engine::decide(n, 5, 1)),
+    ("serve/resp_throttle", |n| serving::throttle(n, 1)),
+    ("serve/resp_throttle_16", |n| serving::throttle(n, 16)),
+    ("serve/resp_check", serving::resp_check),
+    ("serve/http_check", |n| {
+        serving::http_check(n, 1_000_000_000)
+    }),
+    ("serve/http_check_denied", |n| serving::http_check(n, 1)),
     ("match/route_10", |n| {
         matching::find(n, 10, matching::By::Route)
     }),

@@ -14,7 +14,7 @@ use tollgate_store::{Answer, Note, Op, StoreError};
 
 use crate::aftermath;
 use crate::counters::Event;
-use crate::findings::{Findings, Refuser, reason_of};
+use crate::findings::{Findings, Refuser};
 use crate::generation::Generation;
 use crate::lots::Lots;
 use crate::plan::{Added, Asking, Manner, Plan, Planned};
@@ -23,6 +23,7 @@ use crate::store::StateStore;
 use crate::ticket::Ticket;
 use crate::trial::{Word, Words};
 use crate::verdict::{LimitState, Reason, Standing, Verdict};
+use crate::witness::{Seen, Witness};
 
 /// How long whoever is refused for want of a store is told to wait.
 const STORE_RETRY: Nanos = Nanos::SECOND;
@@ -52,6 +53,8 @@ pub(crate) struct Decision<'a, S> {
     pub(crate) manner: Manner,
     /// Whether all that is charged may be settled later.
     pub(crate) reserves: bool,
+    /// Who is told of keys and quotas, if anybody wants to know.
+    pub(crate) witness: Option<&'a dyn Witness>,
 }
 
 impl<S: StateStore> Decision<'_, S> {
@@ -100,6 +103,7 @@ impl<S: StateStore> Decision<'_, S> {
             lots: self.lots,
             desk,
             now,
+            witness: self.witness,
         };
         plan.clear();
         let stances = Stances::of(&asking, plan);
@@ -167,7 +171,7 @@ impl<S: StateStore> Decision<'_, S> {
             record(asking, plan, planned, answer, Standing::Enforced, findings);
         }
         findings.conclude();
-        if self.manner == Manner::Look {
+        if self.manner != Manner::Charge {
             return;
         }
         if !findings.is_admitted() {
@@ -341,17 +345,28 @@ fn record(
     if is_quiet {
         return;
     }
-    let ruled = plan.ruled(asking.generation, planned);
+    let told = plan.told(asking.generation, planned);
     let reason = match (planned.role, answer.note) {
         (Role::Block, _) => Reason::Blocked,
         (_, Note::Overflow) => Reason::Capacity,
-        _ => ruled.map_or(Reason::Rate, |ruled| reason_of(&ruled.limit)),
+        _ => told.reason,
     };
+    if let Some(witness) = asking.witness {
+        let seen = Seen {
+            key: plan.key_of(planned),
+            cost: planned.cost,
+            window: told.window(),
+            more_after: told.more_after(&answer.status),
+        };
+        witness.saw(findings.states().len(), &seen);
+    }
     findings.push(LimitState {
         rule: u32::try_from(planned.rule).unwrap_or(u32::MAX),
         meter: u16::try_from(planned.meter).unwrap_or(u16::MAX),
         role: planned.role,
         reason,
+        unit: told.unit,
+        listed: told.listed,
         standing,
         outcome: looked_at(planned, answer),
         status: answer.status,

@@ -25,6 +25,7 @@ use crate::store::StateStore;
 use crate::ticket::{Response, Ticket};
 use crate::trial::Divergence;
 use crate::verdict::Verdict;
+use crate::witness::{Purpose, Terms, Witness};
 
 /// Decides on requests by rules that can be replaced at any time.
 ///
@@ -142,32 +143,46 @@ impl<S: StateStore> Engine<S> {
     /// Decides on a request and charges it if it is admitted.
     #[must_use]
     pub fn decide(&self, request: &dyn Attributes) -> Verdict {
-        self.run(request, None, Manner::Charge)
+        self.decision(request, Terms::of(Purpose::Charge, None), None)
     }
 
     /// The same at a cost that the caller knows better than the rules.
     #[must_use]
     pub fn decide_at(&self, request: &dyn Attributes, cost: u64) -> Verdict {
-        self.run(request, Some(cost), Manner::Charge)
+        self.decision(request, Terms::of(Purpose::Charge, Some(cost)), None)
     }
 
     /// Decides at a cost that is only an estimate. The ticket of an admitted request settles every limit that was charged,
     /// whether or not the policy knows the real cost from responses.
     #[must_use]
     pub fn reserve(&self, request: &dyn Attributes, estimate: Option<u64>) -> Verdict {
-        self.decision(request, estimate, Manner::Charge, true)
+        self.decision(request, Terms::of(Purpose::Estimate, estimate), None)
     }
 
     /// What would be decided now. Nothing is charged, punished or counted.
     #[must_use]
     pub fn peek(&self, request: &dyn Attributes) -> Verdict {
-        self.run(request, None, Manner::Look)
+        self.decision(request, Terms::of(Purpose::Look, None), None)
     }
 
     /// The same at a cost that the caller knows better than the rules.
     #[must_use]
     pub fn peek_at(&self, request: &dyn Attributes, cost: u64) -> Verdict {
-        self.run(request, Some(cost), Manner::Look)
+        self.decision(request, Terms::of(Purpose::Look, Some(cost)), None)
+    }
+
+    /// Any of the above, before a witness who wants to know whom each limit counted, and by which quota.
+    #[must_use]
+    pub fn ask(&self, request: &dyn Attributes, terms: Terms, witness: &dyn Witness) -> Verdict {
+        self.decision(request, terms, Some(witness))
+    }
+
+    /// Gives back to the limits of such a request what nobody can show a ticket for: each unit adds to what may be admitted,
+    /// so whoever calls this answers for the bound. Where a limit holds places, or counts responses or values, nothing is
+    /// given back.
+    #[must_use]
+    pub fn give_back(&self, request: &dyn Attributes, units: u64) -> Verdict {
+        self.decision(request, Terms::of(Purpose::GiveBack, Some(units)), None)
     }
 
     /// Settles what an admitted request owed by its response: gives places back, corrects estimates, counts the response.
@@ -243,29 +258,35 @@ impl<S: StateStore> Engine<S> {
         self.current.load_full()
     }
 
+    /// The numbers of its store, for whoever else has a part in that.
+    #[must_use]
+    pub fn numbering(&self) -> Numbering {
+        self.registry().numbering.clone()
+    }
+
     /// The store that states are kept in.
     pub const fn store(&self) -> &S {
         &self.store
     }
 
-    fn run(&self, request: &dyn Attributes, cost: Option<u64>, manner: Manner) -> Verdict {
-        self.decision(request, cost, manner, false)
-    }
-
     fn decision(
         &self,
         request: &dyn Attributes,
-        cost: Option<u64>,
-        manner: Manner,
-        reserves: bool,
+        terms: Terms,
+        witness: Option<&dyn Witness>,
     ) -> Verdict {
         let decision = Decision {
             store: &self.store,
             lots: &self.lots,
             request,
-            cost,
-            manner,
-            reserves,
+            cost: terms.cost,
+            manner: match terms.purpose {
+                Purpose::Charge | Purpose::Estimate => Manner::Charge,
+                Purpose::Look => Manner::Look,
+                Purpose::GiveBack => Manner::GiveBack,
+            },
+            reserves: terms.purpose == Purpose::Estimate,
+            witness,
         };
         let mut verdict = Verdict::new(self.current.load());
         with_scratch(|scratch| decision.make(&mut verdict, scratch));

@@ -2,8 +2,8 @@
 //!
 //! Must not know: policies, how anything is decided.
 
-use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{Nanos, Outcome, Window, compose};
+use arrayvec::ArrayVec;
+use tollgate_core::{Outcome, compose};
 use tollgate_store::contract::MAX_CHECKS;
 
 use crate::ticket::Ticket;
@@ -20,8 +20,8 @@ pub(crate) struct Findings {
     pub(crate) refused_by: Option<Refuser>,
     pub(crate) degraded: Degraded,
     pub(crate) ticket: Option<Ticket>,
-    states: [LimitState; MAX_CHECKS],
-    len: usize,
+    /// Room that is not written before it is used: clearing it for every request took as long as the rest of a decision.
+    states: ArrayVec<LimitState, MAX_CHECKS>,
 }
 
 /// Who refused a request before any limit was asked.
@@ -50,8 +50,7 @@ impl Findings {
                 store: false,
             },
             ticket: None,
-            states: [LimitState::EMPTY; MAX_CHECKS],
-            len: 0,
+            states: ArrayVec::new_const(),
         }
     }
 
@@ -60,18 +59,16 @@ impl Findings {
     }
 
     pub(crate) fn states(&self) -> &[LimitState] {
-        self.states.get(..self.len).unwrap_or_default()
+        &self.states
     }
 
     pub(crate) fn push(&mut self, state: LimitState) {
-        if let Some(place) = self.states.get_mut(self.len) {
-            *place = state;
-            self.len += 1;
-        }
+        // Shadow limits beyond the room are counted, not listed.
+        let _is_listed = self.states.try_push(state).is_ok();
     }
 
     pub(crate) fn states_mut(&mut self) -> &mut [LimitState] {
-        self.states.get_mut(..self.len).unwrap_or_default()
+        &mut self.states
     }
 
     pub(crate) const fn refuse(&mut self, by: Refuser, reason: Reason, outcome: Outcome) {
@@ -106,27 +103,5 @@ impl Findings {
         let reason = all.binding().and_then(|index| self.states().get(index));
         let reason = reason.map(|state| state.reason);
         (self.outcome, self.reason, self.binding) = (all.outcome(), reason, binding);
-    }
-}
-
-/// Why a limit of this kind refuses: a quota is what takes a day or longer to come back as a whole.
-pub(crate) fn reason_of(limit: &Limit) -> Reason {
-    let comes_back_in = match limit.quota() {
-        Quota::TokenBucket(quota) => quota.refill(),
-        Quota::LeakyBucket(quota) => quota.as_tokens().refill(),
-        Quota::FixedWindow(quota) => match quota.window() {
-            Window::Epoch(span) | Window::FirstHit(span) => span,
-            // The shortest calendar window is a day.
-            _ => Nanos::DAY,
-        },
-        Quota::SlidingLog(quota) => quota.window(),
-        Quota::SlidingCounter(quota) => quota.window(),
-        Quota::Concurrency(_) => return Reason::Concurrency,
-        _ => Nanos::ZERO,
-    };
-    if comes_back_in >= Nanos::DAY {
-        Reason::Quota
-    } else {
-        Reason::Rate
     }
 }

@@ -3,8 +3,10 @@
 //! A generation never changes. A reload makes another one and swaps the two, so that every decision is made by exactly
 //! one. Must not know: requests, answers, files.
 
+use std::any::Any;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use tollgate_core::Timestamp;
 use tollgate_core::limit::Limit;
@@ -12,13 +14,13 @@ use tollgate_policy::model::{Count, Penalty};
 use tollgate_policy::rules::{Meter, MeterRef, Recipe, Role, Rule, Rules};
 use tollgate_store::{LimitId, Ruled};
 
-use crate::counters::Counters;
+use crate::counters::{Counted, Counters};
 use crate::deny_cache::Keep;
 use crate::desk::DeskSlot;
 use crate::kept::Kept;
 use crate::lots::Draw;
 use crate::numbers::{Assigned, Kind, Numbers, OutOfNumbers, Wanted, lifetime};
-use crate::trial::{Divergence, Trial};
+use crate::trial::{Comparisons, Divergence, Trial};
 use crate::waiting::{Patience, Patient, bound};
 
 /// One version of a policy.
@@ -31,6 +33,18 @@ pub struct Generation {
     has_trials: bool,
     /// What operators have said about it; the one thing that changes.
     desk: DeskSlot,
+    /// What a transport has made of it.
+    notes: Notes,
+}
+
+/// A place for what others make of a generation.
+#[derive(Default)]
+struct Notes(OnceLock<Box<dyn Any + Send + Sync>>);
+
+impl fmt::Debug for Notes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notes").finish_non_exhaustive()
+    }
 }
 
 /// What the engine knows of one rule beyond the rule.
@@ -95,6 +109,28 @@ impl Generation {
     pub fn keeps_denials(&self, meter: MeterRef) -> Option<Keep> {
         let entry = self.limits.get(meter.rule)?;
         entry.meters.get(meter.meter).map(|metered| metered.keep)
+    }
+
+    /// What a rule has decided so far, by its index in the policy, whatever its quota was meanwhile.
+    #[must_use]
+    pub fn counted(&self, rule: usize) -> Option<Counted> {
+        let entry = self.limits.get(rule)?;
+        Some(entry.counters.read())
+    }
+
+    /// How often a rule's candidate was compared and decided differently, by the rule's index in the policy; `None` if it
+    /// has no candidate. Unlike [`Engine::divergence`](crate::Engine::divergence) this holds up nobody who counts.
+    #[must_use]
+    pub fn compared(&self, rule: usize) -> Option<Comparisons> {
+        let entry = self.limits.get(rule)?;
+        entry.trial.as_ref().map(|trial| trial.comparisons())
+    }
+
+    /// What a transport has made of these rules and wants to find again with every verdict, such as names as they are
+    /// sent: made by whoever asks first. `None` if something of another type was made before; there is one place.
+    pub fn noted<T: Any + Send + Sync>(&self, make: impl FnOnce(&Self) -> T) -> Option<&T> {
+        let made = self.notes.0.get_or_init(|| Box::new(make(self)));
+        made.downcast_ref()
     }
 
     /// One rule and what the engine knows of it.
@@ -211,6 +247,7 @@ impl Generation {
                 limits,
                 has_trials,
                 desk: DeskSlot::default(),
+                notes: Notes::default(),
             },
             numbers,
             gone,

@@ -29,9 +29,11 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod ticket;
+mod told;
 pub mod trial;
 mod verdict;
 mod waiting;
+mod witness;
 
 pub use control::Control;
 pub use counters::Counted;
@@ -40,5 +42,6 @@ pub use generation::Generation;
 pub use numbers::{Numbering, OutOfNumbers};
 pub use store::StateStore;
 pub use ticket::{Response, Ticket};
-pub use trial::{Agreement, Divergence};
+pub use trial::{Agreement, Comparisons, Divergence};
 pub use verdict::{Degraded, LimitState, Reason, Standing, Verdict};
+pub use witness::{Purpose, Seen, Terms, Witness};

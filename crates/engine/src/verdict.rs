@@ -8,12 +8,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use tollgate_core::{Nanos, Outcome, Status};
+use tollgate_core::{Nanos, Outcome, Status, Unit};
 use tollgate_policy::rules::{Role, Rule};
 
 use crate::findings::{Findings, Refuser};
 use crate::generation::Generation;
 use crate::ticket::Ticket;
+use crate::told::UNLISTED;
 
 /// Why a request is refused or has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +64,9 @@ pub struct LimitState {
     pub(crate) meter: u16,
     pub(crate) role: Role,
     pub(crate) reason: Reason,
+    pub(crate) unit: Unit,
+    /// The quota's place in the meter's list.
+    pub(crate) listed: u16,
     /// Whether its word counts.
     pub standing: Standing,
     /// What it says by itself.
@@ -72,20 +76,6 @@ pub struct LimitState {
 }
 
 impl LimitState {
-    pub(crate) const EMPTY: Self = Self {
-        rule: 0,
-        meter: 0,
-        role: Role::Main,
-        reason: Reason::Rate,
-        standing: Standing::Enforced,
-        outcome: Outcome::Allow,
-        status: Status {
-            limit: 0,
-            remaining: 0,
-            reset_after: Nanos::ZERO,
-        },
-    };
-
     /// After how long the same request would be admitted, where it is not.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Nanos> {
@@ -111,6 +101,22 @@ impl LimitState {
     #[must_use]
     pub const fn role(&self) -> Role {
         self.role
+    }
+
+    /// Which of the meter's quotas decided, by its index: the limit's own, a tier's or an override's. `None` if it was
+    /// computed for this request, or given by an operator. What such a quota comes to a [`Witness`](crate::Witness) is
+    /// told: most callers do not ask, and a verdict is made for each of them.
+    #[must_use]
+    pub fn quota_index(&self) -> Option<usize> {
+        Some(self.listed)
+            .filter(|listed| *listed != UNLISTED)
+            .map(usize::from)
+    }
+
+    /// What that quota counts.
+    #[must_use]
+    pub const fn unit(&self) -> Unit {
+        self.unit
     }
 
     /// Whether less than this is left: `remaining / limit` compared without dividing.

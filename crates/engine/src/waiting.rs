@@ -81,6 +81,11 @@ impl Patience {
 }
 
 impl Patient {
+    /// The debt from which on one waits: what the quota admits by itself.
+    pub(crate) const fn capacity(&self) -> Nanos {
+        self.capacity
+    }
+
     /// The answer to spending `cost`, in the quota's own terms: how long the wait is, and what remains without waiting.
     pub(crate) fn translate(&self, answer: &mut Answer, cost: u64) {
         if answer.outcome == Outcome::Allow && cost > 0 {

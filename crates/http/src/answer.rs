@@ -91,6 +91,12 @@ impl<'a> Answer<'a> {
         self.retry_wait().map(seconds)
     }
 
+    /// The same wait in milliseconds, rounded up, for those who can wait more exactly.
+    #[must_use]
+    pub fn retry_after_ms(&self) -> Option<u64> {
+        self.retry_wait().map(Nanos::as_millis_ceil)
+    }
+
     /// The same wait to the nanosecond.
     pub(crate) fn retry_wait(&self) -> Option<Nanos> {
         let Outcome::Deny { retry_after } = self.outcome else {

@@ -134,7 +134,7 @@ impl FromStr for Dialect {
 ///
 /// let both: Dialects = "draft-11, x-ratelimit".parse()?;
 /// assert!(both.iter().eq([Dialect::Draft11, Dialect::XRateLimit]));
-/// assert_eq!("off".parse(), Ok(Dialects::NONE));
+/// assert_eq!("none".parse(), Ok(Dialects::NONE));
 ///
 /// let clash = "draft-11, draft-07".parse::<Dialects>().unwrap_err();
 /// assert_eq!(
@@ -196,6 +196,20 @@ impl Dialects {
     }
 }
 
+impl fmt::Display for Dialects {
+    /// As it is read.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::NONE {
+            return f.write_str("none");
+        }
+        for (index, dialect) in self.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { "," })?;
+            dialect.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
 impl Default for Dialects {
     /// The current draft alone.
     fn default() -> Self {
@@ -212,16 +226,17 @@ impl From<Dialect> for Dialects {
 impl FromStr for Dialects {
     type Err = InvalidDialect;
 
-    /// Names with commas between them, or `off`.
+    /// Names with commas between them, or `none`. `off` means `none` too.
     fn from_str(list: &str) -> Result<Self, InvalidDialect> {
-        if list.trim() == "off" {
+        let is_none = |name: &str| matches!(name, "none" | "off");
+        if is_none(list.trim()) {
             return Ok(Self::NONE);
         }
         let mut all = Self::NONE;
         for name in list.split(',') {
             let name = name.trim();
-            if name == "off" {
-                return Err(InvalidDialect::new(name, Reason::OffAmongOthers));
+            if is_none(name) {
+                return Err(InvalidDialect::new(name, Reason::NoneAmongOthers));
             }
             all = all.and(name.parse()?)?;
         }
@@ -240,7 +255,7 @@ pub struct InvalidDialect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     Unknown,
-    OffAmongOthers,
+    NoneAmongOthers,
     Clash { field: &'static str, other: Dialect },
 }
 
@@ -262,9 +277,9 @@ impl fmt::Display for InvalidDialect {
                 for dialect in Dialect::ALL {
                     write!(f, "{dialect}, ")?;
                 }
-                f.write_str("and off")
+                f.write_str("and none")
             }
-            Reason::OffAmongOthers => f.write_str("it means none, so it must stand alone"),
+            Reason::NoneAmongOthers => f.write_str("it means no dialect, so it must stand alone"),
             Reason::Clash { field, other } => write!(
                 f,
                 "it writes `{field}` differently from {other}; choose one of the two"
@@ -302,16 +317,32 @@ mod tests {
         assert_eq!(
             error("draft-12"),
             "dialect: \"draft-12\" is not valid: there is no such dialect; there are draft-11, next, draft-07, \
-             draft-06, draft-03, envoy, x-ratelimit, x-ratelimit-epoch, x-ratelimit-epoch-ms, discord, github, and off"
+             draft-06, draft-03, envoy, x-ratelimit, x-ratelimit-epoch, x-ratelimit-epoch-ms, discord, github, and none"
         );
         assert!(error("").starts_with("dialect: \"\" is not valid: there is no such dialect"));
         assert!(error("draft-11,").contains("\"\" is not valid"));
-        assert!(error("draft-11, off").ends_with("so it must stand alone"));
+        for list in [
+            "draft-11, none",
+            "none,github",
+            "none,none",
+            "off, draft-11",
+        ] {
+            assert!(error(list).ends_with("so it must stand alone"), "{list}");
+        }
+        assert_eq!(" off ".parse(), Ok(Dialects::NONE));
         assert!(error("discord,github").contains("`x-ratelimit-limit` differently from discord"));
         assert!(
             error("draft-06,draft-11").contains("`ratelimit-policy` differently from draft-06")
         );
         assert!(error(&"x".repeat(10_000)).len() < 300);
+    }
+
+    #[test]
+    fn what_is_shown_reads_back() {
+        for list in ["none", "draft-11", "draft-11,draft-03,github"] {
+            let dialects: Dialects = list.parse().unwrap();
+            assert_eq!(dialects.to_string(), list);
+        }
     }
 
     #[test]

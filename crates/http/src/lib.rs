@@ -22,7 +22,7 @@ mod write;
 mod tests;
 
 pub use address::{
-    AddressKey, Client, Clients, Found, InvalidNetwork, Network, Source, address_key,
+    AddressKey, Client, Clients, Found, InvalidNetwork, Network, Networks, Source, address_key,
 };
 pub use answer::{Answer, Jitter, retry_after};
 pub use dialect::{Dialect, Dialects, InvalidDialect};

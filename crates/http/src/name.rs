@@ -4,12 +4,13 @@
 
 use std::fmt;
 
-const MAX_NAME_LEN: usize = 128;
+/// A limit's name and a level's, of 64 characters each, fit with what tells a limit's parts apart.
+const MAX_NAME_LEN: usize = 160;
 
 /// The name as a String of RFC 9651, quotes included.
 ///
 /// # Errors
-/// The name must be 1 to 128 printable ASCII characters, which is what such a String can hold.
+/// The name must be 1 to 160 printable ASCII characters, which is what such a String can hold.
 pub(crate) fn quote(name: &str) -> Result<String, InvalidPolicyName> {
     let invalid = |reason| InvalidPolicyName {
         name: name.chars().take(MAX_NAME_LEN).collect(),
@@ -48,7 +49,7 @@ pub(crate) fn is_parameter_key(text: &str) -> bool {
         && text.chars().all(is_rest)
 }
 
-/// Whether the text can stand alone as a field's value: 1 to 128 visible ASCII characters.
+/// Whether the text can stand alone as a field's value: 1 to 160 visible ASCII characters.
 pub(crate) fn is_visible(text: &str) -> bool {
     (1..=MAX_NAME_LEN).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -89,13 +90,13 @@ mod tests {
 
     #[test]
     fn names_that_a_string_cannot_hold_are_refused_with_the_reason() {
-        let long = "x".repeat(129);
+        let long = "x".repeat(161);
         let cases = [
             ("", "it must not be empty"),
             ("naïve", "'ï' is not a printable ASCII character"),
             ("a\r\nb", r"'\r' is not a printable ASCII character"),
             ("\u{7f}", r"'\u{7f}' is not a printable ASCII character"),
-            (&long, "it is longer than 128 characters"),
+            (&long, "it is longer than 160 characters"),
         ];
         for (name, reason) in cases {
             let error = quote(name).unwrap_err();

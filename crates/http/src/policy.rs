@@ -77,7 +77,7 @@ impl Policy {
     /// A policy of `quota` units in each `window`. A window of zero is left out: the draft has no such window.
     ///
     /// # Errors
-    /// The name must be 1 to 128 printable ASCII characters, which is what a structured-field String can hold.
+    /// The name must be 1 to 160 printable ASCII characters, which is what a structured-field String can hold.
     pub fn new(
         name: &str,
         quota: u64,
@@ -149,10 +149,10 @@ impl Policy {
     /// What Discord's dialect calls the limit, instead of sixteen digits that are made of its name.
     ///
     /// # Errors
-    /// It must be 1 to 128 visible ASCII characters.
+    /// It must be 1 to 160 visible ASCII characters.
     pub fn bucket(mut self, bucket: &str) -> Result<Self, InvalidDetail> {
         if !is_visible(bucket) {
-            let reason = "it must be 1 to 128 visible ASCII characters";
+            let reason = "it must be 1 to 160 visible ASCII characters";
             return Err(InvalidDetail::new("bucket", bucket, reason));
         }
         self.bucket = bucket.into();

@@ -8,7 +8,6 @@ use tollgate_core::Outcome;
 
 use crate::answer::Answer;
 use crate::json::push_string;
-use crate::policy::Policy;
 use crate::text::push_integer;
 
 /// The media type of [`Problem::to_json`] and [`Answer::write_problem`].
@@ -67,33 +66,40 @@ impl Answer<'_> {
     /// The detail is the binding limit's own message if it has one. `violated-policies` names every limit that refuses.
     pub fn write_problem(&self, cause: Cause, status: u16, out: &mut Vec<u8>) {
         let binding = self.binding();
-        let violated = self
-            .standings()
-            .iter()
-            .filter(|standing| standing.refuses());
-        let violated = violated.map(|standing| standing.policy.name());
-        let wait = self.retry_wait().map(tollgate_core::Nanos::as_millis_ceil);
+        if let Some(message) = binding.and_then(|standing| standing.policy.message_of()) {
+            return self.write_problem_saying(cause, status, message, out);
+        }
+        match binding {
+            Some(standing) => {
+                let detail = Detail {
+                    name: standing.policy.quoted(),
+                    never: self.outcome() == Outcome::Never,
+                    wait: self.retry_after_ms(),
+                    cost: standing.cost,
+                    limit: standing.quota,
+                };
+                self.write_problem_saying(cause, status, detail, out);
+            }
+            None => self.write_problem_saying(cause, status, "the request is refused", out),
+        }
+    }
+
+    /// The same with a detail of the caller's own, which goes to strangers as it is.
+    pub fn write_problem_saying(
+        &self,
+        cause: Cause,
+        status: u16,
+        detail: impl fmt::Display,
+        out: &mut Vec<u8>,
+    ) {
         let members = Members {
             r#type: cause.type_uri(),
             title: cause.title(),
             status,
-            retry_after_ms: wait,
+            retry_after_ms: self.retry_after_ms(),
         };
-        let message = binding.and_then(|standing| standing.policy.message_of());
-        match (message, binding) {
-            (Some(message), _) => members.write(out, message, violated),
-            (None, Some(standing)) => {
-                let detail = Detail {
-                    name: standing.policy.quoted(),
-                    never: self.outcome() == Outcome::Never,
-                    wait,
-                    cost: standing.cost,
-                    limit: standing.quota,
-                };
-                members.write(out, detail, violated);
-            }
-            (None, None) => members.write(out, "the request is refused", violated),
-        }
+        let refusing = self.standings().iter().filter(|one| one.refuses());
+        members.write(out, detail, refusing.map(|one| one.policy.name()));
     }
 }
 
@@ -131,42 +137,6 @@ impl Problem {
         }
     }
 
-    /// The answer to a request that `policy`, which admits at most `limit` at once, did not admit.
-    ///
-    /// ```
-    /// use tollgate_core::{Nanos, Outcome, Unit};
-    /// use tollgate_http::{Policy, Problem};
-    ///
-    /// let policy = Policy::new("demo", 20, Nanos::from_secs(2), Unit::Requests)?;
-    /// let denied = Outcome::Deny { retry_after: Nanos::from_millis(100) };
-    /// let problem = Problem::quota_exceeded(&policy, denied, 1, 20);
-    /// assert_eq!(problem.detail(), "the limit \"demo\" has no room for a cost of 1 now; it has after 100 ms");
-    /// # Ok::<(), tollgate_http::InvalidPolicyName>(())
-    /// ```
-    #[must_use]
-    pub fn quota_exceeded(policy: &Policy, outcome: Outcome, cost: u64, limit: u64) -> Self {
-        let cause = Cause::QuotaExceeded;
-        let wait = Answer::new(outcome, &[]).retry_wait();
-        let wait = wait.map(tollgate_core::Nanos::as_millis_ceil);
-        let detail = Detail {
-            name: policy.quoted(),
-            never: wait.is_none(),
-            wait,
-            cost: Some(cost),
-            limit,
-        };
-        Self {
-            members: Members {
-                r#type: cause.type_uri(),
-                title: cause.title(),
-                status: cause.status(),
-                retry_after_ms: wait,
-            },
-            detail: detail.to_string(),
-            violated: Some(policy.name().to_owned()),
-        }
-    }
-
     /// The status code of the response that carries this problem.
     #[must_use]
     pub const fn status(&self) -> u16 {
@@ -179,13 +149,33 @@ impl Problem {
         &self.detail
     }
 
+    /// The same, held against a policy that says nothing of where it stands: it is blocked, or cannot be asked.
+    #[must_use]
+    pub fn held_against(
+        mut self,
+        cause: Cause,
+        policy: Option<&str>,
+        retry_after_ms: Option<u64>,
+    ) -> Self {
+        self.members.r#type = cause.type_uri();
+        self.members.title = cause.title();
+        self.members.retry_after_ms = retry_after_ms;
+        self.violated = policy.map(str::to_owned);
+        self
+    }
+
     /// The body.
     #[must_use]
     pub fn to_json(&self) -> String {
         let mut out = Vec::new();
-        let violated = self.violated.as_deref().into_iter();
-        self.members.write(&mut out, &self.detail, violated);
+        self.write(&mut out);
         String::from_utf8(out).unwrap_or_default()
+    }
+
+    /// Writes the body behind what `out` holds.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let violated = self.violated.as_deref().into_iter();
+        self.members.write(out, &self.detail, violated);
     }
 }
 

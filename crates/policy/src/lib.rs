@@ -21,7 +21,7 @@ pub mod words;
 pub mod words_for;
 pub mod write;
 
-pub use load::{load, load_bytes, load_path, read_path, read_text};
+pub use load::{load, load_bytes, load_path, read_path, read_text, text_of_bytes};
 
 #[cfg(test)]
 mod generate;

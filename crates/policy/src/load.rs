@@ -92,6 +92,14 @@ fn read_bytes(file: impl Read, name: &str) -> Result<Vec<u8>, Problems> {
     Ok(bytes)
 }
 
+/// The text of a file that has been read already, and that messages call by this name.
+///
+/// # Errors
+/// It is no text.
+pub fn text_of_bytes(bytes: Vec<u8>, name: &str) -> Result<String, Problems> {
+    text_of(bytes, name)
+}
+
 fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, Problems> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();

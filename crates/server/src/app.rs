@@ -8,9 +8,15 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use hyper::{Method, StatusCode};
-use tollgate_engine::reload::Reloader;
-use tollgate_engine::{Engine, OutOfNumbers};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Method, Request, Response, StatusCode};
+use tollgate_core::Nanos;
+use tollgate_engine::reload::{EnvoyReloader, Reload, Reloader, is_envoys};
+use tollgate_engine::{Engine, OutOfNumbers, Verdict};
+use tollgate_http::{Dialects, Networks};
+use tollgate_policy::attributes::Attributes;
+use tollgate_policy::envoy::{EnvoyPolicy, FilesRefused};
 use tollgate_policy::explain::{Explanation, explain};
 use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
@@ -18,15 +24,24 @@ use tollgate_policy::source::{Problem, Problems};
 use tollgate_store::{Clock, InvalidSize, Memory};
 
 use crate::counters::Counters;
-use crate::gateways::Trusted;
+use crate::denials::{Denials, LogDenials};
+use crate::gateways::Gateways;
 use crate::http::{Answers, Limits, Question, run};
 use crate::input::{BadInput, echo};
-use crate::listen::{Ended, Listener, Reached};
+use crate::listen::{Ended, Listener, Peer, Reached, Stopping};
+use crate::metrics::{Answered, Metrics, Transport};
 use crate::openapi;
+use crate::redact::redacted;
 use crate::reply::Reply;
+use crate::rls::Rls;
 use crate::routes::{Endpoint, Route, most_body};
+use crate::saturation::{MOST_WAITING, Saturation};
 use crate::tickets::Tickets;
-use crate::welcome::introduction;
+use crate::welcome::{introduction, introduction_of_files};
+use crate::words::Wording;
+
+/// The longest that anyone is told to wait beyond what is needed.
+pub const MOST_RETRY_JITTER: Nanos = Nanos::HOUR;
 
 /// A policy in force, and the endpoints that ask it.
 #[derive(Debug)]
@@ -34,14 +49,22 @@ pub struct App<C> {
     pub(crate) engine: Arc<Engine<Memory<C>>>,
     /// The file that the policy comes from, if it comes from one.
     reloader: Option<Arc<Reloader<Memory<C>>>>,
+    /// What Envoy asks.
+    pub(crate) rls: Rls<C>,
     pub(crate) tickets: Tickets,
-    pub(crate) trusted: Trusted,
+    pub(crate) gateways: Gateways,
+    pub(crate) wording: Wording,
+    pub(crate) saturation: Arc<Saturation>,
+    /// Once this is said no more requests should be sent here.
+    leaving: Option<Stopping>,
     /// The policy in force, in words.
     told: ArcSwap<Told>,
     /// Keys every digest of this process; another policy must make the same ones.
     secret: [u8; 16],
     replacing: Mutex<()>,
     counters: Counters,
+    metrics: Arc<Metrics>,
+    denials: Denials,
 }
 
 /// A policy in words, and the number that verdicts name it by.
@@ -66,25 +89,45 @@ impl<C: Clock> App<C> {
             generation,
             explanation,
         };
-        Ok(Self::made(Arc::new(engine), None, told, secret))
+        Self::made(Arc::new(engine), None, told, secret)
     }
 
-    /// An app that decides by what a file says. Whoever holds its [`reloader`](Self::reloader) says when to look at the file
-    /// again.
+    /// An app that decides by what a file says: a policy of ours, or a file or a directory of files of envoyproxy/ratelimit.
+    /// Whoever holds its [`reload`](Self::reload) says when to look at it again.
     ///
     /// # Errors
     /// Everything that is wrong with the file, or there cannot be so many keys.
     pub fn following(path: &Path, keys: usize, clock: C) -> Result<Self, InvalidApp> {
+        if is_envoys(path) {
+            return Self::following_files(path, keys, clock);
+        }
         let secret = random();
         let store = Memory::with_clock(keys, clock).map_err(InvalidApp::Size)?;
         let reloader = Reloader::open(path, secret, store).map_err(InvalidApp::File)?;
         let (generation, policy) = reloader.in_force();
         let told = Told {
             generation,
-            explanation: explain(&policy).map_err(InvalidApp::Policy)?,
+            explanation: explain(&redacted(&policy, &secret)).map_err(InvalidApp::Policy)?,
         };
         let engine = Arc::clone(reloader.engine());
-        Ok(Self::made(engine, Some(Arc::new(reloader)), told, secret))
+        Self::made(engine, Some(Arc::new(reloader)), told, secret)
+    }
+
+    /// An app that decides by files of envoyproxy/ratelimit, and only on what Envoy asks.
+    ///
+    /// # Errors
+    /// There cannot be so many keys.
+    pub fn by_envoys_files(files: EnvoyPolicy, keys: usize, clock: C) -> Result<Self, InvalidApp> {
+        let none = Self::new(&Policy::default(), keys, clock)?;
+        let rls = Rls::by_files(files, &none.engine, none.secret).map_err(InvalidApp::Numbers)?;
+        Ok(Self { rls, ..none })
+    }
+
+    /// The same, of which somebody says when to look at the files again.
+    fn following_files(path: &Path, keys: usize, clock: C) -> Result<Self, InvalidApp> {
+        let none = Self::new(&Policy::default(), keys, clock)?;
+        let rls = Rls::following(path, &none.engine, none.secret).map_err(InvalidApp::Files)?;
+        Ok(Self { rls, ..none })
     }
 
     fn made(
@@ -92,23 +135,73 @@ impl<C: Clock> App<C> {
         reloader: Option<Arc<Reloader<Memory<C>>>>,
         told: Told,
         secret: [u8; 16],
-    ) -> Self {
-        Self {
+    ) -> Result<Self, InvalidApp> {
+        let rls = Rls::by_policy(&engine, secret).map_err(InvalidApp::Numbers)?;
+        Ok(Self {
             engine,
             reloader,
+            rls,
             tickets: Tickets::default(),
-            trusted: Trusted::default(),
+            gateways: Gateways::in_networks(Networks::default()),
+            wording: Wording::keyed_by(secret),
+            saturation: Saturation::with_room_for(MOST_WAITING),
+            leaving: None,
             told: ArcSwap::from_pointee(told),
             secret,
             replacing: Mutex::default(),
             counters: Counters::default(),
-        }
+            metrics: Arc::default(),
+            denials: Denials::new(LogDenials::Off),
+        })
+    }
+
+    /// The same app, logging denials so far.
+    #[must_use]
+    pub fn logging(mut self, which: LogDenials) -> Self {
+        self.denials = Denials::new(which);
+        self
     }
 
     /// The same app, taking the word of gateways in these networks only.
     #[must_use]
-    pub fn trusting(mut self, trusted: Trusted) -> Self {
-        self.trusted = trusted;
+    pub fn trusting(mut self, trusted: Networks) -> Self {
+        self.gateways = Gateways::in_networks(trusted);
+        self
+    }
+
+    /// The same app, holding back at most so many requests at the same time until they may go on. Of further ones that
+    /// would have to wait their limits say what becomes: `on_store_failure` in the policy.
+    #[must_use]
+    pub fn holding_back(mut self, most: usize) -> Self {
+        self.saturation = Saturation::with_room_for(most);
+        self
+    }
+
+    /// The same app, saying that it is not ready any more once this is said.
+    #[must_use]
+    pub fn until(mut self, leaving: Stopping) -> Self {
+        self.leaving = Some(leaving);
+        self
+    }
+
+    /// How busy it is.
+    #[must_use]
+    pub const fn saturation(&self) -> &Arc<Saturation> {
+        &self.saturation
+    }
+
+    /// The same app, telling clients about their limits in these dialects; without this, in the current draft.
+    #[must_use]
+    pub fn speaking(mut self, dialects: Dialects) -> Self {
+        self.wording = self.wording.speaking(dialects);
+        self
+    }
+
+    /// The same app, telling those who are denied to wait up to so much longer than needed, each another time, so that
+    /// they do not all come back at once. More than [`MOST_RETRY_JITTER`] is that.
+    #[must_use]
+    pub fn spreading(mut self, jitter: Nanos) -> Self {
+        self.wording = self.wording.spreading(jitter.min(MOST_RETRY_JITTER));
         self
     }
 
@@ -139,6 +232,24 @@ impl<C: Clock> App<C> {
         self.reloader.as_ref()
     }
 
+    /// What looks at the file or files that decide, whichever kind they are, if there are any.
+    pub fn reload(&self) -> Option<Arc<dyn Reload>>
+    where
+        C: 'static,
+    {
+        if let Some(reloader) = self.rls.reloader() {
+            return Some(Arc::<EnvoyReloader<_>>::clone(reloader));
+        }
+        let reloader = self.reloader.as_ref()?;
+        Some(Arc::<Reloader<_>>::clone(reloader))
+    }
+
+    /// Whether files of envoyproxy/ratelimit decide. Then only what Envoy asks is answered.
+    #[must_use]
+    pub const fn is_by_envoys_files(&self) -> bool {
+        self.rls.is_by_files()
+    }
+
     /// The policy in force in words. After the file has changed they are found when somebody asks.
     pub(crate) fn told(&self) -> Arc<Told> {
         let told = self.told.load_full();
@@ -151,13 +262,23 @@ impl<C: Clock> App<C> {
         }
         let _one_at_a_time = self.replacing();
         // What compiled can be explained; if not, the words before are better than none.
-        if let Ok(explanation) = explain(&policy) {
+        if let Ok(explanation) = explain(&redacted(&policy, &self.secret)) {
             self.told.store(Arc::new(Told {
                 generation,
                 explanation,
             }));
         }
         self.told.load_full()
+    }
+
+    /// Decisions need no store that is elsewhere, so nothing but the end makes it unready.
+    fn ready(&self) -> Reply {
+        match &self.leaving {
+            Some(leaving) if leaving.is_said() => {
+                Reply::plain(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
+            }
+            _ => Reply::text("ready\n"),
+        }
     }
 
     fn replacing(&self) -> MutexGuard<'_, ()> {
@@ -170,6 +291,28 @@ impl<C: Clock> App<C> {
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// What the server has answered so far, over all transports that count here.
+    pub const fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// The one place where a verdict is counted and, if it denies, logged. [`ask`](Self::ask) does it; whoever asks the engine
+    /// past that passes the verdict here.
+    pub fn observe(
+        &self,
+        transport: Transport,
+        request: &dyn Attributes,
+        verdict: &Verdict,
+        is_look: bool,
+    ) {
+        let now = || self.engine.store().now();
+        self.metrics.count(transport, verdict, is_look, now);
+        if !is_look && !verdict.is_admitted() {
+            let metrics = &self.metrics;
+            self.denials.note(metrics, transport, request, verdict, now);
+        }
     }
 
     /// How many keys were forgiven what they owed because there was no room for them.
@@ -187,7 +330,10 @@ impl<C: Clock> App<C> {
     /// The policy in plain words and commands to try, for a server reached at `place`; `also` are further commands.
     #[must_use]
     pub fn introduction(&self, place: &Reached, also: &[String]) -> String {
-        introduction(place, &self.told().explanation, also)
+        match self.rls.rules_in_words() {
+            Some(rules) => introduction_of_files(place, &rules, also),
+            None => introduction(place, &self.told().explanation, also),
+        }
     }
 
     /// Answers whoever comes to `listener`, until `shutdown` completes; then lets open connections finish. Never ends for
@@ -203,11 +349,44 @@ impl<C: Clock> App<C> {
     {
         run(limits, listener, self, shutdown).await
     }
+
+    /// Answers one request that was read in full, as it is answered on a connection but for bounds, times and waits: for
+    /// whoever has a server of their own, and for measurements.
+    ///
+    /// ```
+    /// use tollgate_server::{App, demo_policy, listen::{Peer, Reached}};
+    /// use tollgate_store::SystemClock;
+    ///
+    /// let app = App::new(&demo_policy()?, 1_000, SystemClock::new())?;
+    /// let address = ([127, 0, 0, 1], 8080).into();
+    /// let peer = Peer { address: Some(address), local: Reached::Tcp(address) };
+    /// let request = hyper::Request::post("/v1/check").body(br#"{"key":"alice"}"#.as_slice())?;
+    /// assert_eq!(app.respond(&request, &peer).status(), 200);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn respond(&self, request: &Request<&[u8]>, peer: &Peer) -> Response<Full<Bytes>>
+    where
+        C: 'static,
+    {
+        let question = Question {
+            method: request.method(),
+            path: request.uri().path(),
+            query: request.uri().query().unwrap_or(""),
+            headers: request.headers(),
+            body: request.body(),
+            peer,
+        };
+        self.answer(&question).into_response()
+    }
 }
 
 impl<C: Clock + 'static> Answers for App<C> {
     fn most_body(&self, method: &Method, path: &str) -> usize {
         most_body(method, path)
+    }
+
+    fn wants_fields(&self, path: &str) -> bool {
+        Route::at(path).is_none_or(|route| matches!(route.endpoint, Endpoint::Auth(_)))
     }
 
     fn counters(&self) -> &Counters {
@@ -222,6 +401,11 @@ impl<C: Clock + 'static> Answers for App<C> {
         if !route.allows(question.method) {
             return wrong_method(question.method, route.methods);
         }
+        if self.is_by_envoys_files() && !route.is_for_files() {
+            let detail = "files of envoyproxy/ratelimit decide here; ask by gRPC or POST /json";
+            return Reply::plain(StatusCode::NOT_IMPLEMENTED, detail);
+        }
+        let began = route.endpoint.decides().then(|| self.engine.store().now());
         let answered = match route.endpoint {
             Endpoint::Check => self.check(question),
             Endpoint::Batch => self.check_batch(question),
@@ -233,15 +417,25 @@ impl<C: Clock + 'static> Answers for App<C> {
             Endpoint::Limits => Ok(self.limits()),
             Endpoint::OpenApi => Ok(Reply::json(openapi::DOCUMENT)),
             Endpoint::Health => Ok(Reply::text("ok\n")),
+            Endpoint::EnvoysHealth => Ok(Reply::text("OK")),
+            Endpoint::Envoy => Ok(self.should_rate_limit_json(question.body)),
+            Endpoint::Ready => Ok(self.ready()),
             Endpoint::Front => Ok(Reply::text(self.introduction(&question.peer.local, &[]))),
         };
+        if let Some(began) = began {
+            let span = self.engine.store().now().since(began);
+            self.metrics.took(Transport::Http, span, 1);
+            if answered.is_err() {
+                self.metrics.count_answer(Transport::Http, Answered::Failed);
+            }
+        }
         answered.unwrap_or_else(|bad| bad_request(&bad))
     }
 }
 
 fn compile(policy: &Policy, secret: [u8; 16]) -> Result<(Rules, Explanation), InvalidApp> {
     let rules = Rules::compile(policy, secret).map_err(InvalidApp::Policy)?;
-    let explanation = explain(policy).map_err(InvalidApp::Policy)?;
+    let explanation = explain(&redacted(policy, &secret)).map_err(InvalidApp::Policy)?;
     Ok((rules, explanation))
 }
 
@@ -270,6 +464,8 @@ pub enum InvalidApp {
     Policy(Vec<Problem>),
     /// The policy's file cannot be read, or is wrong.
     File(Problems),
+    /// Files of envoyproxy/ratelimit cannot be read, or are wrong.
+    Files(FilesRefused),
     /// There cannot be so many keys.
     Size(InvalidSize),
     /// There are more states than numbers for them.
@@ -288,6 +484,7 @@ impl fmt::Display for InvalidApp {
                 Ok(())
             }
             Self::File(problems) => problems.fmt(f),
+            Self::Files(refused) => refused.fmt(f),
             Self::Size(error) => error.fmt(f),
             Self::Numbers(error) => error.fmt(f),
         }

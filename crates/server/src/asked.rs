@@ -2,6 +2,8 @@
 //!
 //! Must not know: how it was written down.
 
+use tollgate_engine::{Purpose, Terms};
+
 use crate::input::BadInput;
 use crate::known::Known;
 
@@ -18,6 +20,16 @@ impl Asked {
     /// Whether nothing is to be charged.
     pub(crate) fn is_peek(&self) -> bool {
         self.peek.unwrap_or(false)
+    }
+
+    /// What the engine is asked: what the answer is for, unless the caller only looks.
+    pub(crate) fn terms(&self, purpose: Purpose) -> Terms {
+        let purpose = if self.is_peek() {
+            Purpose::Look
+        } else {
+            purpose
+        };
+        Terms::of(purpose, self.cost)
     }
 
     pub(crate) fn set_attribute(&mut self, name: &str, value: Vec<u8>) -> Result<(), BadInput> {

@@ -6,14 +6,15 @@
 use serde::Serialize;
 use tollgate_core::{Nanos, Outcome};
 use tollgate_engine::{LimitState, Standing, Verdict};
+use tollgate_http::Answer;
 
-use crate::words::{Refusal, part_word, reason_word, refusal};
+use crate::words::{part_word, reason_word, write_problem};
 
 /// What is said about one request.
 #[derive(Debug, Serialize)]
 pub(crate) struct Body<'a> {
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    refusal: Option<Refusal<'a>>,
+    #[serde(skip)]
+    verdict: &'a Verdict,
     allowed: bool,
     /// How long the caller has to let the request wait before it goes on.
     wait_ms: u64,
@@ -49,7 +50,7 @@ impl<'a> Body<'a> {
         let binding = verdict.binding().and_then(|state| verdict.rule(state));
         let binding = binding.map(|rule| &*rule.name);
         Self {
-            refusal: refusal(verdict),
+            verdict,
             allowed: verdict.is_admitted(),
             wait_ms: match verdict.outcome() {
                 Outcome::Wait(wait) => wait.as_millis_ceil(),
@@ -75,10 +76,35 @@ impl<'a> Body<'a> {
         }
     }
 
-    pub(crate) fn to_json(&self) -> String {
-        json(self)
+    /// As JSON, behind what `out` holds. A refusal begins with its problem, `status` being the code that is really sent.
+    pub(crate) fn write(&self, answer: &Answer<'_>, status: u16, out: &mut Vec<u8>) {
+        let begin = out.len();
+        if !self.allowed {
+            write_problem(self.verdict, answer, status, out);
+        }
+        let goes_on = out.len() > begin;
+        if goes_on {
+            // The closing brace becomes a comma, and the opening one of what follows is left out.
+            out.pop();
+            out.push(b',');
+        }
+        let at = out.len();
+        // Writing strings and integers into memory cannot fail.
+        if serde_json::to_writer(&mut *out, self).is_ok() && goes_on {
+            out.remove(at);
+        }
+    }
+
+    /// The same by itself. The status of a refusal is the limit's own.
+    pub(crate) fn to_json(&self, answer: &Answer<'_>) -> Vec<u8> {
+        let mut out = Vec::with_capacity(ROOM);
+        self.write(answer, self.verdict.status().unwrap_or(200), &mut out);
+        out
     }
 }
+
+/// Most bodies are shorter.
+const ROOM: usize = 1_024;
 
 /// Any of our own types as JSON.
 pub(crate) fn json<T: Serialize>(value: &T) -> String {

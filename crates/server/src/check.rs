@@ -3,29 +3,22 @@
 //! Must not know: sockets, how JSON and query strings are read, what a verdict is made of.
 
 use hyper::{Method, StatusCode};
-use serde::Serialize;
-use tollgate_engine::Verdict;
+use tollgate_core::Outcome;
+use tollgate_engine::{Purpose, Terms, Verdict};
+use tollgate_http::Answer;
 use tollgate_store::Clock;
 
 use crate::app::App;
 use crate::asked::Asked;
-use crate::body::{Body, json};
+use crate::body::Body;
 use crate::gateways::{Forwarded, Gateway};
 use crate::http::Question;
 use crate::input::BadInput;
 use crate::json::{parse_question, parse_questions};
+use crate::metrics::Transport;
 use crate::query::parse_query;
 use crate::reply::Reply;
-use crate::words::add_fields;
-
-/// How an admitted request is charged.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Charge {
-    /// At its cost.
-    Cost,
-    /// At an estimate that is settled later.
-    Estimate,
-}
+use crate::words::{About, with_words};
 
 impl<C: Clock> App<C> {
     pub(crate) fn check(&self, question: &Question<'_>) -> Result<Reply, BadInput> {
@@ -33,44 +26,50 @@ impl<C: Clock> App<C> {
             Method::POST => posted(question)?,
             _ => parse_query(question.query)?,
         };
-        Ok(self.decide(&asked, Charge::Cost))
+        Ok(self.decide(&asked, Purpose::Charge))
     }
 
     /// A check of a request that will be worked on for a while, so looking is not enough.
     pub(crate) fn acquire(&self, question: &Question<'_>) -> Result<Reply, BadInput> {
-        Ok(self.decide(&charged(posted(question)?)?, Charge::Cost))
+        Ok(self.decide(&charged(posted(question)?)?, Purpose::Charge))
     }
 
     pub(crate) fn reserve(&self, question: &Question<'_>) -> Result<Reply, BadInput> {
-        Ok(self.decide(&charged(posted(question)?)?, Charge::Estimate))
+        Ok(self.decide(&charged(posted(question)?)?, Purpose::Estimate))
     }
 
     pub(crate) fn check_batch(&self, question: &Question<'_>) -> Result<Reply, BadInput> {
         no_query(question)?;
         // All of them are understood before any of them is charged.
         let questions = parse_questions(question.body)?;
-        let mut verdicts = Vec::with_capacity(questions.len());
-        for asked in &questions {
-            let mut verdict = self.verdict(asked, Charge::Cost);
-            let ticket = self.keep_ticket(&mut verdict);
-            verdicts.push((verdict, ticket));
+        let mut body = Vec::from(br#"{"answers":["#);
+        for (index, asked) in questions.iter().enumerate() {
+            let mut decided = self.ask(Transport::Http, &asked.known, asked.terms(Purpose::Charge));
+            let ticket = self.keep_ticket(&mut decided.verdict);
+            if index > 0 {
+                body.push(b',');
+            }
+            self.answering(&decided, About::Request, |answer| {
+                let status = decided.verdict.status().unwrap_or(200);
+                Body::new(&decided.verdict, ticket).write(answer, status, &mut body);
+            });
         }
-        let answers = verdicts
-            .iter()
-            .map(|(verdict, ticket)| Body::new(verdict, *ticket))
-            .collect();
-        Ok(Reply::json(json(&Answers { answers })))
+        body.extend_from_slice(b"]}");
+        Ok(Reply::json(body))
     }
 
     /// Where everything stands for a key. Charges nothing, and answers 200 whatever it finds.
     pub(crate) fn status(&self, question: &Question<'_>) -> Result<Reply, BadInput> {
         let asked = parse_query(question.query)?;
-        let verdict = match asked.cost {
-            Some(cost) => self.engine.peek_at(&asked.known, cost),
-            None => self.engine.peek(&asked.known),
-        };
-        let reply = Reply::json(Body::new(&verdict, None).to_json());
-        Ok(add_fields(reply, &verdict))
+        let decided = self.ask(
+            Transport::Http,
+            &asked.known,
+            Terms::of(Purpose::Look, asked.cost),
+        );
+        Ok(self.answering(&decided, About::Stand, |answer| {
+            let body = Body::new(&decided.verdict, None).to_json(answer);
+            self.say(Reply::json(body), answer)
+        }))
     }
 
     /// What a gateway asks about a request that it holds.
@@ -79,51 +78,59 @@ impl<C: Clock> App<C> {
         gateway: Gateway,
         question: &Question<'_>,
     ) -> Result<Reply, BadInput> {
-        if !self.trusted.includes(question.peer.ip()) {
+        if !self.gateways.trust(question.peer.ip()) {
             let detail = format!(
                 "{} is not among the gateways whose word is taken; see --trusted-proxies",
                 question.peer.ip()
             );
             return Ok(Reply::plain(StatusCode::FORBIDDEN, detail));
         }
-        let request = Forwarded::read(gateway, question.headers, &self.trusted)?;
-        let mut verdict = self.engine.decide(&request);
-        let ticket = self.keep_ticket(&mut verdict);
-        Ok(gateway.answer(&verdict, ticket))
-    }
-
-    fn decide(&self, asked: &Asked, charge: Charge) -> Reply {
-        let mut verdict = self.verdict(asked, charge);
-        let ticket = self.keep_ticket(&mut verdict);
-        let body = Body::new(&verdict, ticket).to_json();
-        let reply = match verdict.status() {
-            None => Reply::json(body),
-            Some(status) => Reply::refused(status, body),
-        };
-        add_fields(reply, &verdict)
-    }
-
-    fn verdict(&self, asked: &Asked, charge: Charge) -> Verdict {
-        let Asked { known, cost, .. } = asked;
-        match (asked.is_peek(), charge, *cost) {
-            (true, _, None) => self.engine.peek(known),
-            (true, _, Some(cost)) => self.engine.peek_at(known, cost),
-            (false, Charge::Estimate, cost) => self.engine.reserve(known, cost),
-            (false, Charge::Cost, None) => self.engine.decide(known),
-            (false, Charge::Cost, Some(cost)) => self.engine.decide_at(known, cost),
+        let clients = self.gateways.clients(gateway);
+        let request = Forwarded::read(gateway, question.headers, question.peer.ip(), clients)?;
+        if self.saturation.is_full() {
+            let look = Terms::of(Purpose::Look, None);
+            let seen = self.ask(Transport::Http, &request, look);
+            if let Outcome::Wait(wait) = seen.verdict.outcome() {
+                return Ok(self.crowd_out(gateway, &seen, wait));
+            }
         }
+        let mut decided = self.ask(Transport::Http, &request, Terms::of(Purpose::Charge, None));
+        let ticket = self.keep_ticket(&mut decided.verdict);
+        let reply = self.answering(&decided, About::Request, |answer| {
+            let reply = gateway.reply(&decided.verdict, ticket, answer);
+            self.say(reply, answer)
+        });
+        Ok(match reply.wait().is_zero() {
+            true => reply,
+            false => reply.at(self.saturation.enter()),
+        })
+    }
+
+    fn decide(&self, asked: &Asked, purpose: Purpose) -> Reply {
+        let mut decided = self.ask(Transport::Http, &asked.known, asked.terms(purpose));
+        let ticket = self.keep_ticket(&mut decided.verdict);
+        self.answering(&decided, About::Request, |answer| {
+            let body = Body::new(&decided.verdict, ticket).to_json(answer);
+            let reply = match decided.verdict.status() {
+                None => Reply::json(body),
+                Some(status) => Reply::refused(status, body),
+            };
+            self.say(reply, answer)
+        })
+    }
+
+    /// The reply with the fields that an answer has in the dialects that were chosen.
+    pub(crate) fn say(&self, reply: Reply, answer: &Answer<'_>) -> Reply {
+        with_words(|words| {
+            answer.write(self.wording.dialects(), words);
+            reply.saying(words)
+        })
     }
 
     fn keep_ticket(&self, verdict: &mut Verdict) -> Option<u128> {
         let ticket = verdict.take_ticket()?;
         Some(self.tickets.keep(ticket, self.engine.store().now()))
     }
-}
-
-/// The answers to several questions, in their order.
-#[derive(Serialize)]
-struct Answers<'a> {
-    answers: Vec<Body<'a>>,
 }
 
 fn posted(question: &Question<'_>) -> Result<Asked, BadInput> {

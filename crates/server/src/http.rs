@@ -1,4 +1,5 @@
-//! Speaking HTTP/1 on a connection: read a request within bounds, have it answered, and send the answer.
+//! Speaking HTTP/1 on a connection: read a request within bounds, have it answered, and send the answer. Plain requests go
+//! the short way of `brisk.rs`; whatever else arrives is hyper's.
 //!
 //! Must not know: what is asked or answered, sockets.
 
@@ -18,13 +19,14 @@ use hyper::{HeaderMap, Method, Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::time::{sleep, timeout};
 
+use crate::brisk;
 use crate::counters::{Counters, count};
-use crate::listen::{Bounds, Ended, Listener, Peer, Serve, Stopping, Stream, accept};
+use crate::listen::{Bounds, Ended, Listener, Peer, Rewound, Serve, Stopping, Stream, accept};
+use crate::plain::{MAX_FIELDS, Wants};
 use crate::reply::Reply;
 
-/// The largest request head, in bytes, and the most fields in it.
+/// The largest request head, in bytes.
 const MAX_HEAD_LEN: usize = 16_384;
-const MAX_FIELDS: usize = 64;
 
 /// One request, read in full.
 #[derive(Debug)]
@@ -42,6 +44,12 @@ pub(crate) struct Question<'a> {
 pub(crate) trait Answers: Send + Sync + 'static {
     /// The longest body that is read of such a request. None is read where none is wanted.
     fn most_body(&self, method: &Method, path: &str) -> usize;
+
+    /// Whether the answer at this path depends on header fields. Where it does not, none need be shown.
+    fn wants_fields(&self, path: &str) -> bool {
+        let _any = path;
+        true
+    }
 
     fn answer(&self, question: &Question<'_>) -> Reply;
 
@@ -88,51 +96,83 @@ struct Http<A> {
     answers: Arc<A>,
 }
 
+impl<A: Answers> Wants for A {
+    fn most_body(&self, method: &Method, path: &str) -> usize {
+        Answers::most_body(self, method, path)
+    }
+
+    fn wants_fields(&self, path: &str) -> bool {
+        Answers::wants_fields(self, path)
+    }
+}
+
 impl<A: Answers> Serve for Http<A> {
     fn serve(
         &self,
-        stream: Stream,
+        mut stream: Stream,
         peer: Peer,
         stopping: Stopping,
     ) -> impl Future<Output = ()> + Send + 'static {
         let limits = self.limits;
         let answers = Arc::clone(&self.answers);
-        let peer = Arc::new(peer);
-        let service = service_fn(move |request| {
-            let (answers, peer) = (Arc::clone(&answers), Arc::clone(&peer));
-            async move {
-                let reply = respond(limits, &*answers, request, &peer).await;
-                if !reply.wait().is_zero() {
-                    sleep(Duration::from_nanos(reply.wait().as_nanos())).await;
-                }
-                Ok::<_, Infallible>(reply.into_response())
-            }
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.head)
-            .max_buf_size(MAX_HEAD_LEN)
-            .max_headers(MAX_FIELDS)
-            .serve_connection(TokioIo::new(stream), service);
         async move {
-            let mut connection = pin!(connection);
-            let ended = tokio::select! {
-                biased;
-                ended = &mut connection => ended,
-                () = stopping.wait() => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
+            let served = brisk::serve(limits, &*answers, &mut stream, &peer, &stopping).await;
+            match served {
+                Ok(None) => {}
+                // In a box, so that the many connections that never come here are small.
+                Ok(Some(begun)) => {
+                    let stream = Rewound::new(begun, stream);
+                    Box::pin(by_hyper(limits, answers, stream, peer, stopping)).await;
                 }
-            };
-            if let Err(error) = ended {
-                // The client's doing: it left, was too slow, or does not speak HTTP.
-                tracing::debug!(%error, "a connection ended early");
+                // The client's doing: it left without a word.
+                Err(error) => tracing::debug!(%error, "a connection ended early"),
             }
         }
     }
 
     fn counters(&self) -> &Counters {
         self.answers.counters()
+    }
+}
+
+/// The rest of a connection's life, whatever HTTP/1 may bring.
+async fn by_hyper<A: Answers>(
+    limits: Limits,
+    answers: Arc<A>,
+    stream: Rewound,
+    peer: Peer,
+    stopping: Stopping,
+) {
+    let peer = Arc::new(peer);
+    let service = service_fn(move |request| {
+        let (answers, peer) = (Arc::clone(&answers), Arc::clone(&peer));
+        async move {
+            let reply = respond(limits, &*answers, request, &peer).await;
+            if !reply.wait().is_zero() {
+                let _held = answers.counters().hold();
+                sleep(Duration::from_nanos(reply.wait().as_nanos())).await;
+            }
+            Ok::<_, Infallible>(reply.into_response())
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_buf_size(MAX_HEAD_LEN)
+        .max_headers(MAX_FIELDS)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        biased;
+        ended = &mut connection => ended,
+        () = stopping.wait() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        // The client's doing: it left, was too slow, or does not speak HTTP.
+        tracing::debug!(%error, "a connection ended early");
     }
 }
 
@@ -159,11 +199,16 @@ async fn respond<A: Answers>(
         body: &body,
         peer,
     };
+    answer(answers, &question)
+}
+
+/// The answer, whatever happens.
+pub(crate) fn answer<A: Answers>(answers: &A, question: &Question<'_>) -> Reply {
     // A panic here is a bug of ours. It costs this request, not the process; state is safe to look at again because
     // the store writes it whole.
-    catch_unwind(AssertUnwindSafe(|| answers.answer(&question))).unwrap_or_else(|_panic| {
+    catch_unwind(AssertUnwindSafe(|| answers.answer(question))).unwrap_or_else(|_panic| {
         count(&answers.counters().panics);
-        tracing::error!(path = head.uri.path(), "a request panicked");
+        tracing::error!(path = question.path, "a request panicked");
         let detail = "the server failed to answer this request; it is not the request's fault";
         Reply::plain(StatusCode::INTERNAL_SERVER_ERROR, detail)
     })

@@ -168,8 +168,14 @@ impl Loose {
 
     fn whole(&self, field: &str) -> Result<u64, BadInput> {
         match self {
-            // The value's own spelling goes through the same door as a query's, so that both say the same.
-            Self::Other(Value::Number(number)) => parse_cost(field, number.to_string().as_bytes()),
+            // The value's own spelling goes through the same door as a query's, so that both say the same. Languages that
+            // know one kind of number write 3 as 3.0, and for JSON Schema that is a whole number too.
+            Self::Other(Value::Number(number)) => match number.as_f64() {
+                Some(float) if number.is_f64() && float.fract() == 0.0 => {
+                    parse_cost(field, format!("{float:.0}").as_bytes())
+                }
+                _ => parse_cost(field, number.to_string().as_bytes()),
+            },
             other => Err(other.wrong(field, "it must be a whole number")),
         }
     }

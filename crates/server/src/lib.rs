@@ -5,31 +5,47 @@
 //! of the run are arguments, so tests own all of them. Must not know: command lines, signals, files, how the state is kept.
 #![forbid(unsafe_code)]
 
+pub mod admin;
 mod app;
 mod asked;
 mod body;
+mod brisk;
 mod check;
 mod counters;
+mod crowded;
+mod decided;
 mod demo;
+mod denials;
 mod gateways;
+pub mod grpc;
 mod http;
 mod input;
 mod json;
 mod known;
 mod limits;
 pub mod listen;
+mod metrics;
 mod openapi;
+mod plain;
 mod query;
+mod redact;
 mod reply;
 mod report;
 pub mod resp;
+mod rls;
 mod routes;
+mod saturation;
 mod tickets;
 mod welcome;
+mod wire;
 mod words;
 
-pub use app::{App, InvalidApp};
+pub use app::{App, InvalidApp, MOST_RETRY_JITTER};
 pub use counters::Counters;
+pub use decided::Decided;
 pub use demo::demo_policy;
-pub use gateways::{InvalidNetwork, Trusted};
+pub use denials::LogDenials;
 pub use http::Limits;
+pub use metrics::{Answered, Cause, Metrics, Transport};
+pub use saturation::Saturation;
+pub use tollgate_http::{Dialects, Networks};

@@ -10,6 +10,8 @@ use crate::gateways::Gateway;
 const QUESTION: usize = 8_192;
 const QUESTIONS: usize = 262_144;
 const REPORT: usize = 16_384;
+/// What Envoy asks may be as long here as over gRPC.
+const ENVOYS: usize = 65_536;
 
 /// What can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,12 +32,34 @@ pub(crate) enum Endpoint {
     Status,
     /// Which limits there are.
     Limits,
+    /// What Envoy asks, as JSON.
+    Envoy,
     /// The description of all this.
     OpenApi,
     /// Whether the server is there.
     Health,
+    /// The same, as probes of envoyproxy/ratelimit ask.
+    EnvoysHealth,
+    /// Whether requests should be sent to it.
+    Ready,
     /// What a newcomer reads.
     Front,
+}
+
+impl Endpoint {
+    /// Whether it is a question about requests, so that the time it takes is of interest.
+    pub(crate) const fn decides(self) -> bool {
+        matches!(
+            self,
+            Self::Check
+                | Self::Batch
+                | Self::Acquire
+                | Self::Reserve
+                | Self::Auth(_)
+                | Self::Envoy
+                | Self::Status
+        )
+    }
 }
 
 /// What is reported about a ticket.
@@ -109,8 +133,11 @@ pub(crate) const ROUTES: &[Route] = &[
     route("/auth/traefik", ANY, Endpoint::Auth(Gateway::Traefik), 0),
     route("/auth/caddy", ANY, Endpoint::Auth(Gateway::Caddy), 0),
     route("/auth/haproxy", ANY, Endpoint::Auth(Gateway::Haproxy), 0),
+    route("/json", POST, Endpoint::Envoy, ENVOYS),
     route("/openapi.json", LOOK, Endpoint::OpenApi, 0),
     route("/healthz", LOOK, Endpoint::Health, 0),
+    route("/healthcheck", LOOK, Endpoint::EnvoysHealth, 0),
+    route("/readyz", LOOK, Endpoint::Ready, 0),
     route("/", LOOK, Endpoint::Front, 0),
 ];
 
@@ -118,6 +145,18 @@ impl Route {
     /// The endpoint at a path.
     pub(crate) fn at(path: &str) -> Option<&'static Self> {
         ROUTES.iter().find(|route| route.path == path)
+    }
+
+    /// Whether it is answered where files of envoyproxy/ratelimit decide, which know nothing of our attributes.
+    pub(crate) const fn is_for_files(&self) -> bool {
+        matches!(
+            self.endpoint,
+            Endpoint::Envoy
+                | Endpoint::OpenApi
+                | Endpoint::Health
+                | Endpoint::EnvoysHealth
+                | Endpoint::Front
+        )
     }
 
     /// Whether it can be asked by this method.

@@ -42,6 +42,35 @@ pub(crate) fn introduction(place: &Reached, policy: &Explanation, also: &[String
     )
 }
 
+/// The introduction of a server that decides by files of envoyproxy/ratelimit.
+pub(crate) fn introduction_of_files(place: &Reached, rules: &[String], also: &[String]) -> String {
+    let (curl, url) = (place.curl(), place.url());
+    let also: String = also.iter().map(|line| format!("  {line}\n")).collect();
+    let mut shown: String = rules
+        .iter()
+        .take(MOST_SHOWN)
+        .map(|rule| format!("  {rule}\n"))
+        .collect();
+    if rules.is_empty() {
+        shown.push_str("  there are no limits: every request is admitted\n");
+    }
+    if let Some(more @ 1..) = rules.len().checked_sub(MOST_SHOWN) {
+        shown.push_str(&format!("  and {more} more\n"));
+    }
+    format!(
+        "Tollgate, a rate limiter, by files of envoyproxy/ratelimit. Point Envoy's rate limit service at its gRPC address.\n\
+         \n\
+         {shown}\
+         \n\
+         Try it:\n\
+         \x20 {curl} -s -d '{{\"domain\": \"DOMAIN\", \"descriptors\": [{{\"entries\": [{{\"key\": \"KEY\", \"value\": \"VALUE\"}}]}}]}}' {url}/json\n\
+         \x20 {curl} -s {url}/healthcheck\n\
+         {also}\
+         \n\
+         Everything else: {url}/openapi.json\n"
+    )
+}
+
 /// One limit as a line.
 fn in_words(limit: &LimitExplained) -> String {
     let first = limit.quotas.first();

@@ -15,4 +15,4 @@ pub use contract::{Answer, Check, LimitId, Note, Op, Ruled, Store};
 pub use error::InvalidSize;
 pub use failure::{ErrorKind, StoreError};
 pub use key::{Key, KeyTooLong, MAX_KEY_LEN};
-pub use memory::{MAX_KEYS, Memory, SnapshotError, Usage};
+pub use memory::{MAX_KEYS, Memory, Occupancy, SnapshotError, Usage};

@@ -3,8 +3,9 @@
 //!
 //! Must not know: what is kept in it.
 
-use super::node::{Node, failed, until};
+use super::node::{Node, until};
 use super::program::Kind;
+use crate::process::failed;
 
 /// How many slots a cluster has.
 const SLOTS: u16 = 16_384;

@@ -12,9 +12,10 @@ mod sentinel;
 mod server;
 mod shim;
 
+pub use crate::peers::python_packages;
 pub use cluster::Cluster;
 pub use node::{Node, until};
-pub use program::{Kind, python_packages, tool};
+pub use program::{Kind, tool};
 pub use sentinel::{MASTER, Sentinels};
 pub use server::Server;
 pub use shim::Clock;

@@ -7,10 +7,10 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::program::Kind;
+use crate::process::{Folder, failed};
 
 /// How long anything may take on a busy machine. Only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ pub struct Node {
     program: PathBuf,
     arguments: Vec<String>,
     address: SocketAddr,
-    folder: PathBuf,
+    folder: Folder,
     child: Option<Child>,
 }
 
@@ -47,18 +47,16 @@ impl Node {
         // Another process may take a port between finding it and using it.
         for _ in 0..5 {
             let address = free_address();
-            let folder = folder();
+            let folder = Folder::new("node").unwrap_or_else(|error| failed(&error));
             let mut all = Vec::new();
             if let Some(settings) = settings {
-                let file = folder.join("settings.conf");
-                if let Err(error) = std::fs::write(&file, settings) {
-                    failed(&format!("{}: {error}", file.display()));
-                }
+                let file = folder.write("settings.conf", settings);
+                let file = file.unwrap_or_else(|error| failed(&error));
                 all.push(file.display().to_string());
             }
             all.extend(["--port".to_owned(), address.port().to_string()]);
             all.extend(["--bind", "127.0.0.1", "--dir"].map(str::to_owned));
-            all.push(folder.display().to_string());
+            all.push(folder.path().display().to_string());
             all.extend(["--logfile".to_owned(), "log".to_owned()]);
             all.extend(arguments.iter().map(|&argument| argument.to_owned()));
             let mut node = Self {
@@ -92,7 +90,7 @@ impl Node {
     /// The folder that it keeps files in.
     #[must_use]
     pub fn folder(&self) -> &Path {
-        &self.folder
+        self.folder.path()
     }
 
     /// Kills it at once, and waits until it is gone.
@@ -215,7 +213,7 @@ impl Node {
     }
 
     fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 }
 
@@ -224,9 +222,6 @@ impl Drop for Node {
         self.kill();
         if std::thread::panicking() {
             eprintln!("log of the server at {}:\n{}", self.address, self.log());
-        }
-        if std::fs::remove_dir_all(&self.folder).is_err() {
-            eprintln!("{} could not be removed", self.folder.display());
         }
     }
 }
@@ -299,20 +294,4 @@ fn free_address() -> SocketAddr {
         }
     }
     failed("there is no free port")
-}
-
-fn folder() -> PathBuf {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("tollgate-node-{}-{number}", std::process::id());
-    let path = std::env::temp_dir().join(name);
-    if let Err(error) = std::fs::create_dir_all(&path) {
-        failed(&format!("{}: {error}", path.display()));
-    }
-    path
-}
-
-#[expect(clippy::panic, reason = "a test without its server must fail")]
-pub(super) fn failed(message: &str) -> ! {
-    panic!("{message}")
 }

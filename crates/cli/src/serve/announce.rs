@@ -13,21 +13,32 @@ use tollgate_store::SystemClock;
 #[derive(Debug, Default)]
 pub(super) struct Places {
     pub(super) api: Option<Reached>,
+    pub(super) grpc: Option<Reached>,
     pub(super) resp: Option<Reached>,
+    pub(super) admin: Option<Reached>,
 }
 
 /// Says where it listens and what to try.
 pub(super) fn announce(app: &App<SystemClock>, places: &Places) {
     let mut text = String::new();
+    if let Some(grpc) = &places.grpc {
+        text.push_str(&format!("listening on {}\n", spoken("grpc", grpc)));
+    }
     if let Some(resp) = &places.resp {
         text.push_str(&format!("listening on {}\n", spoken("redis", resp)));
+    }
+    if let Some(admin) = &places.admin {
+        text.push_str(&format!("admin pages on {}\n", spoken("http", admin)));
     }
     // Last, because whoever waits for a server that is ready waits for this line.
     if let Some(api) = &places.api {
         text.push_str(&format!("listening on {}\n\n", spoken("http", api)));
         let redis = places.resp.as_ref();
-        let also = redis.map(|at| format!("{} CL.THROTTLE user1 15 30 60 1", at.redis_cli()));
-        text.push_str(&app.introduction(api, also.as_slice()));
+        let redis = redis.map(|at| format!("{} CL.THROTTLE user1 15 30 60 1", at.redis_cli()));
+        let admin = places.admin.as_ref();
+        let admin = admin.map(|at| format!("{} {}/metrics", at.curl(), at.url()));
+        let also: Vec<String> = redis.into_iter().chain(admin).collect();
+        text.push_str(&app.introduction(api, &also));
     }
     let mut stdout = io::stdout().lock();
     let written = writeln!(stdout, "{text}");
@@ -40,13 +51,19 @@ pub(super) fn announce(app: &App<SystemClock>, places: &Places) {
 fn spoken(scheme: &str, place: &Reached) -> String {
     match place {
         Reached::Tcp(address) => format!("{scheme}://{address}"),
+        // `https` and `rediss` alike.
+        Reached::Tls(address) => format!("{scheme}s://{address}"),
         Reached::Unix(_) => format!("{place} ({scheme})"),
     }
 }
 
 /// What came of it all, in one line.
-pub(super) fn tell_the_end(app: &App<SystemClock>, resp: &Resp<SystemClock>, cut: usize) {
-    let of_all = [app.counters(), resp.counters()];
+pub(super) fn tell_the_end(
+    app: &App<SystemClock>,
+    resp: &Resp<SystemClock>,
+    of_all: [&Counters; 3],
+    cut: usize,
+) {
     let sum = |count: fn(&Counters) -> u64| of_all.into_iter().map(count).sum::<u64>();
     tracing::info!(
         cut,
@@ -54,6 +71,7 @@ pub(super) fn tell_the_end(app: &App<SystemClock>, resp: &Resp<SystemClock>, cut
         tickets_given_up = app.tickets_given_up(),
         refused_connections = sum(Counters::refused_connections),
         accept_errors = sum(Counters::accept_errors),
+        failed_handshakes = sum(Counters::failed_handshakes),
         panics = sum(Counters::panics),
         "stopped"
     );

@@ -11,18 +11,19 @@ use tollgate_server::listen::Place;
 
 /// A policy that cannot be put in force.
 #[derive(Debug)]
-pub(super) struct BadPolicy(pub(super) Problems);
+pub(super) struct BadPolicy(pub(super) Vec<Problems>);
 
 impl fmt::Display for BadPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(problems) = self;
-        let count = problems.list.len().saturating_add(problems.more);
+        let Self(files) = self;
+        let count: usize = files.iter().map(|file| file.list.len() + file.more).sum();
         let are = if count == 1 {
             "is 1 problem"
         } else {
             "are problems"
         };
-        write!(f, "there {are} with the policy\n\n{problems}")
+        write!(f, "there {are} with the policy\n\n")?;
+        files.iter().try_for_each(|problems| problems.fmt(f))
     }
 }
 

@@ -1,67 +1,128 @@
 //! `tollgate serve`: a policy, listeners and the signals to reload and to stop, put together.
 //!
-//! Must not know: HTTP, the protocol of Redis, what policies say.
+//! Must not know: HTTP, gRPC, the protocol of Redis, what policies say.
 
 mod announce;
+mod drain;
 mod failures;
+mod logs;
+mod manager;
+mod open_files;
 mod settings;
 mod signals;
+mod tls;
+mod tokens;
 
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
-use tollgate_engine::Engine;
-use tollgate_engine::reload::{Reloader, Timing, Watch};
+use tollgate_engine::reload::{Reload, Timing, Watch};
+use tollgate_server::admin::Admin;
+use tollgate_server::grpc::{Grpc, GrpcLimits};
 use tollgate_server::listen::{Bounds, Ended, Listener, Place, Stop};
 use tollgate_server::resp::{self, Resp, RespLimits};
 use tollgate_server::{App, InvalidApp, Limits, demo_policy};
 use tollgate_store::{Memory, SystemClock};
 
 use announce::{Places, announce, tell_the_end};
+use drain::drain;
 use failures::{BadPolicy, CannotListen};
+use manager::{Manager, READY, STOPPING};
 pub(crate) use settings::Options;
-use signals::{reload_signal, stop_signal};
+use settings::Secured;
+use signals::{StopSignals, reload_signal};
+use tls::Securing;
 
-type FileReloader = Arc<Reloader<Memory<SystemClock>>>;
+/// Connections of operators and of whoever reads metrics.
+const MOST_OPERATORS: usize = 64;
 
 /// Serves until the process is told to stop.
 pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
-    // Logs go to stderr; stdout is for what was asked for.
-    tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_target(false)
-        .init();
-    let app = Arc::new(open(options)?);
+    logs::start(&options.logs);
+    let (left, leaving) = Stop::new();
+    let app = Arc::new(open(options)?.until(leaving.clone()));
+    let securing = Securing::open(&options.tls)?;
     // Until the end of this function the file is looked at whenever it changes.
-    let _watch = app.reloader().map(follow).transpose()?;
-    let resp = Resp::new(Memory::for_keys(options.keys)?)?;
-    let checker: Arc<dyn resp::Checker> = Arc::<Engine<Memory<SystemClock>>>::clone(app.engine());
-    let resp = Arc::new(resp.with_checker(checker));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let _watch = app.reload().map(follow).transpose()?;
+    let mut resp = Resp::new(Memory::for_keys(options.capacity.keys)?)?;
+    if let Some(password) = options.secrets.resp_password()? {
+        resp = resp.with_password(&password);
+    }
+    if !app.is_by_envoys_files() {
+        let checker: Arc<dyn resp::Checker> = Arc::<App<SystemClock>>::clone(&app);
+        resp = resp.with_checker(checker);
+    }
+    let resp = Arc::new(resp.with_metrics(Arc::clone(app.metrics())));
+    let admin = Admin::new(
+        Arc::clone(&app),
+        &options.listen_admin,
+        options.tokens.read()?,
+    )?;
+    let admin = admin.with_resp(Arc::clone(&resp)).until(leaving);
+    open_files::allow(expected_connections(options));
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = options.capacity.worker_threads {
+        runtime.worker_threads(threads);
+    }
+    let runtime = runtime.enable_all().build()?;
+    // Operators have a thread of their own: they are answered when all others are busy, and what takes a while, such as
+    // reading a large policy, holds up no decision.
+    let aside = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("admin")
         .enable_all()
         .build()?;
-    runtime.block_on(run(options, app, resp))
+    let served = Served {
+        app,
+        resp,
+        admin: Arc::new(admin),
+    };
+    let serving = run(options, &securing, served, aside.handle(), &left);
+    runtime.block_on(serving)
+}
+
+/// Everything that is served.
+struct Served {
+    app: Arc<App<SystemClock>>,
+    resp: Arc<Resp<SystemClock>>,
+    admin: Arc<Admin<SystemClock>>,
 }
 
 /// Listens everywhere, or nowhere if one place cannot be listened on; then serves.
 async fn run(
     options: &Options,
-    app: Arc<App<SystemClock>>,
-    resp: Arc<Resp<SystemClock>>,
+    securing: &Securing,
+    served: Served,
+    aside: &Handle,
+    left: &Stop,
 ) -> Result<(), Box<dyn Error>> {
+    let Served { app, resp, admin } = served;
     // Before anything is announced: whoever reads it may send a signal at once.
-    let stop = stop_signal()?;
-    let reload = reload_signal(app.reloader().cloned())?;
+    let mut stop = StopSignals::listen()?;
+    let manager = Manager::from_environment();
+    let reload = reload_signal(app.reload(), securing.tls().cloned(), manager.clone())?;
     let api = listen(&options.listen, "--listen").await?;
+    let api = api.map(|listener| securing.secure(listener, Secured::Api));
+    let envoy = listen(&options.listen_grpc, "--listen-grpc").await?;
+    let envoy = envoy.map(|listener| securing.secure(listener, Secured::Grpc));
     let redis = listen(&options.listen_resp, "--listen-resp").await?;
+    let redis = redis.map(|listener| securing.secure(listener, Secured::Resp));
+    let place = options.listen_admin.clone();
+    let operators = aside.spawn(async move { listen(&place, "--listen-admin").await });
+    let operators = operators.await??;
+    let operators = operators.map(|listener| securing.secure(listener, Secured::Admin));
     let places = Places {
+        admin: operators.as_ref().map(Listener::reached).transpose()?,
         api: api.as_ref().map(Listener::reached).transpose()?,
+        grpc: envoy.as_ref().map(Listener::reached).transpose()?,
         resp: redis.as_ref().map(Listener::reached).transpose()?,
     };
     let mut bounds = Bounds::default();
-    bounds.connections = options.max_connections;
+    bounds.connections = options.capacity.max_connections;
+    bounds.drain = options.drain.drain_timeout;
     let (stopped, stopping) = Stop::new();
     let mut listeners: JoinSet<Ended> = JoinSet::new();
     if let Some(listener) = api {
@@ -69,48 +130,82 @@ async fn run(
         limits.bounds = bounds;
         listeners.spawn(Arc::clone(&app).run(listener, limits, stopping.wait()));
     }
+    let grpc = Arc::new(Grpc::new(Arc::clone(&app)));
+    if let Some(listener) = envoy {
+        let mut limits = GrpcLimits::default();
+        limits.bounds = bounds;
+        listeners.spawn(Arc::clone(&grpc).run(listener, limits, stopping.wait()));
+    }
     if let Some(listener) = redis {
         let mut limits = RespLimits::default();
         limits.bounds = bounds;
         listeners.spawn(Arc::clone(&resp).run(listener, limits, stopping.wait()));
     }
+    let (over, until_over) = Stop::new();
+    let operators = operators.map(|listener| {
+        let mut limits = Limits::default();
+        limits.bounds.connections = MOST_OPERATORS;
+        aside.spawn(admin.run(listener, limits, until_over.wait()))
+    });
+    let mut measuring = JoinSet::new();
+    measuring.spawn(Arc::clone(app.saturation()).measure());
     announce(&app, &places);
+    manager.say(READY);
     tokio::select! {
-        () = stop => {}
+        () = stop.next() => {}
         () = reload => {}
     }
-    tracing::info!("stopping: no new connections, open ones may finish");
-    stopped.say();
-    let mut cut = 0_usize;
-    while let Some(ended) = listeners.join_next().await {
-        cut = cut.saturating_add(ended?.cut);
+    manager.say(STOPPING);
+    tracing::info!("stopping: open connections may finish");
+    left.say();
+    let delay = options.drain.drain_delay;
+    let mut cut = drain(listeners, &stopped, delay, async || stop.next().await).await?;
+    // Last, so that it can be asked until then whether the server is ready, and says no.
+    over.say();
+    if let Some(ended) = operators {
+        cut = cut.saturating_add(ended.await?.cut);
     }
-    tell_the_end(&app, &resp, cut);
+    let counters = [app.counters(), grpc.counters(), resp.counters()];
+    tell_the_end(&app, &resp, counters, cut);
     Ok(())
 }
 
 /// An app with the policy in the file, or with the one that is built in.
 fn open(options: &Options) -> Result<App<SystemClock>, Box<dyn Error>> {
-    let clock = SystemClock::new();
+    let (clock, keys) = (SystemClock::new(), options.capacity.keys);
     let app = match &options.config {
-        Some(path) => App::following(path, options.keys, clock),
-        None => App::new(&demo_policy()?, options.keys, clock),
+        Some(path) => App::following(path, keys, clock),
+        None => App::new(&demo_policy()?, keys, clock),
     };
     let app = app.map_err(|error| -> Box<dyn Error> {
         match error {
-            InvalidApp::File(problems) => BadPolicy(problems).into(),
+            InvalidApp::File(problems) => BadPolicy(vec![problems]).into(),
+            InvalidApp::Files(refused) => BadPolicy(refused.0).into(),
             other => other.into(),
         }
     })?;
+    let app = app
+        .speaking(options.words)
+        .holding_back(options.capacity.max_waiting)
+        .spreading(options.retry_jitter.unwrap_or_default())
+        .logging(options.logs.log_denials);
     Ok(match &options.trusted_proxies {
         Some(trusted) => app.trusting(trusted.clone()),
         None => app,
     })
 }
 
-fn follow(reloader: &FileReloader) -> io::Result<Watch> {
+/// Connections that may be open on all listeners together.
+fn expected_connections(options: &Options) -> u64 {
+    let places = [&options.listen, &options.listen_grpc, &options.listen_resp];
+    let listeners = places.iter().filter(|place| ***place != Place::Off).count();
+    let all = options.capacity.max_connections.saturating_mul(listeners);
+    all.saturating_add(MOST_OPERATORS) as u64
+}
+
+fn follow(reload: Arc<dyn Reload>) -> io::Result<Watch> {
     // What came of it is in the log.
-    Watch::start(Arc::clone(reloader), Timing::default(), |_looked| {})
+    Watch::start(reload, Timing::default(), |_looked| {})
 }
 
 async fn listen(place: &Place, option: &'static str) -> Result<Option<Listener>, CannotListen> {

@@ -2,14 +2,26 @@
 //!
 //! Must not know: what is done with it.
 
+mod running;
+mod secrets;
+mod tls;
+
+pub(crate) use running::{CapacityOptions, DrainOptions};
+pub(crate) use secrets::{SecretFiles, environment, secret};
+pub(crate) use tls::{Secured, TlsOptions};
+
 use std::path::PathBuf;
 
-use tollgate_server::Trusted;
+use super::logs::LogSettings;
+use super::tokens::TokenFiles;
+use tollgate_core::Nanos;
+use tollgate_policy::words::duration;
 use tollgate_server::listen::Place;
+use tollgate_server::{Dialects, MOST_RETRY_JITTER, Networks};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The policy file: YAML, TOML or JSON by its ending; without one a demonstration policy. Changes are put in force at once if they are right; SIGHUP reads it again
+    /// The policy file: YAML, TOML or JSON by its ending, or a file or directory of files of envoyproxy/ratelimit; without one a demonstration policy. Changes are put in force at once if they are right; SIGHUP reads it again
     #[arg(long, value_name = "FILE", env = "TOLLGATE_CONFIG")]
     pub(super) config: Option<PathBuf>,
     /// Where to listen for HTTP: an address and port (port 0 takes a free one), `unix:` and a path, or `off`
@@ -20,6 +32,14 @@ pub(crate) struct Options {
         env = "TOLLGATE_LISTEN"
     )]
     pub(super) listen: Place,
+    /// Where to listen for gRPC: Envoy's rate limit service
+    #[arg(
+        long,
+        value_name = "PLACE",
+        default_value = "127.0.0.1:8081",
+        env = "TOLLGATE_LISTEN_GRPC"
+    )]
+    pub(super) listen_grpc: Place,
     /// Where to listen for Redis clients
     #[arg(
         long,
@@ -28,26 +48,45 @@ pub(crate) struct Options {
         env = "TOLLGATE_LISTEN_RESP"
     )]
     pub(super) listen_resp: Place,
-    /// Connections that each listener has open at the same time; further ones are closed at once
+    /// Where to listen for operators and Prometheus; a place that other machines can reach takes tokens
     #[arg(
         long,
-        value_name = "N",
-        default_value_t = 10_000,
-        value_parser = at_least_one,
-        env = "TOLLGATE_MAX_CONNECTIONS"
+        value_name = "PLACE",
+        default_value = "127.0.0.1:8088",
+        env = "TOLLGATE_LISTEN_ADMIN"
     )]
-    pub(super) max_connections: usize,
-    /// Keys in use at the same time that memory is set aside for, about 50 bytes each
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 100_000,
-        env = "TOLLGATE_KEYS"
-    )]
-    pub(super) keys: usize,
+    pub(super) listen_admin: Place,
+    #[command(flatten)]
+    pub(super) tokens: TokenFiles,
+    #[command(flatten)]
+    pub(super) logs: LogSettings,
     /// Networks of gateways whose word about clients is taken, separated by commas; without it only this machine
     #[arg(long, value_name = "NETWORKS", env = "TOLLGATE_TRUSTED_PROXIES")]
-    pub(super) trusted_proxies: Option<Trusted>,
+    pub(super) trusted_proxies: Option<Networks>,
+    /// The dialects in which clients are told about their limits, separated by commas: draft-11, next, draft-07, draft-06, draft-03, envoy, x-ratelimit, x-ratelimit-epoch, x-ratelimit-epoch-ms, discord, github; or none
+    #[arg(
+        long,
+        value_name = "DIALECTS",
+        default_value_t = Dialects::default(),
+        env = "TOLLGATE_WORDS"
+    )]
+    pub(super) words: Dialects,
+    /// The most that those who are denied are told to wait longer than needed, each another time, so that they do not come back together: 5s, at most 1h; without it nobody waits longer
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = jitter,
+        env = "TOLLGATE_RETRY_JITTER"
+    )]
+    pub(super) retry_jitter: Option<Nanos>,
+    #[command(flatten)]
+    pub(super) capacity: CapacityOptions,
+    #[command(flatten)]
+    pub(super) tls: TlsOptions,
+    #[command(flatten)]
+    pub(super) secrets: SecretFiles,
+    #[command(flatten)]
+    pub(super) drain: DrainOptions,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -56,4 +95,15 @@ fn at_least_one(text: &str) -> Result<usize, String> {
         Ok(count) => Ok(count),
         Err(error) => Err(format!("{error}")),
     }
+}
+
+fn jitter(text: &str) -> Result<Nanos, String> {
+    let span = duration(text).map_err(|wrong| match wrong.help {
+        Some(help) => format!("{}; {help}", wrong.message),
+        None => wrong.message.into(),
+    })?;
+    if span > MOST_RETRY_JITTER {
+        return Err("it must be at most 1h".to_owned());
+    }
+    Ok(span)
 }

@@ -1,55 +1,89 @@
-//! What the operating system tells a server: to stop, or to read its policy again.
+//! What the operating system tells a server: to stop, or to read its files again.
 //!
 //! Must not know: what either means for connections.
 
 use std::io;
+use std::sync::Arc;
 
-use super::FileReloader;
+use tollgate_engine::reload::Reload;
+use tollgate_server::listen::Tls;
+use tollgate_store::{Clock as _, SystemClock};
 
-/// Completes when the process is told to stop: Ctrl-C, or the signal that service managers send.
+use super::manager::{Manager, READY, RELOADING};
+
+/// Hears when the process is told to stop: Ctrl-C, or the signal that service managers send.
 #[cfg(unix)]
-pub(super) fn stop_signal() -> io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
+pub(super) struct StopSignals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
 
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    Ok(async move {
+#[cfg(unix)]
+impl StopSignals {
+    /// Listens from now on.
+    pub(super) fn listen() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// Completes at the next of them.
+    pub(super) async fn next(&mut self) {
         tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
         }
-    })
+    }
 }
 
 #[cfg(not(unix))]
-pub(super) fn stop_signal() -> io::Result<impl Future<Output = ()>> {
-    Ok(async {
+pub(super) struct StopSignals;
+
+#[cfg(not(unix))]
+impl StopSignals {
+    pub(super) fn listen() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    pub(super) async fn next(&mut self) {
         if let Err(error) = tokio::signal::ctrl_c().await {
             tracing::warn!(%error, "cannot listen for Ctrl-C; end the process to stop it");
             std::future::pending::<()>().await;
         }
-    })
+    }
 }
 
-/// Reads the policy again whenever the process is sent SIGHUP, changed or not. Never completes.
+/// Whenever the process is sent SIGHUP, reads the policy again, changed or not, and looks at the files of TLS. Never
+/// completes.
 #[cfg(unix)]
 pub(super) fn reload_signal(
-    reloader: Option<FileReloader>,
+    reloader: Option<Arc<dyn Reload>>,
+    tls: Option<Arc<Tls>>,
+    manager: Manager,
 ) -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
 
     let mut hangup = signal(SignalKind::hangup())?;
     Ok(async move {
         while hangup.recv().await.is_some() {
-            let Some(reloader) = reloader.clone() else {
+            if reloader.is_none() && tls.is_none() {
                 tracing::info!("there is no --config to read again");
-                continue;
-            };
-            // A large file takes a while to read and compile, and nobody's answer should wait for it.
-            let done = tokio::task::spawn_blocking(move || reloader.reload_now()).await;
-            if let Err(error) = done {
-                tracing::error!(%error, "reading the policy again failed; the one in force stays");
             }
+            manager.say(RELOADING);
+            let (reloader, tls) = (reloader.clone(), tls.clone());
+            // A large file takes a while to read and compile, and nobody's answer should wait for it.
+            let done = tokio::task::spawn_blocking(move || {
+                // What came of it is in the log.
+                reloader.map(|reloader| reloader.reload_now());
+                tls.map(|tls| tls.look(SystemClock::new().now()));
+            });
+            if let Err(error) = done.await {
+                tracing::error!(%error, "reading files again failed; what was in force stays");
+            }
+            manager.say(READY);
         }
         std::future::pending::<()>().await;
     })
@@ -57,7 +91,9 @@ pub(super) fn reload_signal(
 
 #[cfg(not(unix))]
 pub(super) fn reload_signal(
-    _reloader: Option<FileReloader>,
+    _reloader: Option<Arc<dyn Reload>>,
+    _tls: Option<Arc<Tls>>,
+    _manager: Manager,
 ) -> io::Result<impl Future<Output = ()>> {
     Ok(std::future::pending())
 }

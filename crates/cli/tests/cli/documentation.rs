@@ -4,13 +4,13 @@
 use crate::harness::{Folder, ended, repository, tollgate};
 
 /// One fenced block: what it is marked as, and what it says.
-struct Block {
-    language: String,
-    text: String,
+pub(crate) struct Block {
+    pub(crate) language: String,
+    pub(crate) text: String,
 }
 
 /// Every fenced block of a page.
-fn blocks(page: &str) -> Vec<Block> {
+pub(crate) fn blocks(page: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut open: Option<Block> = None;
     for line in page.lines() {
@@ -45,7 +45,7 @@ fn name_of(block: &Block, number: usize) -> String {
 }
 
 /// The commands of a console block, each with what it is shown to print.
-fn commands(block: &Block) -> Vec<(String, String)> {
+pub(crate) fn commands(block: &Block) -> Vec<(String, String)> {
     let mut commands: Vec<(String, String)> = Vec::new();
     for line in block.text.lines() {
         match (line.strip_prefix("$ "), commands.last_mut()) {
@@ -61,7 +61,7 @@ fn commands(block: &Block) -> Vec<(String, String)> {
 }
 
 /// The words of a command line, of which some may stand in single quotes.
-fn words(command: &str) -> Vec<String> {
+pub(crate) fn words(command: &str) -> Vec<String> {
     let quoted = command.split('\'').enumerate();
     quoted
         .flat_map(|(index, part)| match index % 2 {

@@ -10,9 +10,14 @@
 
 mod check;
 mod documentation;
+mod envoy;
+mod examples;
 mod explain;
 mod harness;
+mod operators;
 mod policy_tests;
 mod serve;
 mod shipped;
 mod surroundings;
+mod tls;
+mod with_peers;

@@ -10,19 +10,19 @@ use std::time::Duration;
 use crate::harness::{output, tollgate};
 
 /// Far above what anything here takes; only a hang reaches it.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A running `tollgate serve`, killed when the test ends, however it ends.
-struct Served {
+pub(crate) struct Served {
     child: Child,
-    address: SocketAddr,
-    printed: String,
-    log: Receiver<String>,
+    pub(crate) address: SocketAddr,
+    pub(crate) printed: String,
+    pub(crate) log: Receiver<String>,
 }
 
 impl Served {
     /// Starts `command` and waits until it has printed its address and the rest of its welcome.
-    fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdout = lines(child.stdout.take().unwrap());
@@ -35,7 +35,8 @@ impl Served {
         // An empty line ends it.
         while served.printed.matches("curl ").count() < 3 || !served.printed.ends_with("\n\n") {
             let line = stdout.recv_timeout(DEADLINE).expect("the whole welcome");
-            if let Some(address) = line.strip_prefix("listening on http://") {
+            let http = ["listening on http://", "listening on https://"];
+            if let Some(address) = http.iter().find_map(|start| line.strip_prefix(start)) {
                 served.address = address.parse().unwrap();
             }
             served.printed += &line;
@@ -45,7 +46,7 @@ impl Served {
     }
 
     /// Waits until the log says `text`, and returns that line.
-    fn wait_for(&self, text: &str) -> String {
+    pub(crate) fn wait_for(&self, text: &str) -> String {
         loop {
             let line = self.log.recv_timeout(DEADLINE).expect(text);
             if line.contains(text) {
@@ -54,14 +55,14 @@ impl Served {
         }
     }
 
-    fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args(["-s", signal, &pid]).status();
         assert!(sent.unwrap().success());
     }
 
     /// Sends a signal and waits for the end: how it ended, and the last line of its log.
-    fn stop(mut self, signal: &str) -> (ExitStatus, String) {
+    pub(crate) fn stop(mut self, signal: &str) -> (ExitStatus, String) {
         self.signal(signal);
         let last = self.wait_for("stopped");
         (self.child.wait().unwrap(), last)
@@ -91,13 +92,18 @@ impl Drop for Served {
 
 /// The status line of the answer to a GET, or nothing if the connection ended without one.
 fn get(address: SocketAddr, target: &str) -> Option<String> {
+    answer(address, target)?.lines().next().map(str::to_owned)
+}
+
+/// All that is answered.
+fn answer(address: SocketAddr, target: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(DEADLINE)).ok()?;
     let request = format!("GET {target} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
-    answer.lines().next().map(str::to_owned)
+    Some(answer)
 }
 
 #[test]
@@ -108,6 +114,7 @@ fn it_says_what_it_does_does_it_and_stops_when_told() {
             "serve",
             "--listen=127.0.0.1:0",
             "--listen-resp=off",
+            "--listen-grpc=off",
             "--config",
         ]);
         command.arg(&policy.0);
@@ -130,7 +137,12 @@ fn it_says_what_it_does_does_it_and_stops_when_told() {
 #[test]
 fn redis_clients_are_answered_beside_http_ones() {
     let policy = Written::new("redis", &policy("2/h"));
-    let mut command = tollgate(&["serve", "--listen=127.0.0.1:0", "--listen-resp=127.0.0.1:0"]);
+    let mut command = tollgate(&[
+        "serve",
+        "--listen=127.0.0.1:0",
+        "--listen-resp=127.0.0.1:0",
+        "--listen-grpc=off",
+    ]);
     command.arg("--config").arg(&policy.0);
     let served = Served::start(command);
     let (_, address) = served.printed.split_once("listening on redis://").unwrap();
@@ -162,17 +174,17 @@ fn redis_clients_are_answered_beside_http_ones() {
 }
 
 /// A policy file that is gone when the test is over.
-struct Written(PathBuf);
+pub(crate) struct Written(pub(crate) PathBuf);
 
 impl Written {
-    fn new(name: &str, text: &str) -> Self {
+    pub(crate) fn new(name: &str, text: &str) -> Self {
         let name = format!("tollgate-cli-{}-{name}.yaml", std::process::id());
         let written = Self(std::env::temp_dir().join(name));
         written.write(text);
         written
     }
 
-    fn write(&self, text: &str) {
+    pub(crate) fn write(&self, text: &str) {
         std::fs::write(&self.0, text).unwrap();
     }
 }
@@ -194,6 +206,7 @@ fn without_a_policy_it_demonstrates_and_says_what_to_try() {
         "serve",
         "--listen=127.0.0.1:0",
         "--listen-resp=off",
+        "--listen-grpc=off",
     ]));
     assert!(
         served.printed.contains("per-key: every request;"),
@@ -223,6 +236,31 @@ fn settings_may_come_from_the_environment() {
 }
 
 #[test]
+fn clients_are_told_in_the_dialects_that_the_operator_chose() {
+    let policy = Written::new("dialects", &policy("1/h"));
+    let mut command = tollgate(&["serve", "--words", "github,draft-11", "--retry-jitter=5m"]);
+    command
+        .env("TOLLGATE_LISTEN", "127.0.0.1:0")
+        .env("TOLLGATE_LISTEN_RESP", "off")
+        .env("TOLLGATE_CONFIG", &policy.0)
+        .env("TOLLGATE_WORDS", "a flag comes before this");
+    let served = Served::start(command);
+    let answer = answer(served.address, "/v1/check?key=carol").unwrap();
+    for line in [
+        "x-ratelimit-limit: 1\r\n",
+        "x-ratelimit-resource: demo\r\n",
+        "ratelimit-policy: \"demo\";q=1;w=3600;pk=:",
+    ] {
+        assert!(answer.contains(line), "{line}: {answer}");
+    }
+    let refused = self::answer(served.address, "/v1/check?key=carol").unwrap();
+    let retry = refused.split("retry-after: ").nth(1).unwrap();
+    let retry: u64 = retry.split("\r\n").next().unwrap().parse().unwrap();
+    // An hour, less what has passed since, and the jitter.
+    assert!(retry <= 3_900, "{refused}");
+}
+
+#[test]
 fn a_policy_that_is_wrong_is_shown_with_its_line() {
     let wrong = Written::new("wrong", &policy("10/sce"));
     let file = wrong.0.display().to_string();
@@ -230,6 +268,7 @@ fn a_policy_that_is_wrong_is_shown_with_its_line() {
         "serve",
         "--listen=127.0.0.1:0",
         "--listen-resp=off",
+        "--listen-grpc=off",
         "--config",
         &file,
     ]);
@@ -246,6 +285,7 @@ fn a_policy_that_changes_is_put_in_force_and_a_wrong_one_changes_nothing() {
         "serve",
         "--listen=127.0.0.1:0",
         "--listen-resp=off",
+        "--listen-grpc=off",
         "--config",
     ]);
     command.arg(&file.0);
@@ -273,6 +313,7 @@ fn a_signal_reads_the_policy_again_whether_or_not_it_changed() {
         "serve",
         "--listen=127.0.0.1:0",
         "--listen-resp=off",
+        "--listen-grpc=off",
         "--config",
     ]);
     command.arg(&file.0);
@@ -294,8 +335,13 @@ fn a_port_that_is_taken_is_an_error_that_says_so() {
         "error: cannot listen on {address}: another program does; choose another place with --listen\n"
     );
     assert_eq!(stderr, expected);
-    let free = ["serve", "--listen=127.0.0.1:0", "--listen-resp"];
-    let (code, stdout, stderr) = output(&[free[0], free[1], free[2], &address]);
+    let free = [
+        "serve",
+        "--listen=127.0.0.1:0",
+        "--listen-grpc=off",
+        "--listen-resp",
+    ];
+    let (code, stdout, stderr) = output(&[free[0], free[1], free[2], free[3], &address]);
     assert_eq!((code, stdout.as_str()), (Some(1), ""));
     assert!(
         stderr.ends_with("choose another place with --listen-resp\n"),
@@ -309,7 +355,7 @@ fn wrong_arguments_are_named() {
         ("--config=/nowhere.yaml", "the file cannot be read"),
         (
             "--trusted-proxies=10.0.0.1/8",
-            "did you mean `10.0.0.0/8` or `10.0.0.1`?",
+            "it has bits beyond its length; 10.0.0.0/8 has not",
         ),
         ("--keys=0", "keys: 0 is not valid: it must be at least 1"),
         (
@@ -320,6 +366,38 @@ fn wrong_arguments_are_named() {
             "--listen-resp=on",
             "it must be an address with a port (127.0.0.1:8080, [::1]:8080), `unix:` and a path, or `off`",
         ),
+        (
+            "--words=draft-12",
+            "there is no such dialect; there are draft-11, next, draft-07, draft-06, draft-03, envoy, x-ratelimit, \
+             x-ratelimit-epoch, x-ratelimit-epoch-ms, discord, github, and none",
+        ),
+        (
+            "--words=draft-11,draft-07",
+            "it writes `ratelimit` differently from draft-11; choose one of the two",
+        ),
+        (
+            "--words=none,github",
+            "it means no dialect, so it must stand alone",
+        ),
+        (
+            "--retry-jitter=10",
+            "`10` says no unit of time; for seconds write `10s`",
+        ),
+        ("--retry-jitter=61m", "it must be at most 1h"),
+        (
+            "--listen-admin=0.0.0.0:0",
+            "can be reached from other machines and has no tokens",
+        ),
+        (
+            "--admin-read-token-file=/nowhere",
+            "cannot read the token in /nowhere",
+        ),
+        (
+            "--log-level=loud",
+            "it must be off, error, warn, info, debug or trace",
+        ),
+        ("--log-format=xml", "[possible values: text, json]"),
+        ("--log-denials=few", "it must be off, sampled or all"),
         ("--confg=a.yaml", "unexpected argument '--confg' found"),
     ];
     for (argument, expected) in cases {
@@ -339,10 +417,15 @@ fn version_and_help() {
     for option in [
         "--config",
         "--listen",
+        "--listen-grpc",
         "--listen-resp",
         "--keys",
         "--trusted-proxies",
+        "--listen-admin",
+        "--admin-operate-token-file",
+        "--log-format",
         "TOLLGATE_CONFIG",
+        "TOLLGATE_LOG",
     ] {
         assert!(stdout.contains(option), "{stdout}");
     }
@@ -353,7 +436,7 @@ fn version_and_help() {
 fn it_outlives_running_out_of_file_descriptors() {
     let mut command = Command::new("sh");
     let program = env!("CARGO_BIN_EXE_tollgate");
-    let script = "ulimit -n 32 && exec \"$0\" serve --listen 127.0.0.1:0 --listen-resp 127.0.0.1:0";
+    let script = "ulimit -n 32 && exec \"$0\" serve --listen 127.0.0.1:0 --listen-resp 127.0.0.1:0 --listen-grpc off --listen-admin off";
     command.args(["-c", script, program]);
     let served = Served::start(command);
     let flood: Vec<_> = (0..40)

@@ -83,15 +83,17 @@ pub enum Change {
     Restored,
 }
 
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Change {
+    /// Says it, keys as `key` words them.
+    fn tell(&self, f: &mut fmt::Formatter<'_>, key: &dyn Fn(&str) -> String) -> fmt::Result {
         let until = |f: &mut fmt::Formatter<'_>, until: &Option<Timestamp>| match until {
             Some(until) => write!(f, " until {}", Utc(*until)),
             None => f.write_str(" until it is taken back"),
         };
-        let of = |limit: &Option<Box<str>>| match limit {
-            Some(limit) => format!(" of limit `{limit}`"),
-            None => String::new(),
+        // An address is nobody's key, and is told as it is.
+        let of = |limit: &Option<Box<str>>, what: &str| match limit {
+            Some(limit) => format!("{} of limit `{limit}`", key(what)),
+            None => format!("`{what}`"),
         };
         match self {
             Self::Switched { limit: None, to } => write!(f, "everything switched to {to}"),
@@ -101,31 +103,58 @@ impl fmt::Display for Change {
             } => write!(f, "limit `{limit}` switched to {to}"),
             Self::Overridden {
                 limit,
-                key,
+                key: of,
                 quota,
                 until: end,
             } => {
-                write!(f, "key `{key}` of limit `{limit}` has {quota}")?;
+                write!(f, "key {} of limit `{limit}` has {quota}", key(of))?;
                 until(f, end)
             }
-            Self::OverrideLifted { limit, key } => {
-                write!(f, "key `{key}` of limit `{limit}` has its own quota again")
+            Self::OverrideLifted { limit, key: of } => {
+                let key = key(of);
+                write!(f, "key {key} of limit `{limit}` has its own quota again")
             }
             Self::Blocked {
                 limit,
                 what,
                 until: end,
             } => {
-                write!(f, "`{what}`{} blocked", of(limit))?;
+                write!(f, "{} blocked", of(limit, what))?;
                 until(f, end)
             }
-            Self::Unblocked { limit, what } => write!(f, "`{what}`{} let through", of(limit)),
-            Self::Reset { limit, key, found } => {
+            Self::Unblocked { limit, what } => write!(f, "{} let through", of(limit, what)),
+            Self::Reset {
+                limit,
+                key: of,
+                found,
+            } => {
                 let found = if *found { "" } else { ", which was full" };
-                write!(f, "key `{key}` of limit `{limit}` reset{found}")
+                write!(f, "key {} of limit `{limit}` reset{found}", key(of))
             }
             Self::Restored => f.write_str("switches, overrides and blocks restored"),
         }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tell(f, &|key| format!("`{key}`"))
+    }
+}
+
+/// A change as the log tells it: logs are kept and copied, and keys in them are digests.
+struct Logged<'a> {
+    what: &'a Change,
+    digest: Option<[u8; 16]>,
+}
+
+impl fmt::Display for Logged<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digest = self.digest.unwrap_or_default();
+        self.what.tell(f, &|_| {
+            let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("#{digits}")
+        })
     }
 }
 
@@ -136,7 +165,8 @@ impl fmt::Display for Event {
 }
 
 /// An instant as people read it: `2026-11-16T00:34:00Z`.
-struct Utc(Timestamp);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Utc(pub Timestamp);
 
 impl fmt::Display for Utc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -166,8 +196,13 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(super) fn add(&mut self, event: Event) {
-        tracing::info!(who = %event.who, why = %event.why, "{}", event.what);
+    /// Keeps an event, and logs it with the digest of its key.
+    pub(super) fn add(&mut self, event: Event, digest: Option<[u8; 16]>) {
+        let what = Logged {
+            what: &event.what,
+            digest,
+        };
+        tracing::info!(who = %event.who, why = %event.why, "{what}");
         if self.events.len() >= MOST_EVENTS {
             self.events.pop_front();
         }
@@ -182,6 +217,59 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_logged_of_a_key_is_its_digest() {
+        let key = "sk_live_secret";
+        let limit = || Box::from("api");
+        let changes = [
+            Change::Overridden {
+                limit: limit(),
+                key: key.into(),
+                quota: "1/s".into(),
+                until: None,
+            },
+            Change::OverrideLifted {
+                limit: limit(),
+                key: key.into(),
+            },
+            Change::Blocked {
+                limit: Some(limit()),
+                what: key.into(),
+                until: None,
+            },
+            Change::Unblocked {
+                limit: Some(limit()),
+                what: key.into(),
+            },
+            Change::Reset {
+                limit: limit(),
+                key: key.into(),
+                found: true,
+            },
+        ];
+        for what in &changes {
+            let digest = Some([0xab; 16]);
+            let logged = Logged { what, digest }.to_string();
+            assert!(!logged.contains(key), "{logged}");
+            assert!(
+                logged.contains(&format!("#{}", "ab".repeat(16))),
+                "{logged}"
+            );
+            assert!(
+                what.to_string().contains(key),
+                "who may read the list may read keys"
+            );
+        }
+        let address = Change::Blocked {
+            limit: None,
+            what: "192.0.2.7".into(),
+            until: None,
+        };
+        let (what, digest) = (&address, None);
+        let logged = Logged { what, digest }.to_string();
+        assert_eq!(logged, "`192.0.2.7` blocked until it is taken back");
+    }
 
     #[test]
     fn instants_are_told_by_the_calendar() {

@@ -8,6 +8,7 @@
 mod compile;
 mod controls;
 mod log;
+mod naming;
 mod quota;
 mod refused;
 #[cfg(test)]
@@ -16,7 +17,7 @@ mod tests;
 pub use controls::{
     Block, Controls, Halt, KeyOverride, MOST_BLOCKS, MOST_OVERRIDES, NamedKey, Switch,
 };
-pub use log::{Change, Event, MOST_EVENTS};
+pub use log::{Change, Event, MOST_EVENTS, Utc};
 pub use refused::Refused;
 
 pub(crate) use compile::desk;
@@ -24,13 +25,12 @@ pub(crate) use log::Log;
 
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_policy::rules::{KeyBuffer, MeterRef, Role};
-use tollgate_policy::words;
 use tollgate_store::{Key, Ruled};
 
 use crate::engine::{Engine, Registry};
 use crate::generation::Generation;
 use crate::store::StateStore;
-use controls::signature;
+use naming::{known, named, network};
 
 /// Who does something, and why. Both are kept with what was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl<'a, S: StateStore> Control<'a, S> {
                 }
             }
             let limit = limit.map(Box::from);
-            Ok(Change::Switched { limit, to })
+            Ok(Change::Switched { limit, to }.into())
         })
     }
 
@@ -115,12 +115,12 @@ impl<'a, S: StateStore> Control<'a, S> {
     ) -> Result<(), Refused> {
         self.change(by, |generation, controls, now| {
             let index = known(generation, limit)?;
-            let key = named(generation, index, limit, key)?;
+            let named = named(generation, index, limit, key)?;
             controls::check_len("quota", quota, controls::MOST_QUOTA)?;
             // Whether it can be honoured is found out now and not when the desk is made of it.
             quota::chosen(generation, index, quota)?;
             let entry = KeyOverride {
-                key,
+                key: named.clone(),
                 quota: quota.trim().into(),
                 until: lasts.map(|lasts| now.after(lasts).as_nanos()),
             };
@@ -138,7 +138,10 @@ impl<'a, S: StateStore> Control<'a, S> {
                 });
             }
             controls.overrides.push(entry);
-            Ok(change)
+            Ok(Changed {
+                change,
+                key: Some(named),
+            })
         })
     }
 
@@ -155,9 +158,13 @@ impl<'a, S: StateStore> Control<'a, S> {
             if controls.overrides.len() == before {
                 return Err(Refused::NotThere { what: "override" });
             }
-            Ok(Change::OverrideLifted {
+            let change = Change::OverrideLifted {
                 limit: limit.into(),
-                key: key.shown,
+                key: key.shown.clone(),
+            };
+            Ok(Changed {
+                change,
+                key: Some(key),
             })
         })
     }
@@ -176,16 +183,19 @@ impl<'a, S: StateStore> Control<'a, S> {
         self.change(by, |generation, controls, now| {
             let index = known(generation, limit)?;
             let key = named(generation, index, limit, key)?;
-            let shown = key.shown.clone();
             let until = lasts.map(|lasts| now.after(lasts));
             controls.block(Block::Key {
-                key,
+                key: key.clone(),
                 until: until.map(Timestamp::as_nanos),
             })?;
-            Ok(Change::Blocked {
+            let change = Change::Blocked {
                 limit: Some(limit.into()),
-                what: shown,
+                what: key.shown.clone(),
                 until,
+            };
+            Ok(Changed {
+                change,
+                key: Some(key),
             })
         })
     }
@@ -207,11 +217,9 @@ impl<'a, S: StateStore> Control<'a, S> {
                 address: network.clone(),
                 until: until.map(Timestamp::as_nanos),
             })?;
-            Ok(Change::Blocked {
-                limit: None,
-                what: network.into(),
-                until,
-            })
+            let what = network.into();
+            let limit = None;
+            Ok(Change::Blocked { limit, what, until }.into())
         })
     }
 
@@ -226,9 +234,13 @@ impl<'a, S: StateStore> Control<'a, S> {
             let is_it =
                 |block: &Block| matches!(block, Block::Key { key: other, .. } if other.is(&key));
             controls.unblock(is_it)?;
-            Ok(Change::Unblocked {
+            let change = Change::Unblocked {
                 limit: Some(limit.into()),
-                what: key.shown,
+                what: key.shown.clone(),
+            };
+            Ok(Changed {
+                change,
+                key: Some(key),
             })
         })
     }
@@ -244,10 +256,8 @@ impl<'a, S: StateStore> Control<'a, S> {
                 matches!(block, Block::Address { address, .. } if *address == network)
             };
             controls.unblock(is_it)?;
-            Ok(Change::Unblocked {
-                limit: None,
-                what: network.into(),
-            })
+            let what = network.into();
+            Ok(Change::Unblocked { limit: None, what }.into())
         })
     }
 
@@ -263,10 +273,14 @@ impl<'a, S: StateStore> Control<'a, S> {
             let index = known(generation, limit)?;
             let named = named(generation, index, limit, key)?;
             found = self.erase(generation, index, key);
-            Ok(Change::Reset {
+            let change = Change::Reset {
                 limit: limit.into(),
-                key: named.shown,
+                key: named.shown.clone(),
                 found,
+            };
+            Ok(Changed {
+                change,
+                key: Some(named),
             })
         })?;
         Ok(found)
@@ -289,7 +303,7 @@ impl<'a, S: StateStore> Control<'a, S> {
         self.change(by, |_, controls, _| {
             kept.check()?;
             *controls = kept;
-            Ok(Change::Restored)
+            Ok(Change::Restored.into())
         })
     }
 
@@ -303,7 +317,7 @@ impl<'a, S: StateStore> Control<'a, S> {
     fn change(
         &self,
         by: By<'_>,
-        what: impl FnOnce(&Generation, &mut Controls, Timestamp) -> Result<Change, Refused>,
+        what: impl FnOnce(&Generation, &mut Controls, Timestamp) -> Result<Changed, Refused>,
     ) -> Result<(), Refused> {
         refused::check_signature(by)?;
         let mut registry = self.engine.registry();
@@ -312,19 +326,22 @@ impl<'a, S: StateStore> Control<'a, S> {
         let now = self.engine.store().now();
         let mut next = controls.clone();
         next.expire(now);
-        let change = what(&generation, &mut next, now)?;
+        let Changed { change, key } = what(&generation, &mut next, now)?;
+        let key = key.and_then(|key| key.bytes());
+        let digest = key.map(|key| generation.rules().digest(&key));
         if next != *controls {
             *controls = next;
             self.engine.place_desk(&generation, controls);
             // What was remembered of denials may be wrong now.
             self.engine.store().forget_denials(None);
         }
-        log.add(Event {
+        let event = Event {
             who: by.who.into(),
             when: now,
             why: by.why.into(),
             what: change,
-        });
+        };
+        log.add(event, digest);
         Ok(())
     }
 
@@ -357,73 +374,14 @@ impl<S> std::fmt::Debug for Control<'_, S> {
     }
 }
 
-/// Where the limit of this name stands.
-fn known(generation: &Generation, name: &str) -> Result<usize, Refused> {
-    generation.index(name).ok_or_else(|| {
-        let names = generation.rules().rules().iter().map(|rule| &*rule.name);
-        Refused::UnknownLimit {
-            name: name.into(),
-            nearest: words::nearest(name, names).map(Box::from),
-        }
-    })
+/// What was changed, and the key that it was about.
+struct Changed {
+    change: Change,
+    key: Option<NamedKey>,
 }
 
-/// The key that these values make, of whichever level they are for.
-fn named(
-    generation: &Generation,
-    index: usize,
-    limit: &str,
-    values: &[&str],
-) -> Result<NamedKey, Refused> {
-    let rules = generation.rules();
-    let meters = rules
-        .rules()
-        .get(index)
-        .map_or(&[][..], |rule| &rule.meters);
-    let mut buffer = KeyBuffer::new();
-    let mut parts = Vec::new();
-    for (meter, _) in meters
-        .iter()
-        .enumerate()
-        .filter(|(_, of)| of.role == Role::Main)
-    {
-        let place = MeterRef { rule: index, meter };
-        let Some(recipe) = rules.recipe(place) else {
-            continue;
-        };
-        if rules.key_of(place, values, &mut buffer).is_some() {
-            return Ok(NamedKey {
-                limit: limit.into(),
-                made_of: signature(recipe).into(),
-                key: controls::hex(buffer.as_bytes()).into(),
-                shown: recipe.readable(buffer.as_bytes()).into(),
-            });
-        }
-        let names = recipe
-            .parts
-            .iter()
-            .map(|part| part.attribute.value.to_string());
-        let names: Vec<String> = names.collect();
-        if !parts.contains(&names) {
-            parts.push(names);
-        }
+impl From<Change> for Changed {
+    fn from(change: Change) -> Self {
+        Self { change, key: None }
     }
-    Err(Refused::BadKey {
-        limit: limit.into(),
-        given: values.len(),
-        parts,
-    })
-}
-
-fn network(text: &str) -> Result<String, Refused> {
-    let network = words::network(text).map_err(|wrong| Refused::Wrong {
-        field: "address",
-        wrong,
-    })?;
-    let single = if network.address.is_ipv4() { 32 } else { 128 };
-    Ok(if network.bits == single {
-        network.address.to_string()
-    } else {
-        format!("{}/{}", network.address, network.bits)
-    })
 }

@@ -207,6 +207,14 @@ impl<S: StateStore> EnvoyEngine<S> {
         self.current.load().number
     }
 
+    /// What every rule in force does, a line each.
+    #[must_use]
+    pub fn explain(&self) -> Vec<String> {
+        let current = self.current.load();
+        let lines = current.policy.explain().map(|line| line.to_string());
+        lines.collect()
+    }
+
     /// The store that counters are kept in.
     pub const fn store(&self) -> &S {
         &self.store

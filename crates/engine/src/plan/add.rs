@@ -14,6 +14,7 @@ use crate::desk::{Desk, Until};
 use crate::generation::{Entry, Generation, Metered};
 use crate::lots::Lots;
 use crate::verdict::Standing;
+use crate::witness::Witness;
 
 /// A request and what it is asked by.
 pub(crate) struct Asking<'a> {
@@ -29,13 +30,16 @@ pub(crate) struct Asking<'a> {
     pub(crate) desk: Option<&'a Desk>,
     /// What time it is, where operators have said something.
     pub(crate) now: Timestamp,
+    /// Who is told of keys and quotas, if anybody wants to know.
+    pub(crate) witness: Option<&'a dyn Witness>,
 }
 
-/// Whether a request is charged or only looked at.
+/// Whether a request is charged, only looked at, or given back what one like it was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     Charge,
     Look,
+    GiveBack,
 }
 
 /// What became of a rule's part in a plan.
@@ -91,6 +95,9 @@ impl Plan {
         metered: &Metered,
     ) -> Added {
         let asking = of.asking;
+        if asking.manner == Manner::GiveBack && !of.gives_back(meter, metered) {
+            return Added::Asked;
+        }
         let place = MeterRef {
             rule: of.index,
             meter: position,
@@ -222,6 +229,7 @@ impl OfRule<'_> {
         let is_guest = metered.is_shared && self.standing == Standing::Shadow;
         let looks = self.asking.manner == Manner::Look || is_guest;
         match meter.role {
+            _ if self.asking.manner == Manner::GiveBack && !is_guest => Op::Credit(cost),
             // Nobody can look at how long places are taken; holding none says how many there are.
             _ if metered.is_concurrency => Op::Acquire {
                 id: self.asking.lots.draw(),
@@ -239,5 +247,13 @@ impl OfRule<'_> {
             Role::Main | Role::Local if self.rule.count != Count::Requests => Op::Peek(cost),
             _ => Op::Spend(cost),
         }
+    }
+
+    /// Whether units can be given back to a meter: it counts what requests cost, and not who or how many there are.
+    fn gives_back(&self, meter: &Meter, metered: &Metered) -> bool {
+        matches!(meter.role, Role::Main | Role::Local)
+            && !metered.is_concurrency
+            && !self.entry.counts_values
+            && self.rule.count == Count::Requests
     }
 }

@@ -16,6 +16,7 @@ use tollgate_store::{Answer, Check, ErrorKind, Key, Op, Ruled, Store, StoreError
 
 use self::keys::Keys;
 use crate::generation::{Generation, Metered};
+use crate::told::Told;
 use crate::waiting::Patient;
 
 /// One meter that is asked.
@@ -189,6 +190,19 @@ impl Plan {
             }
             QuotaAt::Computed(index) => self.computed.get(index).map(|(ruled, _)| ruled),
         }
+    }
+
+    /// What is told of the quota that a check is decided by.
+    pub(crate) fn told<'a>(&'a self, generation: &'a Generation, planned: &Planned) -> Told<'a> {
+        let Some(ruled) = self.ruled(generation, planned) else {
+            return Told::NOTHING;
+        };
+        let listed = match planned.quota {
+            QuotaAt::Listed(index) | QuotaAt::Patient(index) => index,
+            QuotaAt::Computed(_) => usize::MAX,
+        };
+        let patient = self.patient(generation, planned);
+        Told::of(listed, &ruled.limit, patient.map(Patient::capacity))
     }
 
     fn patient<'a>(&'a self, generation: &'a Generation, planned: &Planned) -> Option<&'a Patient> {

@@ -2,14 +2,16 @@
 //!
 //! [`Reloader`] reads the file, checks it, compiles it and swaps it in; if any of that fails the policy in force stays, and
 //! the [`Status`] says what is wrong with the file. [`Watch`] tells it when to look: the operating system says that the
-//! directory has changed, a poll stands behind that, and [`Reloader::reload_now`] is for signals and people. This is the
-//! one module of the engine that knows files. Must not know: requests, signals, what a policy says.
+//! directory has changed, a poll stands behind that, and [`Reloader::reload_now`] is for signals and people.
+//! [`EnvoyReloader`] does the same with files of envoyproxy/ratelimit. This is the one module of the engine that knows files. Must not know: requests, signals, what a policy says.
 
+mod files;
 mod follow;
 #[cfg(test)]
 mod tests;
 mod watch;
 
+pub use files::{EnvoyReloader, is_envoys};
 pub use follow::{Events, Next, Timing, follow};
 pub use watch::Watch;
 
@@ -42,6 +44,10 @@ pub struct Status {
     pub hash: Fingerprint,
     /// What is wrong with the file as it is now.
     pub error: Option<Problems>,
+    /// How often a version of the file was put in force, the first included.
+    pub loads: u64,
+    /// How often a version of the file was refused. A file that stays wrong or missing is refused once.
+    pub refusals: u64,
 }
 
 /// A keyed digest of a policy's text: the same on all nodes that share a secret and have the same policy in force.
@@ -79,6 +85,22 @@ pub enum Looked {
     Refused,
 }
 
+/// What keeps an engine at what files say.
+pub trait Reload: Send + Sync {
+    /// Looks at the files, and puts them in force if they have changed and are right.
+    fn look(&self) -> Looked;
+
+    /// The same even if they have not changed: what was refused is tried again, and what somebody has put in force by other
+    /// means is replaced.
+    fn reload_now(&self) -> Looked;
+
+    /// What is known of the files.
+    fn status(&self) -> Status;
+
+    /// The file, or the directory of files.
+    fn path(&self) -> &Path;
+}
+
 /// Keeps an engine at what a file says.
 pub struct Reloader<S> {
     engine: Arc<Engine<S>>,
@@ -112,6 +134,8 @@ impl<S: StateStore> Reloader<S> {
             loaded_at: engine.store().now(),
             hash,
             error: None,
+            loads: 1,
+            refusals: 0,
         };
         tracing::info!(path = %path.display(), %hash, "policy loaded");
         Ok(Self {
@@ -167,7 +191,10 @@ impl<S: StateStore> Reloader<S> {
         let bytes = match read_path(&self.path) {
             Ok(bytes) => bytes,
             Err(problems) => {
-                seen.last = None;
+                // A poll that finds it gone still is no news.
+                if seen.last.take().is_some() || always {
+                    seen.status.refusals = seen.status.refusals.saturating_add(1);
+                }
                 return self.refuse(&mut seen.status, problems);
             }
         };
@@ -196,11 +223,16 @@ impl<S: StateStore> Reloader<S> {
                     loaded_at: self.engine.store().now(),
                     hash,
                     error: None,
+                    loads: seen.status.loads.saturating_add(1),
+                    refusals: seen.status.refusals,
                 };
                 tracing::info!(path = %self.path.display(), %hash, generation, "policy loaded");
                 Looked::Swapped(generation)
             }
-            Err(problems) => self.refuse(&mut seen.status, problems),
+            Err(problems) => {
+                seen.status.refusals = seen.status.refusals.saturating_add(1);
+                self.refuse(&mut seen.status, problems)
+            }
         }
     }
 
@@ -244,6 +276,24 @@ fn compile(bytes: Vec<u8>, path: &Path, secret: [u8; 16]) -> Result<(Policy, Rul
 fn whole(path: &Path, why: &dyn std::error::Error) -> Problems {
     let problem = Problem::bare(Place::START, why.to_string());
     Problems::new(&path.display().to_string(), "", vec![problem])
+}
+
+impl<S: StateStore> Reload for Reloader<S> {
+    fn look(&self) -> Looked {
+        Self::look(self)
+    }
+
+    fn reload_now(&self) -> Looked {
+        Self::reload_now(self)
+    }
+
+    fn status(&self) -> Status {
+        Self::status(self)
+    }
+
+    fn path(&self) -> &Path {
+        Self::path(self)
+    }
 }
 
 impl<S> fmt::Debug for Reloader<S> {

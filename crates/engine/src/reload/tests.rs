@@ -570,3 +570,26 @@ fn the_operating_system_tells_of_changes_and_the_thread_ends_with_its_watch() {
     drop(watch);
     assert_eq!(Arc::strong_count(&reloader), 1, "the thread is gone");
 }
+
+#[test]
+fn loads_and_refusals_are_counted_and_a_file_that_stays_wrong_counts_once() {
+    let dir = Dir::new("counted");
+    dir.write("policy.yaml", &policy(5));
+    let path = dir.path("policy.yaml");
+    let (reloader, _clock) = open(&path);
+    let counted = || (reloader.status().loads, reloader.status().refusals);
+    assert_eq!(counted(), (1, 0));
+    dir.write("policy.yaml", "limits: 7\n");
+    reloader.look();
+    reloader.look();
+    assert_eq!(counted(), (1, 1));
+    fs::remove_file(&path).unwrap();
+    reloader.look();
+    reloader.look();
+    assert_eq!(counted(), (1, 2));
+    reloader.reload_now();
+    assert_eq!(counted(), (1, 3), "whoever asks again is told again");
+    dir.write("policy.yaml", &policy(9));
+    reloader.look();
+    assert_eq!(counted(), (2, 3));
+}

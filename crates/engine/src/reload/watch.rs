@@ -3,6 +3,7 @@
 //! It is the directory that is watched, because files are replaced more often than written: editors rename, and Kubernetes
 //! swaps a link beside the file. Must not know: what is in the file.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +14,9 @@ use std::time::Duration;
 use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use super::{Events, Looked, Next, Reloader, Timing, follow};
-use crate::store::StateStore;
+use super::{Events, Looked, Next, Reload, Timing, follow};
 
-/// A thread that keeps a [`Reloader`] up to date. It ends when this is dropped.
+/// A thread that looks at files when they change: those of a [`Reload`], or others. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Watch {
     is_over: Arc<AtomicBool>,
@@ -52,17 +52,30 @@ impl Watch {
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub fn start<S: StateStore + Send + Sync + 'static>(
-        reloader: Arc<Reloader<S>>,
+    pub fn start<R: Reload + ?Sized + 'static>(
+        reloader: Arc<R>,
         timing: Timing,
         told: impl Fn(Looked) + Send + 'static,
     ) -> std::io::Result<Self> {
+        let path = reloader.path().to_owned();
+        Self::over([&*path], timing, move || told(reloader.look()))
+    }
+
+    /// Has any files looked at when they may have changed, and once at the beginning. They must already be there, or their
+    /// directories.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn over<'a>(
+        paths: impl IntoIterator<Item = &'a Path>,
+        timing: Timing,
+        mut look: impl FnMut() + Send + 'static,
+    ) -> std::io::Result<Self> {
         let (wake, receiver) = sync_channel(1);
         let is_over = Arc::new(AtomicBool::new(false));
-        let watcher = watch(reloader.path(), wake.clone());
+        let watcher = watch(paths, &wake);
         if let Err(error) = &watcher {
-            let path = reloader.path().display();
-            tracing::warn!(%path, %error, "changes of the policy file are not told; it is polled");
+            tracing::warn!(%error, "changes of files are not told; they are polled");
         }
         let mut heard = Heard {
             receiver,
@@ -71,9 +84,9 @@ impl Watch {
         let thread = thread::Builder::new()
             .name("tollgate-reload".to_owned())
             .spawn(move || {
-                // It may have changed since it was opened and before it was watched.
-                told(reloader.look());
-                follow(&mut heard, timing, || told(reloader.look()));
+                // They may have changed since they were opened and before they were watched.
+                look();
+                follow(&mut heard, timing, look);
             })?;
         Ok(Self {
             is_over,
@@ -103,11 +116,11 @@ impl Drop for Watch {
     }
 }
 
-fn watch(path: &Path, wake: SyncSender<()>) -> notify::Result<RecommendedWatcher> {
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    let directory = parent.unwrap_or(Path::new("."));
+fn watch<'a>(
+    paths: impl IntoIterator<Item = &'a Path>,
+    wake: &SyncSender<()>,
+) -> notify::Result<RecommendedWatcher> {
+    let wake = wake.clone();
     let heard = move |event: notify::Result<notify::Event>| {
         if event.map_or(true, |event| is_change(event.kind)) {
             // One that waits stands for all that follow.
@@ -115,8 +128,30 @@ fn watch(path: &Path, wake: SyncSender<()>) -> notify::Result<RecommendedWatcher
         }
     };
     let mut watcher = notify::recommended_watcher(heard)?;
-    watcher.watch(directory, RecursiveMode::NonRecursive)?;
+    // A directory is watched with all that is in it, a file by the directory it lies in.
+    let directories: BTreeSet<(&Path, bool)> = paths
+        .into_iter()
+        .map(|path| match path.is_dir() {
+            true => (path, true),
+            false => (directory(path), false),
+        })
+        .collect();
+    for (directory, is_whole) in directories {
+        let depth = if is_whole {
+            RecursiveMode::Recursive
+        } else {
+            RecursiveMode::NonRecursive
+        };
+        watcher.watch(directory, depth)?;
+    }
     Ok(watcher)
+}
+
+/// Where a file lies.
+fn directory(path: &Path) -> &Path {
+    let parent = path.parent();
+    let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
 }
 
 /// Reading the file is an event too; if that counted, looking at it would be a reason to look at it.

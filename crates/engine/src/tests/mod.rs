@@ -8,4 +8,5 @@ mod quotas;
 mod responses;
 mod swap;
 mod threads;
+mod told;
 mod traces;

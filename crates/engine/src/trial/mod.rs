@@ -59,6 +59,20 @@ pub struct Divergence {
     pub missed: u64,
 }
 
+/// How often a candidate was compared, and what came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Comparisons {
+    /// Requests on which both were asked.
+    pub compared: u64,
+    /// Requests that the limit admits and the candidate would deny.
+    pub would_deny: u64,
+    /// Requests that the limit denies and the candidate would admit.
+    pub would_allow: u64,
+    /// Requests on which the candidate's store did not answer.
+    pub unknown: u64,
+}
+
 /// A key for which limit and candidate decide differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -155,17 +169,12 @@ impl Trial {
         threshold: Percent,
         recipe: Option<&Recipe>,
     ) -> Divergence {
-        let sum = |of: fn(&Line) -> &AtomicU64| {
-            let lines = self
-                .lines
-                .iter()
-                .map(|line| of(line).load(Ordering::Relaxed));
-            lines.fold(0, u64::saturating_add)
-        };
-        // Read before what is compared, so that no more differ than were compared.
-        let (would_deny, would_allow) =
-            (sum(|line| &line.would_deny), sum(|line| &line.would_allow));
-        let compared = sum(|line| &line.compared);
+        let Comparisons {
+            compared,
+            would_deny,
+            would_allow,
+            unknown,
+        } = self.comparisons();
         let sketch = self.sketch.lock().unwrap_or_else(PoisonError::into_inner);
         let top = sketch.top(|key| {
             recipe
@@ -179,11 +188,32 @@ impl Trial {
             compared,
             would_deny,
             would_allow,
-            unknown: sum(|line| &line.unknown),
+            unknown,
             threshold,
             agreement: Agreement::of(compared, differ, threshold),
             top,
             missed: self.missed.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The numbers without the keys.
+    pub(crate) fn comparisons(&self) -> Comparisons {
+        let sum = |of: fn(&Line) -> &AtomicU64| {
+            let lines = self
+                .lines
+                .iter()
+                .map(|line| of(line).load(Ordering::Relaxed));
+            lines.fold(0, u64::saturating_add)
+        };
+        // Read before what is compared, so that no more differ than were compared.
+        let (would_deny, would_allow) =
+            (sum(|line| &line.would_deny), sum(|line| &line.would_allow));
+        let compared = sum(|line| &line.compared);
+        Comparisons {
+            compared,
+            would_deny,
+            would_allow,
+            unknown: sum(|line| &line.unknown),
         }
     }
 

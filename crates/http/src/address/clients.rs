@@ -100,10 +100,10 @@ impl Default for Clients {
 impl Clients {
     /// Clients behind proxies in these networks: the first address from the right that is in none of them.
     #[must_use]
-    pub fn behind(source: Source, trusted: Vec<Network>) -> Self {
+    pub fn behind(source: Source, trusted: impl Into<Vec<Network>>) -> Self {
         Self {
             source,
-            trusted,
+            trusted: trusted.into(),
             ..Self::default()
         }
     }

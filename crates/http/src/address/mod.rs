@@ -1,17 +1,19 @@
 //! Who is asking, when nothing better than an address is known: whose address to believe, and the key it is counted under.
 //!
 //! `clients.rs` walks from the connection towards the client, `forwarded.rs` cuts the fields of proxies into hops,
-//! `node.rs` reads one hop, `network.rs` says who is trusted. Must not know: header libraries, sockets.
+//! `node.rs` reads one hop, `network.rs` and `networks.rs` say who is trusted. Must not know: header libraries, sockets.
 
 mod clients;
 mod forwarded;
 mod network;
+mod networks;
 mod node;
 #[cfg(test)]
 mod tests;
 
 pub use clients::{Client, Clients, Found, Source};
 pub use network::{InvalidNetwork, Network};
+pub use networks::Networks;
 
 use std::fmt::{self, Write};
 use std::net::IpAddr;

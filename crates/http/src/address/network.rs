@@ -28,6 +28,18 @@ pub struct Network {
 }
 
 impl Network {
+    /// This machine.
+    pub(super) const LOOPBACK: [Self; 2] = [
+        Self {
+            address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)),
+            bits: 8,
+        },
+        Self {
+            address: IpAddr::V6(Ipv6Addr::LOCALHOST),
+            bits: 128,
+        },
+    ];
+
     /// Whether the address is one of them.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {

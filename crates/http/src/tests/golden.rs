@@ -375,7 +375,7 @@ fn a_bucket_has_the_name_that_it_was_given() {
     let error = policy.clone().bucket("a\r\nb").unwrap_err().to_string();
     assert_eq!(
         error,
-        r#"bucket: "a\r\nb" is not valid: it must be 1 to 128 visible ASCII characters"#
+        r#"bucket: "a\r\nb" is not valid: it must be 1 to 160 visible ASCII characters"#
     );
     let error = policy
         .clone()

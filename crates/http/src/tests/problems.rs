@@ -122,17 +122,13 @@ fn a_cost_that_never_fits_says_that_waiting_does_not_help() {
     let demo = policy("demo");
     let standing = Standing::new(&demo, Outcome::Never, &status(20, Nanos::ZERO));
     let text = "a cost of 21 is above 20, the most that the limit \"demo\" ever admits at once; waiting does not help";
-    for body in [
-        read(&Problem::quota_exceeded(&demo, Outcome::Never, 21, 20)),
-        written(
-            &Answer::new(Outcome::Never, &[standing.with_cost(21)]),
-            Cause::QuotaExceeded,
-        ),
-    ] {
-        assert_eq!(body["detail"], text);
-        assert_eq!(body.get("retry-after-ms"), None);
-        assert_eq!(body["violated-policies"], json!(["demo"]));
-    }
+    let body = written(
+        &Answer::new(Outcome::Never, &[standing.with_cost(21)]),
+        Cause::QuotaExceeded,
+    );
+    assert_eq!(body["detail"], text);
+    assert_eq!(body.get("retry-after-ms"), None);
+    assert_eq!(body["violated-policies"], json!(["demo"]));
     let closed = written(
         &Answer::new(Outcome::Never, &[standing]),
         Cause::QuotaExceeded,
@@ -146,13 +142,10 @@ fn a_cost_that_never_fits_says_that_waiting_does_not_help() {
 #[test]
 fn names_and_details_are_escaped() {
     let name = r#"a"b\c"#;
-    let denied = read(&Problem::quota_exceeded(
-        &policy(name),
-        denied(1_000),
-        1,
-        20,
-    ));
-    assert_eq!(denied["violated-policies"], json!([name]));
+    let named = policy(name);
+    let standings = [Standing::new(&named, denied(5), &status(0, Nanos::SECOND))];
+    let body = written(&Answer::new(denied(5), &standings), Cause::QuotaExceeded);
+    assert_eq!(body["violated-policies"], json!([name]));
 
     let nasty = "line\nbreak, \"quote\", \u{1}, \u{2028}, </script>";
     let plain = Problem::plain(400, "Bad Request", nasty);
@@ -161,11 +154,26 @@ fn names_and_details_are_escaped() {
 }
 
 #[test]
-fn an_owned_problem_says_what_a_written_one_says() {
+fn a_detail_of_ones_own_takes_the_place_of_the_usual_sentence() {
     let sample = Sample::new();
     let standings = sample.refused();
     let answer = Answer::new(denied(86_399_100), &standings);
-    let owned = Problem::quota_exceeded(&sample.day, denied(86_399_100), 1, 1_000);
-    assert_eq!(written(&answer, Cause::QuotaExceeded), read(&owned));
-    assert_eq!(owned.status(), 429);
+    let mut usual = written(&answer, Cause::QuotaExceeded);
+    let mut out = Vec::new();
+    answer.write_problem_saying(Cause::QuotaExceeded, 429, "the \"day\" is over", &mut out);
+    let own: Value = serde_json::from_slice(&out).unwrap();
+    usual["detail"] = json!("the \"day\" is over");
+    assert_eq!(own, usual);
+}
+
+#[test]
+fn a_problem_is_held_against_a_policy_that_says_nothing_of_where_it_stands() {
+    let plain = Problem::plain(429, "Too Many Requests", "blocked");
+    let held = plain.held_against(Cause::AbnormalUsage, Some("api"), Some(90_500));
+    let expected = json!({
+        "type": Cause::AbnormalUsage.type_uri(), "title": "Abnormal Usage Detected", "status": 429,
+        "detail": "blocked", "violated-policies": ["api"], "retry-after-ms": 90_500,
+    });
+    assert_eq!(read(&held), expected);
+    assert_eq!((held.status(), held.detail()), (429, "blocked"));
 }

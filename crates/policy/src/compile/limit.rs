@@ -7,6 +7,7 @@ use tollgate_core::Unit;
 use super::problem::problem;
 use super::quota::{Granted, Granting, granted};
 use super::slots::slots;
+use crate::attributes::Attribute;
 use crate::model::{KeyPart, LimitRule, Penalty, Policy, QuotaSpec};
 use crate::rules::{
     Choice, DraftLimit, Formula, KeyBuffer, MOST_METERS, Meter, Price, Recipe, Role, Rule, Shape,
@@ -65,6 +66,7 @@ pub(super) fn compile(
         name: limit.name.value.clone(),
         meters: meters.out.into(),
         choice,
+        applies_to_all: applies_to_all(limit, &key),
         price: Price::of(&limit.cost),
         count: limit.count.clone(),
         mode: limit.mode.max(policy.mode),
@@ -88,6 +90,17 @@ pub(super) fn compile(
         group: limit.group.as_ref().map(|group| group.value.clone()),
         keys: meters.keys,
     })
+}
+
+/// Whether no request is left out and none is told from another by where it goes.
+fn applies_to_all(limit: &LimitRule, key: &[KeyPart]) -> bool {
+    let is_place = |part: &KeyPart| {
+        matches!(
+            part.attribute.value,
+            Attribute::Host | Attribute::Path | Attribute::Route | Attribute::Method
+        )
+    };
+    limit.matching.conditions.is_empty() && !key.iter().any(is_place)
 }
 
 /// All parts of a key, those of the narrowest level included.

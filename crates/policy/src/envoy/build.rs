@@ -187,6 +187,7 @@ impl Builder {
         let replaces: Box<[Box<str>]> = limit.replaces.iter().map(|at| at.value.clone()).collect();
         let named = (!limit.name.is_empty()).then(|| self.number(&limit.name));
         let rule = Rule {
+            number: u32::try_from(index).unwrap_or(u32::MAX),
             name: at.name.into(),
             quota,
             limit_name: limit.name.clone(),

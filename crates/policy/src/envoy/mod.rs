@@ -50,7 +50,7 @@ pub use unit::Unit;
 
 use std::fmt;
 
-use crate::source::{self, Format, Problem, Problems};
+use crate::source::{self, Format, Problem, Problems, Value};
 
 /// The most limits in one policy: their states are told apart by numbers of two bytes.
 pub const MAX_RULES: usize = 60_000;
@@ -149,6 +149,26 @@ pub fn load_with(files: &[(&str, &str)], options: Options) -> Result<EnvoyPolicy
     }
 }
 
+/// Whether a text reads like one of these files: it names a `domain` at the top, and no `limits` as policies of ours do.
+///
+/// ```
+/// use tollgate_policy::envoy;
+///
+/// assert!(envoy::is_one("domain: edge\ndescriptors: []\n"));
+/// assert!(!envoy::is_one("limits: []\n"));
+/// ```
+#[must_use]
+pub fn is_one(text: &str) -> bool {
+    let Ok(root) = source::parse(text, Format::Yaml) else {
+        return false;
+    };
+    let Value::Map(entries) = &root.value else {
+        return false;
+    };
+    let has = |name: &str| entries.iter().any(|entry| &*entry.name.value == name);
+    has("domain") && !has("limits")
+}
+
 fn add(builder: &mut build::Builder, name: &str, text: &str, options: Options) -> Vec<Problem> {
     let root = match source::parse(text, Format::Yaml) {
         Ok(root) => root,
@@ -165,6 +185,14 @@ fn add(builder: &mut build::Builder, name: &str, text: &str, options: Options) -
 }
 
 impl EnvoyPolicy {
+    /// A domain without rules: only limits that come with descriptors are counted in it.
+    #[must_use]
+    pub fn without_rules(domain: &str) -> Self {
+        let mut policy = build::Builder::new(false).finish();
+        policy.tree.add_domain(domain);
+        policy
+    }
+
     /// All limits, in the order of the files.
     #[must_use]
     pub fn rules(&self) -> &[Rule] {

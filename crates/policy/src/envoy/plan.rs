@@ -134,6 +134,12 @@ impl<'a> Plan<'a> {
         key.fill(secret, domain.chain(self.counted(index)));
     }
 
+    /// The policy that it was made by.
+    #[must_use]
+    pub const fn policy(&self) -> &'a EnvoyPolicy {
+        self.policy
+    }
+
     /// The rule that a descriptor falls under, even if another takes its place. None if it brings its own limit.
     #[must_use]
     pub fn rule(&self, descriptor: usize) -> Option<&'a Rule> {

@@ -10,6 +10,8 @@ use super::unit::Unit;
 /// One limit.
 #[derive(Debug)]
 pub struct Rule {
+    /// Which of its policy's rules it is, from zero.
+    pub number: u32,
     /// Where it stands in its domain, which is also the name of its metric: `domain.key_value.key2`.
     pub name: Box<str>,
     /// How much it admits.

@@ -58,6 +58,8 @@ pub struct Rule {
     pub meters: Box<[Meter]>,
     /// Which of its quotas a request falls under.
     pub choice: Choice,
+    /// Whether it applies to every request, and counts a caller's requests together wherever they go.
+    pub applies_to_all: bool,
     /// What a request costs.
     pub price: Price,
     /// What is counted.

@@ -6,34 +6,31 @@ use std::cell::OnceCell;
 use std::net::IpAddr;
 
 use hyper::HeaderMap;
-use hyper::header::{COOKIE, HeaderName};
+use hyper::header::COOKIE;
+use tollgate_http::{Clients, Found};
 use tollgate_policy::attributes::{Attribute, Attributes};
 
-use super::trusted::address;
-use super::{Gateway, Trusted};
+use super::Gateway;
 use crate::input::BadInput;
 use crate::known::without_port;
 use crate::query::decode;
 
-const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-
 /// The fields in which a gateway says what it holds.
 struct Fields {
-    method: HeaderName,
-    uri: HeaderName,
-    host: HeaderName,
+    method: &'static str,
+    uri: &'static str,
+    host: &'static str,
 }
 
 const ORIGINAL: Fields = Fields {
-    method: HeaderName::from_static("x-original-method"),
-    uri: HeaderName::from_static("x-original-uri"),
-    host: HeaderName::from_static("x-original-host"),
+    method: "x-original-method",
+    uri: "x-original-uri",
+    host: "x-original-host",
 };
 const FORWARDED: Fields = Fields {
-    method: HeaderName::from_static("x-forwarded-method"),
-    uri: HeaderName::from_static("x-forwarded-uri"),
-    host: HeaderName::from_static("x-forwarded-host"),
+    method: "x-forwarded-method",
+    uri: "x-forwarded-uri",
+    host: "x-forwarded-host",
 };
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
@@ -57,27 +54,25 @@ impl<'a> Forwarded<'a> {
     pub(crate) fn read(
         gateway: Gateway,
         headers: &'a HeaderMap,
-        trusted: &Trusted,
+        peer: IpAddr,
+        clients: &Clients,
     ) -> Result<Self, BadInput> {
         let fields = match gateway {
             Gateway::Nginx => ORIGINAL,
             Gateway::Traefik | Gateway::Caddy | Gateway::Haproxy => FORWARDED,
         };
-        let uri = required(headers, &fields.uri)?;
+        let uri = required(headers, fields.uri)?;
         let uri = std::str::from_utf8(uri)
-            .map_err(|_not_text| BadInput::new(fields.uri.as_str(), uri, "it is not UTF-8"))?;
+            .map_err(|_not_text| BadInput::new(fields.uri, uri, "it is not UTF-8"))?;
         let (path, query) = path_and_query(uri);
-        let ip = match gateway {
-            Gateway::Nginx => real_ip(headers)?,
-            _ => forwarded_for(headers, trusted)?,
-        };
+        let ip = client(headers, peer, clients)?;
         Ok(Self {
             headers,
             ip,
-            method: required(headers, &fields.method)?
+            method: required(headers, fields.method)?
                 .to_ascii_uppercase()
                 .into(),
-            host: without_port(required(headers, &fields.host)?)
+            host: without_port(required(headers, fields.host)?)
                 .to_ascii_lowercase()
                 .into(),
             path: path.as_bytes(),
@@ -125,35 +120,30 @@ impl Attributes for Forwarded<'_> {
     }
 }
 
-fn required<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a [u8], BadInput> {
+fn required<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a [u8], BadInput> {
     match headers.get(name).map(hyper::http::HeaderValue::as_bytes) {
         Some(value) if !value.is_empty() => Ok(value),
         _ => {
             let reason = "the gateway must send this field; docs/http.md has its settings";
-            Err(BadInput::new(name.as_str(), b"", reason))
+            Err(BadInput::new(name, b"", reason))
         }
     }
 }
 
-fn real_ip(headers: &HeaderMap) -> Result<IpAddr, BadInput> {
-    let value = required(headers, &REAL_IP)?;
-    let text = std::str::from_utf8(value).unwrap_or_default();
-    address(text).ok_or_else(|| BadInput::new(REAL_IP.as_str(), value, "it is not an IP address"))
-}
-
-fn forwarded_for(headers: &HeaderMap, trusted: &Trusted) -> Result<IpAddr, BadInput> {
-    let last = required(headers, &FORWARDED_FOR)?;
-    let lines: Vec<&str> = headers
-        .get_all(FORWARDED_FOR)
-        .into_iter()
-        // What is no text names no address, and the search ends there.
-        .map(|line| line.to_str().unwrap_or("?"))
-        .collect();
-    let hops = lines.iter().flat_map(|line| line.split(','));
-    trusted.client(hops).ok_or_else(|| {
-        let reason = "it does not end in an IP address";
-        BadInput::new(FORWARDED_FOR.as_str(), last, reason)
-    })
+/// Whose request it is. A field that names nobody is an error here and no reason to count the gateway's own address: then
+/// everybody behind it would share one quota.
+fn client(headers: &HeaderMap, peer: IpAddr, clients: &Clients) -> Result<IpAddr, BadInput> {
+    let field = clients.field().unwrap_or_default();
+    let last = required(headers, field)?;
+    let lines = headers.get_all(field).into_iter();
+    let client = clients.client(peer, lines.map(hyper::http::HeaderValue::as_bytes));
+    match client.found {
+        Found::Told => Ok(client.address),
+        Found::Peer | Found::Fallback => {
+            let reason = "it does not name the client by an IP address";
+            Err(BadInput::new(field, last, reason))
+        }
+    }
 }
 
 /// The path and the query of a request target, whether or not it names a host.
@@ -186,7 +176,16 @@ fn pairs(query: &str) -> Pairs {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Gateways;
     use super::*;
+    use hyper::header::HeaderName;
+    use tollgate_http::Networks;
+
+    fn read(gateway: Gateway, headers: &HeaderMap) -> Result<Forwarded<'_>, BadInput> {
+        let gateways = Gateways::in_networks(Networks::default());
+        let clients = gateways.clients(gateway);
+        Forwarded::read(gateway, headers, [127, 0, 0, 1].into(), clients)
+    }
 
     fn headers(said: &[(&str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -217,7 +216,7 @@ mod tests {
         said.push(("X-Api-Key", "carol"));
         said.push(("cookie", "a=1; session=s3; sessions=no"));
         let headers = headers(&said);
-        let request = Forwarded::read(Gateway::Nginx, &headers, &Trusted::default()).unwrap();
+        let request = read(Gateway::Nginx, &headers).unwrap();
         assert_eq!(request.ip(), Some([192, 0, 2, 7].into()));
         for (name, value) in [
             ("method", Some("POST")),
@@ -241,11 +240,11 @@ mod tests {
             let mut said = FROM_NGINX.to_vec();
             let (name, _) = said.remove(missing);
             let headers = headers(&said);
-            let error = Forwarded::read(Gateway::Nginx, &headers, &Trusted::default());
+            let error = read(Gateway::Nginx, &headers);
             assert_eq!(error.unwrap_err().field, name);
         }
         let headers = headers(&FROM_NGINX);
-        let error = Forwarded::read(Gateway::Caddy, &headers, &Trusted::default());
+        let error = read(Gateway::Caddy, &headers);
         assert_eq!(
             error.unwrap_err().field,
             "x-forwarded-uri",
@@ -264,8 +263,35 @@ mod tests {
             ("x-real-ip", "203.0.113.9"),
         ];
         let headers = headers(&said);
-        let request = Forwarded::read(Gateway::Traefik, &headers, &Trusted::default()).unwrap();
+        let request = read(Gateway::Traefik, &headers).unwrap();
         assert_eq!(request.ip(), Some([192, 0, 2, 7].into()));
+    }
+
+    #[test]
+    fn a_field_that_names_nobody_is_an_error_and_nobody_is_counted_as_the_gateway() {
+        let mut nginx = FROM_NGINX.to_vec();
+        let mut others = vec![
+            ("x-forwarded-uri", "/"),
+            ("x-forwarded-method", "GET"),
+            ("x-forwarded-host", "a.example"),
+            ("x-forwarded-for", ""),
+        ];
+        for wrong in [
+            "unknown",
+            "here",
+            "192.0.2.7, _hidden",
+            "192.0.2.7, , 127.0.0.1",
+        ] {
+            (nginx[3].1, others[3].1) = (wrong, wrong);
+            for (gateway, said) in [(Gateway::Nginx, &nginx), (Gateway::Haproxy, &others)] {
+                let error = read(gateway, &headers(said)).unwrap_err();
+                assert_eq!(error.field, said[3].0, "{wrong}");
+            }
+        }
+        nginx[3].1 = "192.0.2.7";
+        nginx.push(("x-real-ip", "192.0.2.8"));
+        let error = read(Gateway::Nginx, &headers(&nginx)).unwrap_err();
+        assert_eq!(error.field, "x-real-ip", "two of them are one too many");
     }
 
     #[test]

@@ -20,6 +20,21 @@ fn every_field_is_optional() {
     assert_eq!(most.cost, Some(u64::MAX));
 }
 
+/// Found by schemathesis: to JSON Schema 3.0 is an integer, and Lua and JavaScript write such numbers.
+#[test]
+fn a_whole_number_may_be_written_with_a_point() {
+    for (body, cost) in [
+        (r#"{"cost":3.0}"#, 3),
+        (r#"{"cost":0.0}"#, 0),
+        (r#"{"cost":1e3}"#, 1_000),
+        (r#"{"cost":1.5e1}"#, 15),
+        (r#"{"cost":1e16}"#, 10_000_000_000_000_000),
+    ] {
+        let asked = parse_question(body.as_bytes()).unwrap();
+        assert_eq!(asked.cost, Some(cost), "{body}");
+    }
+}
+
 #[test]
 fn what_is_not_understood_is_named() {
     let whole = "it must be a whole number";
@@ -57,9 +72,16 @@ fn what_is_not_understood_is_named() {
         (
             r#"{"cost":18446744073709551616}"#,
             "cost",
-            "1.8446744073709552e+19",
-            whole,
+            "18446744073709551616",
+            "it is above",
         ),
+        (
+            r#"{"cost":1e40}"#,
+            "cost",
+            "10000000000000000303786028427003666890752",
+            "it is above",
+        ),
+        (r#"{"cost":-3.0}"#, "cost", "-3", "it must not be negative"),
         (r#"{"peek":1}"#, "peek", "1", "it must be true or false"),
         (
             r#"{"user":"a"}"#,

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::{JoinError, JoinSet};
@@ -14,6 +15,7 @@ use tokio::time::timeout;
 use super::listener::{Listener, Peer};
 use super::stopping::{Stop, Stopping};
 use super::stream::Stream;
+use super::tls::Secured;
 use crate::counters::{Counters, count};
 
 /// How long to leave a listener alone that cannot accept: out of file descriptors, every attempt would fail at once.
@@ -44,6 +46,8 @@ pub trait Serve: Send + Sync + 'static {
 pub struct Bounds {
     /// Connections open at the same time. Further ones are closed at once.
     pub connections: usize,
+    /// Time to complete the handshake of TLS.
+    pub handshake: Duration,
     /// For so long a client may take nothing of what it is sent.
     pub patience: Duration,
     /// Time that connections have to finish when the server stops.
@@ -54,6 +58,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             connections: 10_000,
+            handshake: Duration::from_secs(5),
             patience: Duration::from_secs(20),
             drain: Duration::from_secs(10),
         }
@@ -90,11 +95,20 @@ pub async fn accept<P: Serve>(
                         note(counters, &ended);
                     }
                     if connections.len() < bounds.connections {
-                        connections.spawn(protocol.serve(stream, peer, stopping.clone()));
+                        count(&counters.accepted);
+                        let stopping = stopping.clone();
+                        match listener.tls() {
+                            None => connections.spawn(protocol.serve(stream, peer, stopping)),
+                            Some(tls) => {
+                                let stream = shaken(tls.clone(), stream, bounds.handshake);
+                                let protocol = Arc::clone(&protocol);
+                                connections.spawn(secured(stream, protocol, peer, stopping))
+                            }
+                        };
                     } else {
                         count(&counters.refused_connections);
-                        // If there is no room for even this, it is not said.
-                        let _said = stream.say_at_once(protocol.no_room());
+                        // If there is no room for even this, it is not said; and inside TLS nothing can be said yet.
+                        let _said = listener.tls().is_none() && stream.say_at_once(protocol.no_room());
                     }
                 }
                 Err(error) => {
@@ -122,7 +136,38 @@ pub async fn accept<P: Serve>(
     }
     let cut = connections.len();
     connections.shutdown().await;
+    counters.ended.fetch_add(cut as u64, Ordering::Release);
     Ended { cut }
+}
+
+/// The handshake, within its time.
+async fn shaken(tls: Secured, stream: Stream, time: Duration) -> io::Result<Stream> {
+    let handshake = stream.secured(tls.acceptor());
+    let slow = |_elapsed| io::Error::new(io::ErrorKind::TimedOut, "the handshake takes too long");
+    timeout(time, handshake).await.map_err(slow)?
+}
+
+/// A connection that is served once the handshake is done, which happens in its own task: a slow one keeps nobody waiting,
+/// and counts as a connection.
+async fn secured<P: Serve>(
+    stream: impl Future<Output = io::Result<Stream>>,
+    protocol: Arc<P>,
+    peer: Peer,
+    stopping: Stopping,
+) {
+    // The handshake's state is large and gone afterwards; only its place would stay.
+    let stream = tokio::select! {
+        biased;
+        stream = Box::pin(stream) => stream,
+        () = stopping.wait() => return,
+    };
+    match stream {
+        Ok(stream) => protocol.serve(stream, peer, stopping).await,
+        Err(error) => {
+            count(&protocol.counters().failed_handshakes);
+            tracing::debug!(%error, peer = ?peer.address, "a TLS handshake failed");
+        }
+    }
 }
 
 /// Errors of one connection that ended while it waited to be accepted. The next one may be taken at once.
@@ -138,6 +183,7 @@ fn is_about_one_connection(error: &io::Error) -> bool {
 
 /// Sees a connection's task end. A panic in it is counted, and ends nothing else.
 fn note(counters: &Counters, ended: &Result<(), JoinError>) {
+    counters.ended.fetch_add(1, Ordering::Release);
     if let Err(error) = ended
         && error.is_panic()
     {

@@ -10,10 +10,14 @@ use tokio::net::TcpListener;
 
 use super::place::{Place, Reached};
 use super::stream::Stream;
+use super::tls::Secured;
 
 /// A socket that is listened on.
 #[derive(Debug)]
-pub struct Listener(Socket);
+pub struct Listener {
+    socket: Socket,
+    tls: Option<Secured>,
+}
 
 #[derive(Debug)]
 enum Socket {
@@ -55,11 +59,30 @@ impl Listener {
             #[cfg(unix)]
             Place::Unix(path) => {
                 let socket = super::unix::Unix::bind(path).await?;
-                Ok(Some(Self(Socket::Unix(socket))))
+                Ok(Some(Self::plain(Socket::Unix(socket))))
             }
             #[cfg(not(unix))]
             Place::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
         }
+    }
+
+    const fn plain(socket: Socket) -> Self {
+        Self { socket, tls: None }
+    }
+
+    /// The same listener, whose connections are spoken on inside TLS. A Unix socket stays as it is: what is said there does
+    /// not leave the machine, and the permissions of its directory say who may come.
+    #[must_use]
+    pub fn secured(mut self, tls: Secured) -> Self {
+        if matches!(self.socket, Socket::Tcp(_)) {
+            self.tls = Some(tls);
+        }
+        self
+    }
+
+    /// What its connections have to be secured with before anything is said on them.
+    pub(super) const fn tls(&self) -> Option<&Secured> {
+        self.tls.as_ref()
     }
 
     /// Where it is reached.
@@ -67,16 +90,23 @@ impl Listener {
     /// # Errors
     /// The operating system's.
     pub fn reached(&self) -> io::Result<Reached> {
-        match &self.0 {
-            Socket::Tcp(listener) => listener.local_addr().map(Reached::Tcp),
+        match &self.socket {
+            Socket::Tcp(listener) => listener.local_addr().map(|address| self.at(address)),
             #[cfg(unix)]
             Socket::Unix(unix) => Ok(Reached::Unix(unix.path().to_owned())),
         }
     }
 
+    const fn at(&self, address: SocketAddr) -> Reached {
+        match self.tls {
+            None => Reached::Tcp(address),
+            Some(_) => Reached::Tls(address),
+        }
+    }
+
     /// The next connection. Dropping the future loses none.
     pub(crate) async fn accept(&self, patience: Duration) -> io::Result<(Stream, Peer)> {
-        match &self.0 {
+        match &self.socket {
             Socket::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
                 // Answers are whole: waiting to fill a packet only delays them.
@@ -85,7 +115,7 @@ impl Listener {
                 }
                 let peer = Peer {
                     address: Some(address),
-                    local: Reached::Tcp(stream.local_addr().unwrap_or(address)),
+                    local: self.at(stream.local_addr().unwrap_or(address)),
                 };
                 Ok((Stream::tcp(stream, patience), peer))
             }
@@ -104,6 +134,6 @@ impl Listener {
 
 impl From<TcpListener> for Listener {
     fn from(listener: TcpListener) -> Self {
-        Self(Socket::Tcp(listener))
+        Self::plain(Socket::Tcp(listener))
     }
 }

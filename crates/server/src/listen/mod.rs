@@ -5,13 +5,19 @@
 mod accept;
 mod listener;
 mod place;
+mod rewound;
 mod stopping;
 mod stream;
+mod tls;
 #[cfg(unix)]
 mod unix;
+mod vigil;
 
 pub use accept::{Bounds, Ended, Serve, accept};
 pub use listener::{Listener, Peer};
 pub use place::{InvalidPlace, Place, Reached};
+pub(crate) use rewound::Rewound;
 pub use stopping::{Stop, Stopping};
 pub use stream::Stream;
+pub use tls::{InvalidTls, Secured, Spoken, Tls, TlsFiles, TlsLooked};
+pub(crate) use vigil::{Vigil, Woken};

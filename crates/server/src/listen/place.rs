@@ -90,6 +90,8 @@ impl std::error::Error for InvalidPlace {}
 pub enum Reached {
     /// At this address and port.
     Tcp(SocketAddr),
+    /// At this address and port, inside TLS.
+    Tls(SocketAddr),
     /// At this path.
     Unix(PathBuf),
 }
@@ -100,6 +102,7 @@ impl Reached {
     pub fn url(&self) -> String {
         match self {
             Self::Tcp(address) => format!("http://{address}"),
+            Self::Tls(address) => format!("https://{address}"),
             Self::Unix(_) => "http://localhost".to_owned(),
         }
     }
@@ -108,30 +111,34 @@ impl Reached {
     #[must_use]
     pub fn curl(&self) -> String {
         match self {
-            Self::Tcp(_) => "curl".to_owned(),
+            Self::Tcp(_) | Self::Tls(_) => "curl".to_owned(),
             Self::Unix(path) => format!("curl --unix-socket {}", path.display()),
         }
     }
 
-    /// How redis-cli is called to reach it, which finds its own machine by itself.
+    /// How redis-cli is called to reach it.
     #[must_use]
     pub fn redis_cli(&self) -> String {
         match self {
-            Self::Tcp(address) if address.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST) => {
-                format!("redis-cli -p {}", address.port())
-            }
-            Self::Tcp(address) => {
-                format!("redis-cli -h {} -p {}", address.ip(), address.port())
-            }
+            Self::Tcp(address) => format!("redis-cli {}", host_and_port(address)),
+            Self::Tls(address) => format!("redis-cli --tls {}", host_and_port(address)),
             Self::Unix(path) => format!("redis-cli -s {}", path.display()),
         }
     }
 }
 
+/// The options of redis-cli, which finds its own machine by itself.
+fn host_and_port(address: &SocketAddr) -> String {
+    if address.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST) {
+        return format!("-p {}", address.port());
+    }
+    format!("-h {} -p {}", address.ip(), address.port())
+}
+
 impl fmt::Display for Reached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp(address) => address.fmt(f),
+            Self::Tcp(address) | Self::Tls(address) => address.fmt(f),
             Self::Unix(path) => write!(f, "{UNIX}{}", path.display()),
         }
     }

@@ -1,4 +1,4 @@
-//! One connection's bytes, over TCP or a Unix socket.
+//! One connection's bytes, over TCP, TLS or a Unix socket.
 //!
 //! A client that takes nothing for a while is given up on: no protocol above has to watch for it. Must not know: what the
 //! bytes mean.
@@ -14,6 +14,8 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 use tokio::time::{Sleep, sleep};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 /// A connection's bytes.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub struct Stream {
 #[derive(Debug)]
 enum Socket {
     Tcp(TcpStream),
+    /// Boxed, so that plain connections stay small.
+    Tls(Box<TlsStream<TcpStream>>),
     #[cfg(unix)]
     Unix(UnixStream),
 }
@@ -50,10 +54,21 @@ impl Stream {
         }
     }
 
+    /// The same connection inside TLS, once the handshake is done. What is no TCP stays as it is.
+    pub(super) async fn secured(self, acceptor: TlsAcceptor) -> io::Result<Self> {
+        let socket = match self.socket {
+            Socket::Tcp(stream) => Socket::Tls(Box::new(acceptor.accept(stream).await?)),
+            other => other,
+        };
+        Ok(Self { socket, ..self })
+    }
+
     /// Sends a few last bytes if there is room for them at once, and nothing otherwise.
     pub fn say_at_once(&self, bytes: &[u8]) -> bool {
         let said = match &self.socket {
             Socket::Tcp(stream) => stream.try_write(bytes),
+            // It would have to be encrypted, which is more than a few bytes' work.
+            Socket::Tls(_) => return false,
             #[cfg(unix)]
             Socket::Unix(stream) => stream.try_write(bytes),
         };
@@ -92,6 +107,7 @@ impl AsyncRead for Stream {
     ) -> Poll<io::Result<()>> {
         match &mut self.socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
+            Socket::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
         }
@@ -106,6 +122,7 @@ impl AsyncWrite for Stream {
     ) -> Poll<io::Result<usize>> {
         let sent = match &mut self.socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            Socket::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
         };
@@ -119,6 +136,7 @@ impl AsyncWrite for Stream {
     ) -> Poll<io::Result<usize>> {
         let sent = match &mut self.socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
+            Socket::Tls(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
         };
@@ -128,6 +146,7 @@ impl AsyncWrite for Stream {
     fn is_write_vectored(&self) -> bool {
         match &self.socket {
             Socket::Tcp(stream) => stream.is_write_vectored(),
+            Socket::Tls(stream) => stream.is_write_vectored(),
             #[cfg(unix)]
             Socket::Unix(stream) => stream.is_write_vectored(),
         }
@@ -136,6 +155,7 @@ impl AsyncWrite for Stream {
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let sent = match &mut self.socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_flush(context),
+            Socket::Tls(stream) => Pin::new(stream).poll_flush(context),
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_flush(context),
         };
@@ -145,6 +165,7 @@ impl AsyncWrite for Stream {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let sent = match &mut self.socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            Socket::Tls(stream) => Pin::new(stream).poll_shutdown(context),
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_shutdown(context),
         };

@@ -5,36 +5,59 @@
 use std::net::IpAddr;
 
 use tollgate_core::Nanos;
-use tollgate_engine::{Engine, StateStore};
+use tollgate_engine::{Engine, StateStore, Verdict};
 use tollgate_policy::attributes::{Attribute, Attributes};
+use tollgate_store::Clock;
 
 use super::check::{Asked, Checker, Said};
+use crate::app::App;
+use crate::metrics::Transport;
 
+/// Decides without counting: for those who have an engine and no server around it.
 impl<S: StateStore> Checker for Engine<S> {
     fn check(&self, asked: &Asked<'_>, say: &mut dyn FnMut(&Said<'_>)) {
-        let request = match Request::read(asked) {
-            Ok(request) => request,
-            Err(wrong) => return say(&wrong),
-        };
-        let verdict = match (asked.cost, asked.is_peek) {
-            (None, false) => self.decide(&request),
-            (Some(cost), false) => self.decide_at(&request, cost),
-            (None, true) => self.peek(&request),
-            (Some(cost), true) => self.peek_at(&request, cost),
-        };
-        let binding = verdict.binding();
-        let rule = binding.and_then(|state| verdict.rule(state));
-        let named = verdict.rule_name().or(rule.map(|rule| &*rule.name));
-        let (remaining, reset_after) = binding.map_or((0, Nanos::ZERO), |state| {
-            (state.status.remaining, state.status.reset_after)
-        });
-        say(&Said::Verdict {
-            outcome: verdict.outcome(),
-            limit: named,
-            remaining,
-            reset_after,
+        decide(self, asked, say, |_, _| {});
+    }
+}
+
+/// Decides, counts, and logs what is denied.
+impl<C: Clock> Checker for App<C> {
+    fn check(&self, asked: &Asked<'_>, say: &mut dyn FnMut(&Said<'_>)) {
+        decide(self.engine(), asked, say, |request, verdict| {
+            self.observe(Transport::Resp, request, verdict, asked.is_peek);
         });
     }
+}
+
+fn decide<S: StateStore>(
+    engine: &Engine<S>,
+    asked: &Asked<'_>,
+    say: &mut dyn FnMut(&Said<'_>),
+    observe: impl FnOnce(&Request<'_>, &Verdict),
+) {
+    let request = match Request::read(asked) {
+        Ok(request) => request,
+        Err(wrong) => return say(&wrong),
+    };
+    let verdict = match (asked.cost, asked.is_peek) {
+        (None, false) => engine.decide(&request),
+        (Some(cost), false) => engine.decide_at(&request, cost),
+        (None, true) => engine.peek(&request),
+        (Some(cost), true) => engine.peek_at(&request, cost),
+    };
+    observe(&request, &verdict);
+    let binding = verdict.binding();
+    let rule = binding.and_then(|state| verdict.rule(state));
+    let named = verdict.rule_name().or(rule.map(|rule| &*rule.name));
+    let (remaining, reset_after) = binding.map_or((0, Nanos::ZERO), |state| {
+        (state.status.remaining, state.status.reset_after)
+    });
+    say(&Said::Verdict {
+        outcome: verdict.outcome(),
+        limit: named,
+        remaining,
+        reset_after,
+    });
 }
 
 /// The attributes that were sent, each at most once and by a name that policies know.

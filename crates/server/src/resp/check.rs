@@ -6,6 +6,7 @@ use tollgate_core::{Nanos, Outcome};
 
 use super::number::integer;
 use super::parse::{Command, MAX_WORDS};
+use super::tally::Tally;
 use super::write::{Echo, Reply};
 
 /// Whoever decides on `TG.CHECK`.
@@ -105,7 +106,28 @@ enum Wrong<'a> {
 }
 
 /// Reads, asks and answers.
-pub(super) fn run(checker: Option<&dyn Checker>, command: &Command<'_>, reply: &mut Reply<'_>) {
+pub(super) fn run(
+    checker: Option<&dyn Checker>,
+    command: &Command<'_>,
+    tally: &mut Tally,
+    reply: &mut Reply<'_>,
+) {
+    // Until it is known better.
+    let mut is_decided = false;
+    answer(checker, command, &mut is_decided, reply);
+    if is_decided {
+        tally.checked();
+    } else {
+        tally.failed();
+    }
+}
+
+fn answer(
+    checker: Option<&dyn Checker>,
+    command: &Command<'_>,
+    is_decided: &mut bool,
+    reply: &mut Reply<'_>,
+) {
     let asked = match Asked::read(command) {
         Ok(asked) => asked,
         Err(Wrong::Count) => {
@@ -126,7 +148,10 @@ pub(super) fn run(checker: Option<&dyn Checker>, command: &Command<'_>, reply: &
             "ERR TG.CHECK needs a policy, and this server runs without one"
         ));
     };
-    checker.check(&asked, &mut |said| say(said, reply));
+    checker.check(&asked, &mut |said| {
+        *is_decided = matches!(said, Said::Verdict { .. });
+        say(said, reply);
+    });
 }
 
 fn say(said: &Said<'_>, reply: &mut Reply<'_>) {

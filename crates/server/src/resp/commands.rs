@@ -114,13 +114,16 @@ pub(super) fn run<C: Clock>(
             &server.throttle,
             family,
             command,
-            &mut session.recent,
+            (&mut session.recent, &mut session.tally),
             reply,
         );
         return After::GoOn;
     }
     match name {
-        b"TG.CHECK" => check::run(server.checker.as_deref(), command, reply),
+        b"TG.CHECK" => {
+            let checker = server.checker.as_deref();
+            check::run(checker, command, &mut session.tally, reply);
+        }
         b"PING" => greetings::ping(command, reply),
         b"ECHO" => greetings::echo(command, reply),
         b"SELECT" => greetings::select(command, reply),

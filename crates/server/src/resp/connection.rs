@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
@@ -21,7 +21,7 @@ use super::parse::MAX_COMMAND_LEN;
 use super::serve::RespLimits;
 use super::server::{Resp, Then};
 use super::session::Session;
-use crate::listen::{Peer, Reached, Stopping, Stream};
+use crate::listen::{Peer, Reached, Stopping, Stream, Vigil, Woken};
 
 /// What is read at once at most, beside the beginning of a command that has arrived before.
 const READ_LEN: usize = 64 * 1_024;
@@ -68,7 +68,7 @@ struct Scratch {
 impl<C: Clock> Connection<C> {
     pub(super) fn new(stream: Stream, peer: &Peer, server: Arc<Resp<C>>) -> Self {
         let ends = match (peer.address, &peer.local) {
-            (Some(theirs), Reached::Tcp(ours)) => Some((theirs, *ours)),
+            (Some(theirs), Reached::Tcp(ours) | Reached::Tls(ours)) => Some((theirs, *ours)),
             _ => None,
         };
         let session = server.session(ends);
@@ -94,30 +94,37 @@ impl<C: Clock> Connection<C> {
         } else if self.is_ending {
             // Whatever goes wrong now, the connection ends.
             let _gone = timeout(LINGER, self.linger()).await.is_ok();
+        } else {
+            // Inside TLS a connection that ends without a word looks like one that was cut.
+            let _told = timeout(LINGER, self.stream.shutdown()).await.is_ok();
         }
     }
 
     async fn serve(&mut self, limits: RespLimits, stopping: &Stopping) -> io::Result<()> {
         let idle = limits.idle;
-        let mut stopped = std::pin::pin!(stopping.wait());
         // One timer that is looked at once in a while is cheaper than one for every read: a connection is idle if
         // nothing was done between two looks.
-        let mut look = std::pin::pin!(sleep(idle));
+        let (stopped, timer) = (pin!(stopping.wait()), pin!(sleep(idle)));
+        let mut vigil = Vigil::new(stopping, stopped, timer);
         loop {
-            let next = tokio::select! {
-                biased;
-                next = poll_fn(|context| self.poll_input(context)) => next?,
-                () = &mut stopped => return Ok(()),
-                () = &mut look => {
-                    if !std::mem::take(&mut self.is_busy) {
-                        return Ok(());
-                    }
-                    // The runtime's own clock: it decides nothing, and tests can move it.
-                    look.as_mut().reset(Instant::now() + idle);
-                    continue;
+            let next = poll_fn(|context| {
+                let woken = vigil.look(context);
+                // Whatever has happened, what has arrived is answered first.
+                if let Poll::Ready(next) = self.poll_input(context) {
+                    return Poll::Ready(next);
                 }
-            };
-            let mut next = next;
+                match woken {
+                    None => Poll::Pending,
+                    Some(Woken::Timer) if std::mem::take(&mut self.is_busy) => {
+                        // The runtime's own clock: it decides nothing, and tests can move it.
+                        vigil.wake_at(Instant::now() + idle);
+                        let _told = vigil.look(context);
+                        Poll::Pending
+                    }
+                    Some(Woken::Timer | Woken::Stop) => Poll::Ready(Ok(Next::End)),
+                }
+            });
+            let mut next = next.await?;
             while let Next::Room = next {
                 if !self.is_held_within(limits.held) {
                     return Ok(());

@@ -11,6 +11,7 @@ use tollgate_store::{Clock, Key, KeyTooLong, StoreError};
 
 use super::number::integer;
 use super::parse::Command;
+use super::tally::Tally;
 use super::throttle::{Family, Recent, Terms, Throttle, Told, Wish};
 use super::write::{Echo, Reply};
 
@@ -57,7 +58,7 @@ pub(super) fn run<C: Clock>(
     throttle: &Throttle<C>,
     family: Family,
     command: &Command<'_>,
-    recent: &mut Recent,
+    (recent, tally): (&mut Recent, &mut Tally),
     reply: &mut Reply<'_>,
 ) {
     let call = match family {
@@ -71,8 +72,14 @@ pub(super) fn run<C: Clock>(
         Ok((call, told.map_err(Wrong::Store)?))
     });
     match told {
-        Ok((call, told)) => reply.integers(call.numbers(family, &told)),
-        Err(wrong) => reply.error(format_args!("{wrong}")),
+        Ok((call, told)) => {
+            tally.throttled(family, told.is_limited);
+            reply.integers(call.numbers(family, &told));
+        }
+        Err(wrong) => {
+            tally.failed();
+            reply.error(format_args!("{wrong}"));
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The server in the protocol of Redis: throttle commands for those who have a Redis client and want a limiter.
 //!
-//! [`Resp`] answers bytes with bytes, [`run`] listens. The way of a command: `parse` finds it in the bytes that were read,
+//! [`Resp`] answers bytes with bytes, [`Resp::run`] listens. The way of a command: `parse` finds it in the bytes that were read,
 //! `commands` knows its name, `families` and `check` read its arguments, `throttle` or a [`Checker`] decides, `write` says
 //! it. Everything that has arrived is answered before anything is sent, in one write. Warm, nothing allocates.
 //!
@@ -19,6 +19,7 @@ mod quoted;
 mod serve;
 mod server;
 mod session;
+mod tally;
 mod throttle;
 mod write;
 

@@ -68,46 +68,75 @@ impl Digits {
 /// A short line or two, put together before they are appended: appending byte by byte costs more than deciding.
 #[derive(Debug)]
 pub(super) struct Lines {
-    bytes: [u8; 128],
+    bytes: [u8; LINES_LEN],
     len: usize,
 }
+
+/// Room for five of the longest numbers, and for a piece of which only the beginning counts.
+const LINES_LEN: usize = 136;
 
 impl Lines {
     pub(super) const fn new() -> Self {
         Self {
-            bytes: [0; 128],
+            bytes: [0; LINES_LEN],
             len: 0,
         }
     }
 
     /// A line that holds a kind and a number. Five of the longest have room; what has none is not put down.
     pub(super) fn number(&mut self, kind: u8, number: i64) {
-        self.byte(kind);
-        match u8::try_from(number) {
-            Ok(small @ 0..=9) => self.byte(small.wrapping_add(b'0')),
-            Ok(small @ 10..=99) => {
-                self.byte((small / 10).wrapping_add(b'0'));
-                self.byte((small % 10).wrapping_add(b'0'));
+        match u64::try_from(number) {
+            Ok(digit @ 0..=9) => {
+                let digit = u8::try_from(digit).unwrap_or(0).wrapping_add(b'0');
+                return self.put([kind, digit, b'\r', b'\n'], 4);
             }
-            _ => Digits::of(number)
-                .as_bytes()
-                .iter()
-                .for_each(|byte| self.byte(*byte)),
+            Ok(number @ 10..=99_999_999) => {
+                let (digits, count) = eight_digits(number);
+                self.put([kind], 1);
+                self.put(digits, count);
+            }
+            _ => {
+                self.put([kind], 1);
+                for byte in Digits::of(number).as_bytes() {
+                    self.put([*byte], 1);
+                }
+            }
         }
-        self.byte(b'\r');
-        self.byte(b'\n');
+        self.put(*b"\r\n", 2);
     }
 
-    fn byte(&mut self, byte: u8) {
-        if let Some(place) = self.bytes.get_mut(self.len) {
-            *place = byte;
-            self.len = self.len.wrapping_add(1);
+    /// Puts a piece down, of which the first `count` bytes count. Its length is known to the compiler, which makes it one
+    /// store.
+    fn put<const N: usize>(&mut self, piece: [u8; N], count: usize) {
+        let free = self.bytes.get_mut(self.len..).unwrap_or_default();
+        if let Some(place) = free.first_chunk_mut() {
+            *place = piece;
+            self.len = self.len.wrapping_add(count);
         }
     }
 
     pub(super) fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }
+}
+
+/// The digits of a number of at most eight, from the left, and how many there are. All are found at once: halves, then
+/// quarters, then single digits, each in its own part of one word.
+const fn eight_digits(number: u64) -> ([u8; 8], usize) {
+    let (high, low) = (number / 10_000, number % 10_000);
+    let fours = high | low << 32;
+    // Multiplied and shifted, a quotient by a hundred, and below by ten, is exact for what fits in a part.
+    let hundreds = (fours.wrapping_mul(10_486) >> 20) & 0x0000_007f_0000_007f;
+    let twos = hundreds | fours.wrapping_sub(hundreds.wrapping_mul(100)) << 16;
+    let tens = (twos.wrapping_mul(103) >> 10) & 0x000f_000f_000f_000f;
+    let ones = tens | twos.wrapping_sub(tens.wrapping_mul(10)) << 8;
+    let zeros = if number == 0 {
+        7
+    } else {
+        ones.trailing_zeros() / 8
+    };
+    let text = (ones | 0x3030_3030_3030_3030) >> (zeros * 8);
+    (text.to_le_bytes(), 8 - zeros as usize)
 }
 
 #[cfg(test)]
@@ -144,6 +173,16 @@ mod tests {
     }
 
     #[test]
+    fn eight_digits_are_found_at_once_for_every_length() {
+        let mut number = 0;
+        while number < 100_000_000 {
+            let (digits, count) = eight_digits(number);
+            assert_eq!(digits[..count], *number.to_string().as_bytes());
+            number += 1 + number / 97;
+        }
+    }
+
+    #[test]
     fn numbers_are_written_as_the_standard_library_writes_them() {
         for number in [
             0,
@@ -154,6 +193,15 @@ mod tests {
             -10,
             99,
             100,
+            101,
+            1_000,
+            10_000,
+            10_010,
+            99_999,
+            1_234_567,
+            10_000_000,
+            99_999_999,
+            100_000_000,
             1_234_567_890,
             i64::MAX,
             i64::MIN,

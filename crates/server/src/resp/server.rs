@@ -17,6 +17,7 @@ use super::session::Session;
 use super::throttle::Throttle;
 use super::write::Reply;
 use crate::counters::Counters;
+use crate::metrics::Metrics;
 
 /// Answers that have grown to this many bytes are sent before more is read: a short question may have a long answer.
 const ENOUGH: usize = 64 * 1_024;
@@ -46,6 +47,7 @@ pub struct Resp<C> {
     pub(super) held: AtomicUsize,
     sessions: AtomicU64,
     counters: Counters,
+    metrics: Arc<Metrics>,
 }
 
 /// What became of the bytes that a client sent.
@@ -84,6 +86,7 @@ impl<C: Clock> Resp<C> {
             held: AtomicUsize::new(0),
             sessions: AtomicU64::new(0),
             counters: Counters::default(),
+            metrics: Arc::default(),
         })
     }
 
@@ -99,6 +102,18 @@ impl<C: Clock> Resp<C> {
     pub fn with_password(mut self, password: &str) -> Self {
         self.password = Some(password.as_bytes().into());
         self
+    }
+
+    /// The same server, counting what it answers there.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: Arc<Metrics>) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// The store of the throttle commands.
+    pub const fn store(&self) -> &Memory<C> {
+        self.throttle.store()
     }
 
     /// A new connection, between these two addresses (theirs, ours) if there is a socket.
@@ -126,6 +141,7 @@ impl<C: Clock> Resp<C> {
     /// Carries out the commands that `input` begins with and appends their answers to `out`, until a command is not whole,
     /// the connection has to end, or the answers are long enough to be sent first.
     pub fn feed(&self, session: &mut Session, input: &mut [u8], out: &mut Vec<u8>) -> Fed {
+        let began = self.throttle.store().now();
         let mut words = Words::new();
         let (mut consumed, mut done) = (0_usize, 0);
         let then = loop {
@@ -152,6 +168,8 @@ impl<C: Clock> Resp<C> {
             }
         };
         self.commands.fetch_add(done, Ordering::Relaxed);
+        let span = || self.throttle.store().now().since(began);
+        session.tally.hand_over(&self.metrics, span);
         Fed { consumed, then }
     }
 }

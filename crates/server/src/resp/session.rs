@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 
+use super::tally::Tally;
 use super::throttle::Recent;
 
 /// The longest name that a client may give itself or its library, in bytes.
@@ -22,6 +23,8 @@ pub struct Session {
     /// Who asks, and the address they reached us on; unknown where there is no socket.
     pub(super) ends: Option<(SocketAddr, SocketAddr)>,
     pub(super) recent: Recent,
+    /// What came of commands since it was last counted.
+    pub(super) tally: Tally,
 }
 
 impl Session {
@@ -35,6 +38,7 @@ impl Session {
             library_version: Box::default(),
             ends,
             recent: Recent::default(),
+            tally: Tally::default(),
         }
     }
 
@@ -45,6 +49,7 @@ impl Session {
         *self = Self {
             library,
             library_version,
+            tally: self.tally,
             ..Self::new(self.id, is_trusted, self.ends)
         };
     }

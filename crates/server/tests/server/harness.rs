@@ -14,7 +14,7 @@ use tollgate_core::Timestamp;
 use tollgate_policy::model::Policy;
 use tollgate_policy::source::Format;
 use tollgate_server::listen::Ended;
-use tollgate_server::{App, Limits, Trusted};
+use tollgate_server::{App, Limits, Networks};
 use tollgate_store::{Clock, ManualClock};
 
 /// Far above what anything here takes; only a hang reaches it.
@@ -45,18 +45,18 @@ pub(crate) async fn demo() -> Server<ManualClock> {
 /// A policy of the test's own, on a clock that stands still.
 pub(crate) async fn serving(text: &str) -> Server<ManualClock> {
     let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
-    start_app(text, clock, Limits::default(), Trusted::default()).await
+    start_app(text, clock, Limits::default(), Networks::default()).await
 }
 
 pub(crate) async fn start<C: Clock + 'static>(clock: C, limits: Limits) -> Server<C> {
-    start_app(ONE_LIMIT, clock, limits, Trusted::default()).await
+    start_app(ONE_LIMIT, clock, limits, Networks::default()).await
 }
 
 pub(crate) async fn start_app<C: Clock + 'static>(
     text: &str,
     clock: C,
     limits: Limits,
-    trusted: Trusted,
+    trusted: Networks,
 ) -> Server<C> {
     let clock = Arc::new(clock);
     let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
@@ -211,6 +211,27 @@ impl Answer {
         self.fields
             .get(&name.to_ascii_lowercase())
             .map(String::as_str)
+    }
+
+    /// Every field, in lowercase.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.fields
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// A field whose members each name a partition, without those names: they are keyed by a secret of the process.
+    pub(crate) fn field_less_keys(&self, name: &str) -> Option<String> {
+        let mut rest = self.field(name)?;
+        let mut without = String::new();
+        while let Some((before, after)) = rest.split_once(";pk=:") {
+            let (key, after) = after.split_once(':').unwrap();
+            assert_eq!(key.len(), 16, "{key}");
+            without.push_str(before);
+            rest = after;
+        }
+        assert_ne!(without, "", "nobody is named in {rest}");
+        Some(without + rest)
     }
 
     pub(crate) fn json(&self) -> serde_json::Value {

@@ -7,8 +7,13 @@
     reason = "a test that cannot go on should say so loudly, helpers included"
 )]
 
+mod admin;
 mod connections;
+mod crowded;
+mod envoy;
+mod envoy_json;
 mod gateways;
+mod grpc;
 mod harness;
 mod inputs;
 mod limit;
@@ -17,3 +22,5 @@ mod openapi;
 mod policy;
 mod resp;
 mod tickets;
+mod tls;
+mod words;

@@ -123,3 +123,40 @@ async fn a_field_that_nginx_does_not_set_is_noticed() {
     let mut client = Connection::to(nginx.address()).await;
     assert_eq!(get(&mut client, &ASK).await.status, 500);
 }
+
+/// What the documentation says of requests that nobody answers, and why it catches 502 and 504 and not the 500.
+#[tokio::test]
+async fn told_to_stay_open_nginx_lets_through_what_nobody_answers_and_nothing_else() {
+    let (server, upstream) = (serving(POLICY).await, serving(POLICY).await);
+    let page = include_str!("../../../../docs/http.md");
+    let (catch, answer) = (
+        "error_page 502 504 = @unanswered;",
+        "location @unanswered { return 204; }",
+    );
+    assert!(page.contains(catch) && page.contains(answer));
+    let closed = documented(&server).replace(
+        &format!("proxy_pass http://{};", server.address),
+        &format!("proxy_pass http://{};", upstream.address),
+    );
+    let open = closed.replace("    internal;\n", &format!("    internal;\n    {catch}\n"));
+    let closed = Nginx::serving(&closed);
+    let open = Nginx::serving(&format!("{open}\n{answer}"));
+
+    // More fields than are read: a refusal, however nginx was told to treat silence.
+    let many: Vec<String> = (0..70).map(|index| format!("x-field-{index}")).collect();
+    let mut fields: Vec<(&str, &str)> = many.iter().map(|name| (name.as_str(), "1")).collect();
+    fields.extend(ASK);
+    for nginx in [&closed, &open] {
+        let mut client = Connection::to(nginx.address()).await;
+        assert_eq!(get(&mut client, &fields).await.status, 500);
+    }
+    for expected in [200, 200, 429] {
+        let mut client = Connection::to(open.address()).await;
+        assert_eq!(get(&mut client, &ASK).await.status, expected);
+    }
+    server.stop().await;
+    for (nginx, expected) in [(&closed, 500), (&open, 200)] {
+        let mut client = Connection::to(nginx.address()).await;
+        assert_eq!(get(&mut client, &ASK).await.status, expected);
+    }
+}

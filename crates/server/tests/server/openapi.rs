@@ -196,7 +196,7 @@ async fn every_operation_answers_as_documented_and_every_field_is_there() {
             server.clock.advance(tollgate_core::Nanos::MINUTE);
         }
     }
-    assert_eq!(asked, 19);
+    assert_eq!(asked, 21);
     let check = &document["paths"]["/v1/check"]["post"];
     for (body, status) in [
         (r#"{"key": "a", "cost": 21}"#, 429),
@@ -223,7 +223,14 @@ async fn every_operation_answers_as_documented_and_every_field_is_there() {
     checker.check_answer(nginx, &denied);
 
     for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
-        let is_said_by_callers = ["Question", "Questions", "Ticket", "Response", "Cost"];
+        let is_said_by_callers = [
+            "Question",
+            "Held",
+            "Questions",
+            "Ticket",
+            "Response",
+            "Cost",
+        ];
         if is_said_by_callers.contains(&name.as_str()) {
             continue;
         }
@@ -244,6 +251,7 @@ async fn every_documented_field_of_a_question_is_understood() {
     let schemas = &document["components"]["schemas"];
     for (schema, targets) in [
         ("Question", &["/v1/check"][..]),
+        ("Held", &["/v1/acquire", "/v1/reserve"]),
         ("Ticket", &["/v1/cancel", "/v1/renew", "/v1/release"]),
         ("Response", &["/v1/respond"]),
         ("Cost", &["/v1/settle"]),

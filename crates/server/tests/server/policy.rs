@@ -48,12 +48,12 @@ async fn every_limit_is_told_and_the_tightest_named() {
     assert_eq!(names("remaining"), [999, 9, 99, 4]);
     assert_eq!(body["limit"], "per-user");
     assert_eq!(
-        answer.field("ratelimit-policy"),
+        answer.field_less_keys("ratelimit-policy").as_deref(),
         Some(r#""everyone";q=1000;w=1, "per-user";q=10;w=1, "per-user#2";q=100;w=86400"#),
         "limits in shadow are nobody's business"
     );
     assert_eq!(
-        answer.field("ratelimit"),
+        answer.field_less_keys("ratelimit").as_deref(),
         Some(r#""everyone";r=999;t=1, "per-user";r=9;t=1, "per-user#2";r=99;t=864"#)
     );
 }

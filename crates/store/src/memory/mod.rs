@@ -14,6 +14,7 @@ mod group;
 mod hash;
 #[cfg(all(test, loom))]
 mod loom_models;
+mod occupancy;
 mod overflow;
 mod pages;
 mod shelf;
@@ -32,6 +33,7 @@ use tollgate_core::compose::Verdict;
 use tollgate_core::limit::{Edit, Quota, State};
 use tollgate_core::{Nanos, Timestamp};
 
+pub use self::occupancy::Occupancy;
 pub use self::snapshot::SnapshotError;
 
 use self::batch::Batch;

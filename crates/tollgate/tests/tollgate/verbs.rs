@@ -1,6 +1,7 @@
 //! Each verb: what it charges, what it answers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate::{
     FixedWindow, Key, LeakyBucket, Limiter, Nanos, Rate, SlidingLog, TokenBucket, Window,
@@ -138,11 +139,11 @@ fn a_queue_is_no_to_check_and_a_place_to_spend() {
     }
     assert_eq!(
         limiter.spend("alice", 1).unwrap().wait(),
-        millis(100).into()
+        Duration::from(millis(100))
     );
     assert_eq!(
         limiter.spend("alice", 1).unwrap().wait(),
-        millis(200).into()
+        Duration::from(millis(200))
     );
     assert_eq!(denied(limiter.spend("alice", 1)).limit(), "queue");
     clock.advance(millis(300));

@@ -5,33 +5,31 @@ use std::sync::Arc;
 
 use tollgate_redis::{Options, PasswordFile, RedisStore};
 use tollgate_store::{ErrorKind, Op};
+use tollgate_testkit::process::Folder;
 use tollgate_testkit::redis::{Kind, Node, info};
 
 use super::until;
 use crate::SECRET;
 use crate::server_time::{PATIENT, one, ruled, slow_bucket};
 
-/// A file that is gone with the test.
-struct Secret(PathBuf);
+/// A file with a password that is gone with the test.
+struct Secret(Folder);
 
 impl Secret {
-    fn new(name: &str, text: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tollgate-{name}-{}", std::process::id()));
-        std::fs::write(&path, text).unwrap();
-        Self(path)
+    fn new(text: &str) -> Self {
+        let folder = Folder::new("password").unwrap();
+        folder.write("password", text).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("password")
     }
 
     fn change(&self, text: &str) {
         // As orchestrators do it: the new file takes the old one's place at once.
-        let next = self.0.with_extension("next");
-        std::fs::write(&next, text).unwrap();
-        std::fs::rename(&next, &self.0).unwrap();
-    }
-}
-
-impl Drop for Secret {
-    fn drop(&mut self) {
-        std::fs::remove_file(&self.0).unwrap();
+        let next = self.0.write("next", text).unwrap();
+        std::fs::rename(next, self.path()).unwrap();
     }
 }
 
@@ -56,12 +54,12 @@ async fn a_password_that_changes_is_said_again_on_connections_that_are_up_and_on
         node.tell(&call);
     };
     user(">first");
-    let file = Secret::new("rotating", "first\n");
+    let file = Secret::new("first\n");
     let mut options = Options::new(node.url(), SECRET);
     options.deadline = PATIENT;
     options.connect_deadline = PATIENT;
     options.connections = 1;
-    let provider = PasswordFile::new(Some("limiter".to_owned()), &file.0);
+    let provider = PasswordFile::new(Some("limiter".to_owned()), file.path());
     options.credentials = Some(Arc::new(provider));
     let store = RedisStore::connect(options).await.unwrap();
     let limit = ruled(1, slow_bucket(1_000));
@@ -90,11 +88,11 @@ async fn a_wrong_password_is_nobody_until_it_is_right() {
     node.tell(&[
         "ACL", "SETUSER", "limiter", "on", "~tg1:*", "+@all", ">right",
     ]);
-    let file = Secret::new("wrong", "wrong");
+    let file = Secret::new("wrong");
     let mut options = Options::new(node.url(), SECRET);
     options.deadline = PATIENT;
     options.connect_deadline = PATIENT;
-    let provider = PasswordFile::new(Some("limiter".to_owned()), &file.0);
+    let provider = PasswordFile::new(Some("limiter".to_owned()), file.path());
     options.credentials = Some(Arc::new(provider));
     let store = RedisStore::connect(options).await.unwrap();
     let limit = ruled(1, slow_bucket(1_000));

@@ -3,7 +3,8 @@
 use std::process::{Command, Stdio};
 
 use tollgate_server::resp::RespLimits;
-use tollgate_testkit::redis::{python_packages, tool};
+use tollgate_testkit::peers::python_packages;
+use tollgate_testkit::redis::tool;
 
 use super::{Listening, Manual, listen, server};
 

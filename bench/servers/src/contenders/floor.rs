@@ -1,0 +1,52 @@
+//! The floors as contenders: each is told an answer of ours and started beside it.
+//!
+//! Must not know: how anything is measured.
+
+use std::process::Command;
+use std::rc::Rc;
+
+use super::{Contender, Ours};
+use crate::floors::{CHILD, to_hex};
+use crate::load;
+use crate::process::{Server, free_addresses};
+
+pub(crate) fn resp(ours: &Contender) -> Result<Contender, String> {
+    let commands = Ours::commands();
+    floor("bare echo on tokio", "resp", ours, Some(commands.len()), Ok)
+}
+
+pub(crate) fn http(ours: &Contender) -> Result<Contender, String> {
+    floor("bare hyper", "http", ours, None, Ok)
+}
+
+pub(crate) fn grpc(ours: &Contender) -> Result<Contender, String> {
+    floor("bare tonic", "grpc", ours, None, |answer| {
+        load::grpc::message(&answer).ok_or_else(|| "there is no message in the answer".to_owned())
+    })
+}
+
+fn floor(
+    name: &'static str,
+    kind: &str,
+    ours: &Contender,
+    command_len: Option<usize>,
+    part: impl Fn(Vec<u8>) -> Result<Vec<u8>, String>,
+) -> Result<Contender, String> {
+    let answer = part(load::sample(ours.address, &mut *(ours.talk)())?)?;
+    let [address] = free_addresses()?;
+    let this = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(this);
+    command.args([CHILD, kind, &address.to_string(), &to_hex(&answer)]);
+    if let Some(len) = command_len {
+        command.arg(len.to_string());
+    }
+    let server = Rc::new(Server::start(&mut command, &[address])?);
+    Ok(Contender {
+        name,
+        address,
+        talk: Rc::clone(&ours.talk),
+        fill: None,
+        has_states: false,
+        server,
+    })
+}

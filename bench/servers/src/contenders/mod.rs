@@ -1,0 +1,80 @@
+//! Who is measured: a server that runs, where it listens, and how it is asked.
+//!
+//! Everyone is asked for the same: one unit of a key that may have ten an hour and ten million at once, so that nothing is
+//! denied and every state is alive. Must not know: how anything is measured.
+
+mod article;
+mod floor;
+mod nginx;
+mod ours;
+mod throttlecrab;
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::load::Talk;
+use crate::process::Server;
+
+pub(crate) use article::Article;
+pub(crate) use floor::{grpc as bare_tonic, http as bare_hyper, resp as bare_echo};
+pub(crate) use nginx::Nginx;
+pub(crate) use ours::Ours;
+pub(crate) use throttlecrab::Throttlecrab;
+
+/// What a key may have at once, how much more in each period, and the period in seconds.
+pub(crate) const BURST: u32 = 10_000_000;
+pub(crate) const COUNT: u32 = 10;
+pub(crate) const PERIOD: u32 = 3_600;
+
+/// Makes what one connection talks with.
+pub(crate) type Ask = Rc<dyn Fn() -> Box<dyn Talk>>;
+
+/// A way to ask a server.
+pub(crate) struct Contender {
+    pub(crate) name: &'static str,
+    pub(crate) address: SocketAddr,
+    pub(crate) talk: Ask,
+    /// Another way to ask the same server about the same keys that is faster, to fill it.
+    pub(crate) fill: Option<(SocketAddr, Ask)>,
+    /// Whether it keeps anything that could be filled.
+    pub(crate) has_states: bool,
+    pub(crate) server: Rc<Server>,
+}
+
+impl Contender {
+    fn new<T: Talk + 'static>(
+        name: &'static str,
+        server: &Rc<Server>,
+        address: SocketAddr,
+        talk: impl Fn() -> T + 'static,
+    ) -> Self {
+        Self {
+            name,
+            address,
+            talk: Rc::new(move || Box::new(talk())),
+            fill: None,
+            has_states: true,
+            server: Rc::clone(server),
+        }
+    }
+
+    fn filled_by<T: Talk + 'static>(
+        mut self,
+        address: SocketAddr,
+        talk: impl Fn() -> T + 'static,
+    ) -> Self {
+        self.fill = Some((address, Rc::new(move || Box::new(talk()))));
+        self
+    }
+
+    /// The same under another name.
+    pub(crate) fn called(mut self, name: &'static str) -> Self {
+        self.name = name;
+        self
+    }
+
+    pub(crate) fn processor_time(&self) -> Result<Duration, String> {
+        self.server.processor_time()
+    }
+}

@@ -1,0 +1,51 @@
+//! Tollgate's server beside throttlecrab-server, the articles' script in redis-server, nginx's `limit_req`, and floors that
+//! read and write the same bytes, all in one run and in turn.
+//!
+//! `cargo xtask bench servers` starts it; `docs/benchmarks.md` says how to read what it prints. Nothing here asserts a time.
+#![allow(
+    clippy::disallowed_types,
+    reason = "measuring time is what this program is for"
+)]
+
+mod contenders;
+mod floors;
+mod goals;
+#[path = "../../peers/src/histogram.rs"]
+mod histogram;
+mod load;
+mod options;
+mod parts;
+mod process;
+mod resident;
+#[path = "../../peers/src/stats.rs"]
+mod stats;
+mod study;
+mod system;
+
+use std::process::ExitCode;
+
+use options::Options;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match run(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("bench servers: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(words: &[String]) -> Result<(), String> {
+    if let Some((first, rest)) = words.split_first()
+        && first == floors::CHILD
+    {
+        return floors::child(rest);
+    }
+    let options = Options::parse(words)?;
+    for table in parts::run(&options)? {
+        println!("{}", table.render(options.markdown));
+    }
+    Ok(())
+}

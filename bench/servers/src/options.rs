@@ -1,0 +1,125 @@
+//! What was said on the command line.
+
+use std::path::PathBuf;
+
+/// Which parts to run, how often and how large.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) markdown: bool,
+    /// Interleaved repetitions.
+    pub(crate) rounds: usize,
+    /// Questions in one lap where each is sent by itself; pipelined, two and a half times as many.
+    pub(crate) requests: usize,
+    /// Keys of the pattern with many, and of the study of memory.
+    pub(crate) keys: u32,
+    /// Connections that are open and say nothing.
+    pub(crate) idle: usize,
+    /// The programs, which whoever starts this one has built.
+    pub(crate) tollgate: PathBuf,
+    pub(crate) throttlecrab: PathBuf,
+    pub(crate) parts: Vec<Part>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Resp,
+    Pipelined,
+    Http,
+    Grpc,
+    Cores,
+    Memory,
+}
+
+const USAGE: &str = "usage: bench servers [--quick] [--markdown] [--rounds N] [--requests N] [--keys N] \
+                     [resp] [pipelined] [http] [grpc] [cores] [memory]";
+
+const ALL: [(&str, Part); 6] = [
+    ("resp", Part::Resp),
+    ("pipelined", Part::Pipelined),
+    ("http", Part::Http),
+    ("grpc", Part::Grpc),
+    ("cores", Part::Cores),
+    ("memory", Part::Memory),
+];
+
+impl Options {
+    /// Reads the words; with no part named, all of them run.
+    pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
+        let mut options = Self {
+            markdown: false,
+            rounds: 7,
+            requests: 40_000,
+            keys: 1_000_000,
+            idle: 10_000,
+            tollgate: PathBuf::new(),
+            throttlecrab: PathBuf::new(),
+            parts: Vec::new(),
+        };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
+            match word.as_str() {
+                "--quick" => options.shorten(),
+                "--markdown" => options.markdown = true,
+                "--rounds" => options.rounds = number(word, value()?)?,
+                "--requests" => options.requests = number(word, value()?)?,
+                "--keys" => options.keys = number(word, value()?)?,
+                "--tollgate" => options.tollgate = value()?.into(),
+                "--throttlecrab" => options.throttlecrab = value()?.into(),
+                word => match ALL.iter().find(|(name, _)| *name == word) {
+                    Some((_, part)) => options.parts.push(*part),
+                    None => return Err(format!("`{word}` is unknown\n{USAGE}")),
+                },
+            }
+        }
+        if options.parts.is_empty() {
+            options.parts = ALL.iter().map(|(_, part)| *part).collect();
+        }
+        Ok(options)
+    }
+
+    /// Shows that everything runs. The numbers mean little.
+    fn shorten(&mut self) {
+        self.rounds = 3;
+        self.requests = 8_000;
+        self.keys = 50_000;
+        self.idle = 1_000;
+    }
+}
+
+fn number<T: TryFrom<u64>>(word: &str, value: &str) -> Result<T, String> {
+    let number = value.parse::<u64>().ok().filter(|number| (1..=10_000_000).contains(number));
+    let number = number.and_then(|number| T::try_from(number).ok());
+    number.ok_or_else(|| format!("{word}: `{value}` is not a whole number from 1 to 10000000"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+        Options::parse(&words)
+    }
+
+    #[test]
+    fn everything_runs_unless_parts_are_named() {
+        assert_eq!(parse("").unwrap().parts.len(), 6);
+        let http = parse("--rounds 3 --requests 500 http").unwrap();
+        assert_eq!((http.rounds, http.requests), (3, 500));
+        assert_eq!(http.parts, [Part::Http]);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        for (line, named) in [
+            ("--fast", "--fast"),
+            ("--rounds", "--rounds"),
+            ("--rounds 0", "`0`"),
+            ("--keys many", "`many`"),
+        ] {
+            let error = parse(line).unwrap_err();
+            assert!(error.contains(named), "{error}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The log: how it is written, and how much of it.
+//!
+//! Only what this program says is of interest below a warning: libraries may log what clients send, and that is never
+//! written. Must not know: what is logged.
+
+use std::io;
+
+use tollgate_server::LogDenials;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+/// All of our crates begin with this.
+const OURS: &str = "tollgate";
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Logs")]
+pub(crate) struct LogSettings {
+    /// How the log is written: text for people, json for programs
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value_t,
+        env = "TOLLGATE_LOG_FORMAT"
+    )]
+    log_format: LogFormat,
+    /// What is logged: off, error, warn, info, debug or trace, each with what comes before it
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "info",
+        value_parser = level,
+        env = "TOLLGATE_LOG"
+    )]
+    log_level: LevelFilter,
+    /// Which denials are logged, with keys as digests: off, sampled (one a second) or all (up to a thousand a second)
+    #[arg(
+        long,
+        value_name = "WHICH",
+        default_value_t,
+        env = "TOLLGATE_LOG_DENIALS"
+    )]
+    pub(super) log_denials: LogDenials,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+fn level(text: &str) -> Result<LevelFilter, String> {
+    match text {
+        "off" => Ok(LevelFilter::OFF),
+        "error" => Ok(LevelFilter::ERROR),
+        "warn" => Ok(LevelFilter::WARN),
+        "info" => Ok(LevelFilter::INFO),
+        "debug" => Ok(LevelFilter::DEBUG),
+        "trace" => Ok(LevelFilter::TRACE),
+        _ => Err("it must be off, error, warn, info, debug or trace".to_owned()),
+    }
+}
+
+/// From now on what happens is logged. Logs go to stderr; stdout is for what was asked for.
+pub(super) fn start(settings: &LogSettings) {
+    let level = settings.log_level;
+    let filter = Targets::new()
+        .with_target(OURS, level)
+        .with_default(level.min(LevelFilter::WARN));
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(io::stderr)
+        .with_target(false);
+    let lines = match settings.log_format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    tracing_subscriber::registry()
+        .with(lines.with_filter(filter))
+        .init();
+}

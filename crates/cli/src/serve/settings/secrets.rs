@@ -1,0 +1,106 @@
+//! Where secrets come from: files, or the environment, but never the command line, which every user of the machine can read.
+//!
+//! Must not know: what secrets are good for.
+
+use std::error::Error;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+/// A file that is longer holds something else.
+const MOST_BYTES: u64 = 4_096;
+/// The secrets themselves, for those who keep them in the environment.
+const RESP_PASSWORD: &str = "TOLLGATE_RESP_PASSWORD";
+
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Secrets")]
+pub(crate) struct SecretFiles {
+    /// A file with the password that Redis clients have to give (AUTH); or the password itself in TOLLGATE_RESP_PASSWORD
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_RESP_PASSWORD_FILE")]
+    resp_password_file: Option<PathBuf>,
+}
+
+impl SecretFiles {
+    /// The password of Redis clients, if they need one.
+    pub(crate) fn resp_password(&self) -> Result<Option<String>, BadSecret> {
+        let found = secret(
+            self.resp_password_file.as_deref(),
+            RESP_PASSWORD,
+            environment,
+        )?;
+        match found.as_deref() {
+            Some("") => Err(BadSecret::Empty("the password of Redis clients")),
+            _ => Ok(found),
+        }
+    }
+}
+
+/// What the environment says under a name.
+pub(crate) fn environment(name: &'static str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// A secret out of a file or the environment, but not both.
+pub(crate) fn secret(
+    file: Option<&Path>,
+    name: &'static str,
+    environment: impl Fn(&'static str) -> Option<String>,
+) -> Result<Option<String>, BadSecret> {
+    match (file, environment(name)) {
+        (Some(_), Some(_)) => Err(BadSecret::Twice(name)),
+        (Some(path), None) => secret_in(path).map(Some),
+        (None, word) => Ok(word),
+    }
+}
+
+fn secret_in(path: &Path) -> Result<String, BadSecret> {
+    let unreadable = |error| BadSecret::Unreadable(path.to_owned(), error);
+    let file = File::open(path).map_err(unreadable)?;
+    warn_if_open_to_all(path, &file);
+    let mut text = String::new();
+    file.take(MOST_BYTES)
+        .read_to_string(&mut text)
+        .map_err(unreadable)?;
+    // Editors and `echo` end files with a line.
+    Ok(text.trim_end().to_owned())
+}
+
+#[cfg(unix)]
+fn warn_if_open_to_all(path: &Path, file: &File) {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let mode = file.metadata().map_or(0, |about| about.mode());
+    if mode & 0o007 != 0 {
+        let path = path.display();
+        tracing::warn!(%path, "every user of this machine can read this secret; chmod 600 it");
+    }
+}
+
+#[cfg(not(unix))]
+fn warn_if_open_to_all(_path: &Path, _file: &File) {}
+
+/// Why a secret cannot be had. What was read is not repeated.
+#[derive(Debug)]
+pub(crate) enum BadSecret {
+    Unreadable(PathBuf, io::Error),
+    Twice(&'static str),
+    Empty(&'static str),
+}
+
+impl fmt::Display for BadSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(path, error) => {
+                write!(f, "cannot read the secret in {}: {error}", path.display())
+            }
+            Self::Twice(name) => write!(
+                f,
+                "{name} is set and so is the file for the same secret; which of the two is meant?"
+            ),
+            Self::Empty(what) => write!(f, "{what} is empty"),
+        }
+    }
+}
+
+impl Error for BadSecret {}

@@ -1,0 +1,209 @@
+//! `tollgate serve` behind a real Envoy that is configured as `examples/envoy` says: what happens to requests while the
+//! program is killed, frozen or told to stop, and that all is well again when it is back.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use tollgate_testkit::envoy::{Envoy, Reply, Upstream, Version, with_ports};
+use tollgate_testkit::process::{Folder, Process, free_address};
+
+use crate::harness::tollgate;
+
+/// Far above what anything here takes; only a hang reaches it.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+const ENVOY: &str = include_str!("../../../../examples/envoy/envoy.yaml");
+const LIMITS: &str = include_str!("../../../../examples/envoy/ratelimit.yaml");
+
+/// Limits for a year, because no test runs into its end.
+fn limits() -> String {
+    LIMITS.replace("unit: hour", "unit: year")
+}
+
+/// Starts the program in a folder with its limits; it is there when this returns.
+fn serve(grpc: &str) -> Process {
+    serve_in(Folder::new("tollgate").unwrap(), grpc)
+}
+
+fn serve_in(folder: Folder, grpc: &str) -> Process {
+    let file = folder.write("ratelimit.yaml", &limits()).unwrap();
+    let mut command = tollgate(&["serve", "--listen=off", "--listen-resp=off"]);
+    command
+        .args(["--listen-grpc", grpc])
+        .arg("--config")
+        .arg(file);
+    let process = Process::start("tollgate", &mut command, folder).unwrap();
+    process.until_it_says("listening on").unwrap();
+    process
+}
+
+struct Rig {
+    server: Process,
+    grpc: String,
+    envoy: Envoy,
+    edge: SocketAddr,
+    _upstream: Upstream,
+}
+
+impl Rig {
+    /// The example after a change, asking a server on a free port.
+    fn new(change: impl Fn(&str) -> String) -> Self {
+        let grpc = free_address().unwrap().to_string();
+        Self::before(serve(&grpc), grpc, &change(ENVOY))
+    }
+
+    /// An Envoy before a server that it knows how to reach.
+    fn before(server: Process, grpc: String, bootstrap: &str) -> Self {
+        let upstream = Upstream::answering(|_| Reply::new(200));
+        let mut ports = vec![(9901, 0), (10000, 0), (3000, upstream.address().port())];
+        if let Ok(address) = grpc.parse::<SocketAddr>() {
+            ports.push((8081, address.port()));
+        }
+        let envoy = Envoy::start(Version::V1_40, &with_ports(bootstrap, &ports));
+        Self {
+            server,
+            grpc,
+            edge: envoy.listener("edge"),
+            envoy,
+            _upstream: upstream,
+        }
+    }
+
+    /// The status of an answer, and what is left if anybody was asked.
+    fn get(&self, user: &str) -> (u16, Option<u64>) {
+        let mut stream = TcpStream::connect(self.edge).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let request = format!(
+            "GET /api HTTP/1.1\r\nhost: test\r\nx-user: {user}\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        let left = answer
+            .lines()
+            .find_map(|line| line.strip_prefix("x-ratelimit-remaining: "))
+            .map(|left| left.trim().parse().unwrap());
+        (status, left)
+    }
+
+    /// Asks, for one user after another, until the server has decided, and so is reached.
+    fn until_limited(&self, users: &str) {
+        let mut user = 0;
+        let limited = self.server.until("a limited answer", || {
+            user += 1;
+            let (status, left) = self.get(&format!("{users}{user}"));
+            left.map(|left| (status, left))
+        });
+        assert_eq!(limited.unwrap(), (200, 2));
+    }
+
+    fn errors(&self) -> u64 {
+        self.envoy.counted("cluster.upstream.ratelimit.error")
+    }
+}
+
+/// Long enough for the busiest machine, so that only what is gone is not reached.
+fn patient(example: &str) -> String {
+    let changed = example.replace("timeout: 0.02s", "timeout: 30s");
+    assert_ne!(changed, example);
+    changed
+}
+
+#[test]
+fn while_it_is_killed_requests_go_through_and_when_it_is_back_they_are_limited() {
+    let mut rig = Rig::new(patient);
+    for answer in [(200, 2), (200, 1), (200, 0), (429, 0)] {
+        assert_eq!(rig.get("bob"), (answer.0, Some(answer.1)));
+    }
+    rig.server.kill();
+    for _ in 0..5 {
+        assert_eq!(rig.get("bob"), (200, None));
+    }
+    let name = "cluster.upstream.ratelimit.failure_mode_allowed";
+    assert_eq!((rig.errors(), rig.envoy.counted(name)), (5, 5));
+    rig.server = serve(&rig.grpc);
+    rig.until_limited("back");
+}
+
+#[test]
+fn while_it_is_killed_requests_are_refused_where_envoy_is_told_so() {
+    let mut rig = Rig::new(|example| {
+        let strict = example.replace("failure_mode_deny: false", "failure_mode_deny: true");
+        assert_ne!(strict, example);
+        patient(&strict)
+    });
+    assert_eq!(rig.get("bob"), (200, Some(2)));
+    rig.server.kill();
+    assert_eq!(rig.get("bob"), (500, None));
+    rig.server = serve(&rig.grpc);
+    rig.until_limited("back");
+}
+
+/// A process that is there and does not answer is the worse failure: only the time that Envoy waits bounds it.
+#[test]
+fn while_it_is_frozen_envoy_gives_up_in_time_and_thawed_it_answers_again() {
+    let rig = Rig::new(str::to_owned);
+    rig.until_limited("before");
+    let before = rig.errors();
+    rig.server.freeze().unwrap();
+    // So many, that what Envoy takes back all at once when it thaws looks like an attack.
+    for frozen in 1..=80 {
+        assert_eq!(rig.get("bob"), (200, None));
+        assert_eq!(rig.errors(), before + frozen);
+    }
+    rig.server.signal("CONT").unwrap();
+    rig.until_limited("after");
+}
+
+#[test]
+fn told_to_stop_it_ends_well_and_envoy_finds_the_next_one() {
+    let mut rig = Rig::new(patient);
+    assert_eq!(rig.get("bob"), (200, Some(2)));
+    rig.server.signal("TERM").unwrap();
+    assert_eq!(rig.server.wait().unwrap().code(), Some(0));
+    assert!(rig.server.log().contains("stopped"), "{}", rig.server.log());
+    assert_eq!(rig.get("bob"), (200, None));
+    rig.server = serve(&rig.grpc);
+    rig.until_limited("next");
+}
+
+/// On the same machine no port is needed.
+#[test]
+fn it_is_reached_through_a_unix_socket_too() {
+    let folder = Folder::new("tollgate").unwrap();
+    let socket = folder.path().join("grpc.sock").display().to_string();
+    let there = "socket_address: { address: 127.0.0.1, port_value: 8081 }";
+    let changed = patient(ENVOY).replace(there, &format!("pipe: {{ path: {socket} }}"));
+    let grpc = format!("unix:{socket}");
+    let rig = Rig::before(serve_in(folder, &grpc), grpc, &changed);
+    for answer in [(200, 2), (200, 1), (200, 0), (429, 0)] {
+        assert_eq!(rig.get("bob"), (answer.0, Some(answer.1)));
+    }
+}
+
+/// What was counted stays, and nobody is let through in between.
+#[test]
+fn other_limits_are_put_in_force_while_envoy_asks() {
+    let folder = Folder::new("tollgate").unwrap();
+    let file = folder.path().join("ratelimit.yaml");
+    let grpc = free_address().unwrap().to_string();
+    let rig = Rig::before(serve_in(folder, &grpc), grpc, &patient(ENVOY));
+    for left in [2, 1, 0] {
+        assert_eq!(rig.get("bob"), (200, Some(left)));
+    }
+    let more = limits().replace("requests_per_unit: 3 }", "requests_per_unit: 900 }");
+    assert_ne!(more, limits());
+    std::fs::write(file, more).unwrap();
+    rig.server.signal("HUP").unwrap();
+    let mut refused = 0;
+    let left = rig.server.until("another limit", || {
+        let (status, left) = rig.get("bob");
+        refused += u64::from(status == 429);
+        assert!(left.is_some(), "{status}: it was not asked");
+        (status == 200).then_some(left?)
+    });
+    // As with envoyproxy/ratelimit what was refused counts too.
+    assert_eq!(left.unwrap() + refused, 900 - 4);
+}

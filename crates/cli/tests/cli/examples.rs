@@ -1,0 +1,38 @@
+//! The examples are what the documentation shows, and name the addresses that tests replace.
+//! Must not know: the gateways, which run only beside real peers.
+
+use crate::harness::repository;
+use crate::with_peers::gateways::{APP, LISTEN_PORT, TOLLGATE, example};
+
+const LANGUAGES: [(&str, &str); 3] = [
+    ("traefik", "yaml"),
+    ("caddy", "caddyfile"),
+    ("haproxy", "haproxy"),
+];
+
+#[test]
+fn what_the_documentation_shows_of_a_gateway_is_in_its_example() {
+    let page = std::fs::read_to_string(repository().join("docs/http.md")).unwrap();
+    for (gateway, language) in LANGUAGES {
+        let (_, rest) = page.split_once(&format!("```{language}\n")).unwrap();
+        let (shown, _) = rest.split_once("```").unwrap();
+        let all: String = example(gateway).into_iter().map(|(_, text)| text).collect();
+        let lines: Vec<_> = all.lines().map(str::trim).collect();
+        let mut shown = shown.lines().map(str::trim).filter(|line| !line.is_empty());
+        assert_eq!(
+            shown.find(|line| !lines.contains(line)),
+            None,
+            "{gateway}: a line that the example does not have"
+        );
+    }
+}
+
+#[test]
+fn every_example_names_the_addresses_that_are_replaced_here() {
+    for (gateway, _) in LANGUAGES {
+        let all: String = example(gateway).into_iter().map(|(_, text)| text).collect();
+        for address in [LISTEN_PORT, TOLLGATE, APP] {
+            assert_eq!(all.matches(address).count(), 1, "{gateway}: {address}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! `tollgate serve` inside TLS, asked by curl and redis-cli, with files that change under it.
+
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+
+use tollgate_testkit::certificates::{Authority, Pair};
+use tollgate_testkit::redis::tool;
+
+use crate::harness::{Folder, ended, tollgate};
+use crate::serve::Served;
+
+/// A folder with a certificate, its key, and the authority of both ends.
+fn folder(authority: &Authority) -> Folder {
+    let folder = Folder::new();
+    write(&folder, "server", &authority.server("first"));
+    write(&folder, "client", &authority.client("alice"));
+    folder.write("ca.pem", authority.pem().as_bytes());
+    folder
+}
+
+fn write(folder: &Folder, name: &str, pair: &Pair) {
+    folder.write(&format!("{name}.pem"), pair.certificate.as_bytes());
+    folder.write(&format!("{name}.key"), pair.key.as_bytes());
+}
+
+fn serve(folder: &Folder, more: &[&str]) -> Command {
+    let mut command = tollgate(&["serve"]);
+    // So that an argument can say otherwise.
+    command
+        .env("TOLLGATE_LISTEN", "127.0.0.1:0")
+        .env("TOLLGATE_LISTEN_RESP", "127.0.0.1:0");
+    command.current_dir(folder.path());
+    command.args(["--tls-cert=server.pem", "--tls-key=server.key"]);
+    command.args(more);
+    command
+}
+
+/// What a program in this folder says on stdout, if it ends well.
+fn says(folder: &Folder, program: &mut Command) -> Result<String, String> {
+    program.current_dir(folder.path()).stdin(Stdio::null());
+    match ended(program.output().unwrap()) {
+        (Some(0), stdout, _) => Ok(stdout),
+        (_, stdout, stderr) => Err(format!("{stdout}{stderr}")),
+    }
+}
+
+fn curl(folder: &Folder, served: &Served, arguments: &[&str]) -> Result<String, String> {
+    let url = format!("https://{}/healthz", served.address);
+    let mut command = Command::new(tool("curl"));
+    says(
+        folder,
+        command
+            .args(["-sS", "--cacert", "ca.pem", &url])
+            .args(arguments),
+    )
+}
+
+fn redis_cli(folder: &Folder, served: &Served, arguments: &[&str]) -> Result<String, String> {
+    let (_, address) = served.printed.split_once("listening on rediss://").unwrap();
+    let address: SocketAddr = address.lines().next().unwrap().parse().unwrap();
+    let mut command = Command::new(tool("redis-cli"));
+    command.args([
+        "-p",
+        &address.port().to_string(),
+        "--tls",
+        "--cacert",
+        "ca.pem",
+    ]);
+    says(folder, command.args(arguments).arg("PING"))
+}
+
+#[test]
+fn curl_and_redis_cli_are_answered_inside_tls_and_other_files_are_put_in_force() {
+    let authority = Authority::new("ours");
+    let folder = folder(&authority);
+    let served = Served::start(serve(&folder, &[]));
+    assert_eq!(curl(&folder, &served, &[]).unwrap(), "ok\n");
+    assert_eq!(redis_cli(&folder, &served, &[]).unwrap(), "PONG\n");
+    assert!(
+        served.printed.contains("redis-cli --tls -p "),
+        "{}",
+        served.printed
+    );
+    served.wait_for("TLS certificate loaded");
+    // The watch may see it first, or the signal; either way once.
+    write(&folder, "server", &authority.server("second"));
+    served.signal("HUP");
+    served.wait_for("TLS certificate loaded");
+    assert_eq!(curl(&folder, &served, &[]).unwrap(), "ok\n");
+    folder.write("server.key", b"nothing");
+    let line = served.wait_for("TLS files refused");
+    assert!(
+        line.contains("server.key: there is no private key in it"),
+        "{line}"
+    );
+    assert_eq!(curl(&folder, &served, &[]).unwrap(), "ok\n");
+    let (status, last) = served.stop("TERM");
+    assert_eq!(status.code(), Some(0), "{last}");
+    assert!(last.contains("failed_handshakes=0"), "{last}");
+}
+
+#[test]
+fn with_authorities_of_clients_a_certificate_is_asked_for() {
+    let authority = Authority::new("ours");
+    let folder = folder(&authority);
+    let served = Served::start(serve(&folder, &["--tls-client-ca=ca.pem"]));
+    assert!(curl(&folder, &served, &[]).is_err());
+    let shown = ["--cert", "client.pem", "--key", "client.key"];
+    assert_eq!(curl(&folder, &served, &shown).unwrap(), "ok\n");
+    assert!(redis_cli(&folder, &served, &[]).is_err());
+    assert_eq!(redis_cli(&folder, &served, &shown).unwrap(), "PONG\n");
+    let stranger = Authority::new("ours").client("alice");
+    write(&folder, "client", &stranger);
+    assert!(curl(&folder, &served, &shown).is_err());
+    assert!(redis_cli(&folder, &served, &shown).is_err());
+}
+
+#[test]
+fn a_listener_can_stay_plain_and_unix_sockets_do() {
+    let authority = Authority::new("ours");
+    let folder = folder(&authority);
+    let served = Served::start(serve(
+        &folder,
+        &["--tls-listeners=api", "--listen-resp=unix:r.sock"],
+    ));
+    assert!(
+        served.printed.contains("listening on unix:r.sock (redis)"),
+        "{}",
+        served.printed
+    );
+    assert_eq!(curl(&folder, &served, &[]).unwrap(), "ok\n");
+    drop(served);
+    let mut command = serve(&folder, &["--tls-listeners=resp"]);
+    command.env("TOLLGATE_TLS_CLIENT_CA", "ca.pem");
+    let served = Served::start(command);
+    assert!(
+        served.printed.contains("listening on http://"),
+        "{}",
+        served.printed
+    );
+    assert!(
+        served.printed.contains("listening on rediss://"),
+        "{}",
+        served.printed
+    );
+}
+
+#[test]
+fn files_that_are_wrong_at_the_start_are_named_with_the_reason() {
+    let authority = Authority::new("ours");
+    let folder = folder(&authority);
+    let refused = |change: &[&str]| {
+        let (code, stdout, stderr) = ended(serve(&folder, change).output().unwrap());
+        assert!(
+            matches!(code, Some(1 | 2)) && stdout.is_empty(),
+            "{stdout}{stderr}"
+        );
+        stderr
+    };
+    let told = refused(&["--tls-client-ca=nowhere.pem"]);
+    let expected = "error: cannot speak TLS: nowhere.pem: it cannot be read: No such file";
+    assert!(told.starts_with(expected), "{told}");
+    assert!(refused(&["--tls-listeners=api,rsp"]).contains("invalid value 'rsp'"));
+    write(
+        &folder,
+        "server",
+        &authority.server_between("old", 2019, 2020),
+    );
+    let told = refused(&[]);
+    assert!(
+        told.contains("server.pem: the certificate expired on 2020-01-01"),
+        "{told}"
+    );
+    folder.write(
+        "server.pem",
+        authority.server("another").certificate.as_bytes(),
+    );
+    let told = refused(&[]);
+    assert!(
+        told.contains("server.key: the key does not belong to the certificate in server.pem"),
+        "{told}"
+    );
+    let (code, _, told) = folder.run(&["serve", "--tls-cert=server.pem"]);
+    assert_eq!(code, Some(2));
+    assert!(told.contains("--tls-key <FILE>"), "{told}");
+}

@@ -1,0 +1,116 @@
+//! A client that says exactly what it is told to, from an address that it chooses. Must not know: whom it asks.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::net::TcpSocket;
+
+/// Far above what anything here takes; only a hang reaches it.
+pub(super) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// An answer, read to its end.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    head: String,
+    pub(super) body: String,
+}
+
+impl Answer {
+    /// A field, whatever the case of its name.
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then_some(value.trim())
+        })
+    }
+
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// One request to `to`.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    from: Ipv4Addr,
+    head: String,
+    body: &'static str,
+}
+
+impl Request {
+    pub(super) fn get(target: &str) -> Self {
+        Self {
+            from: Ipv4Addr::LOCALHOST,
+            head: format!("GET {target} HTTP/1.1\r\nconnection: close\r\n"),
+            body: "",
+        }
+    }
+
+    pub(super) fn post(target: &str, body: &'static str) -> Self {
+        let length = body.len();
+        Self {
+            from: Ipv4Addr::LOCALHOST,
+            head: format!(
+                "POST {target} HTTP/1.1\r\nconnection: close\r\ncontent-length: {length}\r\n"
+            ),
+            body,
+        }
+    }
+
+    pub(super) fn with(mut self, name: &str, value: &str) -> Self {
+        self.head += &format!("{name}: {value}\r\n");
+        self
+    }
+
+    /// The same from another address; every one in 127.0.0.0/8 is ours.
+    pub(super) fn from(mut self, last: u8) -> Self {
+        self.from = Ipv4Addr::new(127, 0, 0, last);
+        self
+    }
+
+    /// The answer, or nothing if the connection was refused or ended without one.
+    pub(super) fn try_ask(&self, to: SocketAddr) -> Option<Answer> {
+        let mut stream = connect(self.from, to)?;
+        let host = if self.head.contains("\r\nhost: ") {
+            ""
+        } else {
+            "host: test\r\n"
+        };
+        let text = format!("{}{host}\r\n{}", self.head, self.body);
+        stream.write_all(text.as_bytes()).ok()?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).ok()?;
+        let answer = String::from_utf8(answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        let status = head.split(' ').nth(1)?.parse().unwrap();
+        Some(Answer {
+            status,
+            head: head.to_owned(),
+            body: body.to_owned(),
+        })
+    }
+
+    pub(super) fn ask(&self, to: SocketAddr) -> Answer {
+        self.try_ask(to)
+            .unwrap_or_else(|| panic!("no answer from {to} to {self:?}"))
+    }
+}
+
+/// A connection from an address of one's choice, which std cannot make.
+fn connect(from: Ipv4Addr, to: SocketAddr) -> Option<TcpStream> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .unwrap();
+    let stream = runtime.block_on(async {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from((from, 0))).unwrap();
+        socket.connect(to).await.ok()?.into_std().ok()
+    })?;
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    Some(stream)
+}

@@ -1,0 +1,43 @@
+//! Caddy and its `forward_auth`.
+
+use tollgate_testkit::beside;
+
+use super::{ALICE, Kind, Scene, order, story};
+
+const CADDY: Kind = Kind {
+    name: "caddy",
+    program: || beside::file("caddy", "bin/caddy"),
+    arguments: &["run", "--config", "Caddyfile"],
+};
+
+#[test]
+fn exactly_the_limit_passes_and_refusals_can_be_acted_on() {
+    let scene = story::exactly_the_limit_passes_and_refusals_can_be_acted_on(&CADDY);
+    story::what_we_cannot_read_does_not_pass(&scene, &[431]);
+}
+
+#[test]
+fn a_crowd_is_admitted_exactly_to_the_limit() {
+    story::a_crowd_is_admitted_exactly_to_the_limit(&CADDY);
+}
+
+#[test]
+fn what_an_admission_says_reaches_the_upstream_and_not_the_client() {
+    let scene = Scene::of(&CADDY);
+    let passed = order(ALICE).ask(scene.gateway.address);
+    assert_eq!(passed.field("RateLimit"), None);
+    assert!(
+        passed.body.contains("\r\nRatelimit: \"per-address\";r=99;"),
+        "{passed:?}"
+    );
+}
+
+#[test]
+fn it_says_502_while_the_server_is_gone() {
+    story::nothing_passes_while_the_server_is_gone(&CADDY, 502);
+}
+
+#[test]
+fn it_says_504_while_the_server_is_silent() {
+    story::nothing_passes_while_the_server_is_silent(&CADDY, 504);
+}

@@ -1,0 +1,38 @@
+//! Traefik and its ForwardAuth.
+
+use tollgate_testkit::beside;
+
+use super::{ALICE, Kind, order, story};
+
+const TRAEFIK: Kind = Kind {
+    name: "traefik",
+    program: || beside::file("traefik", "bin/traefik"),
+    arguments: &["--configFile=traefik.yaml"],
+};
+
+#[test]
+fn exactly_the_limit_passes_and_refusals_can_be_acted_on() {
+    let scene = story::exactly_the_limit_passes_and_refusals_can_be_acted_on(&TRAEFIK);
+    story::what_we_cannot_read_does_not_pass(&scene, &[431]);
+}
+
+#[test]
+fn a_crowd_is_admitted_exactly_to_the_limit() {
+    story::a_crowd_is_admitted_exactly_to_the_limit(&TRAEFIK);
+}
+
+#[test]
+fn what_an_admission_says_reaches_the_upstream_and_not_the_client() {
+    let scene = super::Scene::of(&TRAEFIK);
+    let passed = order(ALICE).ask(scene.gateway.address);
+    assert_eq!(passed.field("RateLimit"), None);
+    assert!(
+        passed.body.contains("\r\nRatelimit: \"per-address\";r=99;"),
+        "{passed:?}"
+    );
+}
+
+#[test]
+fn it_says_500_while_the_server_is_gone() {
+    story::nothing_passes_while_the_server_is_gone(&TRAEFIK, 500);
+}

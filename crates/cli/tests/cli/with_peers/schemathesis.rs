@@ -1,0 +1,66 @@
+//! schemathesis: whatever `/openapi.json` allows is asked, and what it does not allow; every answer is held against it.
+
+use std::process::Command;
+
+use tollgate_testkit::beside;
+use tollgate_testkit::process::Folder;
+
+use super::client::Request;
+use super::output;
+use super::server::Server;
+use crate::harness::repository;
+
+/// The same questions in every run; another number is another run's worth of questions.
+const SEED: &str = "20260";
+
+/// Asks operations whose path is like this or, with `--exclude`, is not.
+fn fuzz(server: &Server, further: &[&str]) -> String {
+    // It keeps what it learns where it is started.
+    let folder = Folder::new("schemathesis").unwrap();
+    let mut command = Command::new("python3");
+    command
+        .args(["-m", "schemathesis.cli", "run"])
+        .arg(format!("http://{}/openapi.json", server.http))
+        .arg(format!("--url=http://{}", server.http))
+        .args(["--checks=all", "--max-examples=50", "--no-color"])
+        .args(["--seed", SEED, "--generation-database=none"])
+        .args(["--request-timeout=30"])
+        .args(further)
+        .env("PYTHONPATH", beside::file("schemathesis", ""))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .current_dir(folder.path());
+    output(&mut command)
+}
+
+fn tested(said: &str) -> usize {
+    let count = said.lines().find_map(|line| {
+        let count = line.trim().strip_prefix("Tested:")?;
+        count.trim().parse().ok()
+    });
+    count.unwrap_or_else(|| panic!("nothing was tested: {said}"))
+}
+
+#[test]
+fn every_answer_is_as_documented_whatever_is_asked() {
+    let policy = std::fs::read_to_string(repository().join("policies/demo.yaml")).unwrap();
+    let server = Server::start(&policy);
+    let asked = tested(&fuzz(&server, &["--exclude-path-regex=^/auth/"]));
+    // Gateways may ask by whatever method the client used, also by one that nobody has thought of, and no document can say
+    // so: that one check would complain.
+    let of_gateways = [
+        "--include-path-regex=^/auth/",
+        "--exclude-checks=unsupported_method",
+    ];
+    let asked = asked + tested(&fuzz(&server, &of_gateways));
+    let document = Request::get("/openapi.json").ask(server.http).json();
+    let paths = document["paths"].as_object().unwrap();
+    let operations: usize = paths
+        .values()
+        .map(|path| path.as_object().unwrap().len())
+        .sum();
+    // It does not ask for the document again that it has just read.
+    assert_eq!(asked, operations - 1, "every operation was asked");
+    assert!(server.is_well());
+    let log = server.stop();
+    assert!(log.contains("panics=0"), "{log}");
+}

@@ -1,0 +1,231 @@
+//! The admin listener: metrics for machines, state for people, and everything that operators can do.
+//!
+//! It has a listener of its own, so that what is public and what is not are never one address apart, and it never asks a
+//! store. [`Admin::new`] refuses to be reachable from elsewhere without tokens. Must not know: sockets, command lines,
+//! where tokens come from.
+
+mod front;
+mod guard;
+mod operate;
+mod routes;
+mod said;
+mod state;
+mod tokens;
+
+pub use tokens::{InvalidToken, Tokens};
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use hyper::header::ACCEPT;
+use hyper::{Method, StatusCode};
+use tollgate_core::InvalidQuota;
+use tollgate_store::Clock;
+
+use crate::app::App;
+use crate::counters::Counters;
+use crate::http::{Answers, Limits, Question, run};
+use crate::input::echo;
+use crate::listen::{Ended, Listener, Place, Stopping};
+use crate::metrics::{Format, Gathered, gather};
+use crate::reply::Reply;
+use crate::resp::Resp;
+use guard::Guard;
+use routes::{Endpoint, Route};
+
+/// The admin pages of a server.
+#[derive(Debug)]
+pub struct Admin<C> {
+    app: Arc<App<C>>,
+    resp: Option<Arc<Resp<C>>>,
+    /// Other listeners of the same server, by name.
+    others: Vec<(&'static str, Arc<Counters>)>,
+    guard: Guard,
+    /// Said when the server begins to drain.
+    stopping: Option<Stopping>,
+    counters: Counters,
+}
+
+/// Why there cannot be such an admin listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidAdmin {
+    /// Others than this machine could reach it, and it has no tokens.
+    Unprotected,
+    /// Never in practice: a constant quota cannot be built.
+    Quota(InvalidQuota),
+}
+
+impl<C: Clock + 'static> Admin<C> {
+    /// The admin pages of this app, to be reached at `place`.
+    ///
+    /// # Errors
+    /// Others than this machine could reach it, and there are no tokens.
+    pub fn new(app: Arc<App<C>>, place: &Place, tokens: Tokens) -> Result<Self, InvalidAdmin> {
+        if !place.is_on_this_machine() && !tokens.are_set() {
+            return Err(InvalidAdmin::Unprotected);
+        }
+        Ok(Self {
+            app,
+            resp: None,
+            others: Vec::new(),
+            guard: Guard::new(tokens).map_err(InvalidAdmin::Quota)?,
+            stopping: None,
+            counters: Counters::default(),
+        })
+    }
+
+    /// The same, telling about Redis clients too.
+    #[must_use]
+    pub fn with_resp(mut self, resp: Arc<Resp<C>>) -> Self {
+        self.resp = Some(resp);
+        self
+    }
+
+    /// The same, telling about one more listener.
+    #[must_use]
+    pub fn with_listener(mut self, name: &'static str, counters: Arc<Counters>) -> Self {
+        self.others.push((name, counters));
+        self
+    }
+
+    /// The same, not ready any more once this is said.
+    #[must_use]
+    pub fn until(mut self, stopping: Stopping) -> Self {
+        self.stopping = Some(stopping);
+        self
+    }
+
+    /// Serves on `listener` until `shutdown` completes.
+    pub async fn run(
+        self: Arc<Self>,
+        listener: Listener,
+        limits: Limits,
+        shutdown: impl Future<Output = ()>,
+    ) -> Ended {
+        run(limits, listener, self, shutdown).await
+    }
+
+    /// What the listener has seen.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Whether requests should be sent to this server. It decides without any store but its own, so nothing else can make
+    /// it unready.
+    fn is_ready(&self) -> bool {
+        self.stopping
+            .as_ref()
+            .is_none_or(|stopping| !stopping.is_said())
+    }
+
+    /// Every listener by its name.
+    fn listeners(&self) -> Vec<(&'static str, &Counters)> {
+        let mut all = vec![("api", self.app.counters())];
+        all.extend(self.resp.as_ref().map(|resp| ("resp", resp.counters())));
+        all.extend(
+            self.others
+                .iter()
+                .map(|(name, counters)| (*name, &**counters)),
+        );
+        all.push(("admin", &self.counters));
+        all
+    }
+
+    fn metrics(&self, question: &Question<'_>) -> Reply {
+        let accept = question.headers.get_all(ACCEPT).iter();
+        let format = Format::accepted(accept.filter_map(|field| field.to_str().ok()));
+        let gathered = Gathered {
+            app: &self.app,
+            resp: self.resp.as_deref(),
+            listeners: &self.listeners(),
+        };
+        Reply::page(format.content_type(), gather(&gathered, format))
+    }
+
+    fn ready(&self) -> Reply {
+        if self.is_ready() {
+            return Reply::text("ready\n");
+        }
+        Reply::plain(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
+    }
+
+    fn routed(&self, endpoint: Endpoint, question: &Question<'_>) -> Reply {
+        let is_look = !routes::changes(question.method);
+        let answered = match endpoint {
+            Endpoint::Front => Ok(front::page()),
+            Endpoint::Health => Ok(Reply::text("ok\n")),
+            Endpoint::Ready => Ok(self.ready()),
+            Endpoint::Metrics => Ok(self.metrics(question)),
+            Endpoint::Limits => Ok(self.app.limits()),
+            Endpoint::State => Ok(self.state()),
+            Endpoint::Policy => Ok(self.policy()),
+            Endpoint::Audit => Ok(self.audit()),
+            Endpoint::OpenApi => Ok(front::description()),
+            Endpoint::Switches if is_look => Ok(self.switches()),
+            Endpoint::Switches => self.switch(question),
+            Endpoint::Overrides if is_look => Ok(self.overrides()),
+            Endpoint::Overrides => self.change_override(question),
+            Endpoint::Blocks if is_look => Ok(self.blocks()),
+            Endpoint::Blocks => self.change_block(question),
+            Endpoint::Resets => self.reset(question),
+            Endpoint::Reload => self.reload(question),
+        };
+        answered.unwrap_or_else(|bad| Reply::plain(StatusCode::BAD_REQUEST, bad.to_string()))
+    }
+}
+
+impl<C: Clock + 'static> Answers for Admin<C> {
+    fn most_body(&self, method: &Method, path: &str) -> usize {
+        routes::most_body(method, path)
+    }
+
+    fn answer(&self, question: &Question<'_>) -> Reply {
+        let route = Route::at(question.path);
+        // Whoever may not read does not learn what there is, either.
+        let takes = route.map_or(routes::Right::Read, |route| route.takes(question.method));
+        let now = self.app.engine().store().now();
+        if let Err(turned) = self.guard.admit(question, takes, now) {
+            let (why, reply) = *turned;
+            self.app.metrics().reject(why);
+            return reply;
+        }
+        let Some(route) = route else {
+            let detail = format!("there is nothing at {:?}", echo(question.path.as_bytes()));
+            return Reply::plain(StatusCode::NOT_FOUND, detail);
+        };
+        if !route.allows(question.method) {
+            let method = echo(question.method.as_str().as_bytes());
+            let detail = format!(
+                "{method} is not possible here; possible are {}",
+                route.methods
+            );
+            return Reply::plain(StatusCode::METHOD_NOT_ALLOWED, detail).allow(route.methods);
+        }
+        if !question.query.is_empty() {
+            let detail = "query: everything is said in the body here";
+            return Reply::plain(StatusCode::BAD_REQUEST, detail);
+        }
+        self.routed(route.endpoint, question)
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+impl fmt::Display for InvalidAdmin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unprotected => f.write_str(
+                "the admin listener can be reached from other machines and has no tokens: \
+                 set --admin-operate-token-file or --admin-read-token-file, or listen on 127.0.0.1",
+            ),
+            Self::Quota(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for InvalidAdmin {}

@@ -1,0 +1,160 @@
+//! What operators do: switch limits, give keys other quotas, block, reset, and have the policy read again.
+//!
+//! Everything is the engine's doing and is signed; this reads what is asked and words what came of it. Must not know: who
+//! may do what, sockets.
+
+use hyper::{Method, StatusCode};
+use serde::Serialize;
+use tollgate_engine::control::{Control, Refused};
+use tollgate_engine::reload::Looked;
+use tollgate_store::{Clock, Memory};
+
+use super::Admin;
+use super::said::{Said, by};
+use crate::body::json;
+use crate::http::Question;
+use crate::input::BadInput;
+use crate::listen::Peer;
+use crate::reply::Reply;
+
+/// What came of it.
+#[derive(Serialize)]
+struct Done {
+    done: bool,
+}
+
+#[derive(Serialize)]
+struct Forgotten {
+    done: bool,
+    /// Whether there was anything to forget.
+    found: bool,
+}
+
+#[derive(Serialize)]
+struct Reloaded {
+    done: bool,
+    generation: u64,
+}
+
+type Answer = Result<Reply, BadInput>;
+
+impl<C: Clock + 'static> Admin<C> {
+    pub(super) fn switch(&self, question: &Question<'_>) -> Answer {
+        let said = Said::read(question.body, &["limit", "to", "enforce"])?;
+        let signed = said.signed(&from(question.peer))?;
+        let (limit, to) = (said.limit_or_everything()?, said.switch()?);
+        Ok(done(self.control().switch(limit, to, by(&signed))))
+    }
+
+    pub(super) fn change_override(&self, question: &Question<'_>) -> Answer {
+        let is_put = *question.method == Method::PUT;
+        let fields: &[&str] = match is_put {
+            true => &["limit", "key", "quota", "for"],
+            false => &["limit", "key"],
+        };
+        let said = Said::read(question.body, fields)?;
+        let signed = said.signed(&from(question.peer))?;
+        let (limit, key) = (said.limit()?, said.key()?);
+        Ok(done(if is_put {
+            let (quota, lasts) = (said.quota()?, said.lasts()?);
+            self.control()
+                .override_key(limit, &key, quota, lasts, by(&signed))
+        } else {
+            self.control().lift_override(limit, &key, by(&signed))
+        }))
+    }
+
+    pub(super) fn change_block(&self, question: &Question<'_>) -> Answer {
+        let is_put = *question.method == Method::PUT;
+        let fields: &[&str] = match is_put {
+            true => &["limit", "key", "address", "for"],
+            false => &["limit", "key", "address"],
+        };
+        let said = Said::read(question.body, fields)?;
+        let signed = said.signed(&from(question.peer))?;
+        let lasts = said.lasts()?;
+        let changed = match (said.address()?, is_put) {
+            (Some(address), true) => self.control().block_address(address, lasts, by(&signed)),
+            (Some(address), false) => self.control().unblock_address(address, by(&signed)),
+            (None, true) => {
+                self.control()
+                    .block_key(said.limit()?, &said.key()?, lasts, by(&signed))
+            }
+            (None, false) => self
+                .control()
+                .unblock_key(said.limit()?, &said.key()?, by(&signed)),
+        };
+        Ok(done(changed))
+    }
+
+    pub(super) fn reset(&self, question: &Question<'_>) -> Answer {
+        let said = Said::read(question.body, &["limit", "key"])?;
+        let signed = said.signed(&from(question.peer))?;
+        let reset = self
+            .control()
+            .reset(said.limit()?, &said.key()?, by(&signed));
+        Ok(match reset {
+            Ok(found) => Reply::json(json(&Forgotten { done: true, found })),
+            Err(why) => refused(&why),
+        })
+    }
+
+    /// Reads the policy's file again, changed or not.
+    pub(super) fn reload(&self, question: &Question<'_>) -> Answer {
+        let said = Said::read(question.body, &[])?;
+        let (who, why) = said.signed(&from(question.peer))?;
+        let Some(reloader) = self.app.reloader() else {
+            let detail = "the policy comes from no file; start with --config";
+            return Ok(Reply::plain(StatusCode::CONFLICT, detail));
+        };
+        // The engine logs what came of it; this is who wanted it.
+        tracing::info!(%who, %why, "the policy is read again");
+        Ok(match reloader.reload_now() {
+            Looked::Swapped(generation) => Reply::json(json(&Reloaded {
+                done: true,
+                generation,
+            })),
+            Looked::Same | Looked::Refused => {
+                let status = reloader.status();
+                let problems = status.error.map(|problems| problems.to_string());
+                let detail = format!(
+                    "the file is wrong, and what was in force still is:\n{}",
+                    problems.unwrap_or_default()
+                );
+                Reply::plain(StatusCode::UNPROCESSABLE_ENTITY, detail)
+            }
+        })
+    }
+
+    fn control(&self) -> Control<'_, Memory<C>> {
+        self.app.engine().control()
+    }
+}
+
+/// Where somebody comes from, as the log says it behind their name.
+fn from(peer: &Peer) -> String {
+    match peer.address {
+        Some(address) => address.ip().to_canonical().to_string(),
+        None => "unix socket".to_owned(),
+    }
+}
+
+fn done(changed: Result<(), Refused>) -> Reply {
+    match changed {
+        Ok(()) => Reply::json(json(&Done { done: true })),
+        Err(why) => refused(&why),
+    }
+}
+
+fn refused(why: &Refused) -> Reply {
+    let status = match why {
+        Refused::UnknownLimit { .. } | Refused::NotThere { .. } => StatusCode::NOT_FOUND,
+        Refused::TooMany { .. } => StatusCode::CONFLICT,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    let field = match why {
+        Refused::UnknownLimit { .. } => "limit: ",
+        _ => "",
+    };
+    Reply::plain(status, format!("{field}{why}"))
+}

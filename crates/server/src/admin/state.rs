@@ -1,0 +1,331 @@
+//! What operators read: the state of the server, the policy, switches, overrides, blocks, and what was done by whom.
+//!
+//! Keys are shown as digests, or as the policy lets them be read where an operator has named them. Must not know: who may
+//! read, sockets.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use tollgate_core::Timestamp;
+use tollgate_engine::control::{Block, Halt, KeyOverride, NamedKey, Switch};
+use tollgate_engine::{Agreement, Divergence};
+use tollgate_store::Clock;
+
+use super::Admin;
+use crate::body::json;
+use crate::reply::Reply;
+
+#[derive(Serialize)]
+struct State<'a> {
+    version: &'static str,
+    /// Whether requests should be sent here.
+    ready: bool,
+    generation: u64,
+    stores: Vec<StoreState>,
+    tickets: TicketState,
+    connections: BTreeMap<&'a str, Connections>,
+    divergences: Vec<Diverging>,
+}
+
+#[derive(Serialize)]
+struct StoreState {
+    name: &'static str,
+    slots: u64,
+    live: u64,
+    live_evictions: u64,
+    overflow_decisions: u64,
+    table_bytes: usize,
+    collection_bytes: usize,
+}
+
+#[derive(Serialize)]
+struct TicketState {
+    kept: usize,
+    given_up: u64,
+}
+
+#[derive(Serialize)]
+struct Connections {
+    open: u64,
+    accepted: u64,
+    refused: u64,
+    accept_errors: u64,
+    panics: u64,
+}
+
+#[derive(Serialize)]
+struct Diverging {
+    limit: Box<str>,
+    agreement: &'static str,
+    threshold: String,
+    compared: u64,
+    would_deny: u64,
+    would_allow: u64,
+    unknown: u64,
+    missed: u64,
+    top: Vec<DivergingKey>,
+}
+
+#[derive(Serialize)]
+struct DivergingKey {
+    /// The digest that logs have, too.
+    key: String,
+    would_deny: u64,
+    would_allow: u64,
+    error: u64,
+}
+
+#[derive(Serialize)]
+struct Policy<'a> {
+    /// Where it comes from; null for the one that is built in.
+    file: Option<String>,
+    generation: u64,
+    /// Whether what the file says is in force.
+    valid: bool,
+    fingerprint: Option<String>,
+    loaded_at: Option<String>,
+    /// What is wrong with the file.
+    problems: Option<String>,
+    mode: Option<&'a str>,
+    deny: &'a [String],
+    exempt: &'a [String],
+    limits: Vec<PolicyLimit<'a>>,
+}
+
+#[derive(Serialize)]
+struct PolicyLimit<'a> {
+    name: &'a str,
+    mode: &'a str,
+    applies_to: &'a str,
+    per: &'a str,
+    quotas: Vec<String>,
+    notes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Switches {
+    everything: SwitchShown,
+    limits: BTreeMap<Box<str>, SwitchShown>,
+}
+
+#[derive(Serialize)]
+struct SwitchShown {
+    to: &'static str,
+    /// For which share of keys, whatever the policy says.
+    enforce: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Overrides {
+    overrides: Vec<OverrideShown>,
+}
+
+#[derive(Serialize)]
+struct OverrideShown {
+    limit: Box<str>,
+    key: Box<str>,
+    quota: Box<str>,
+    until: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Blocks {
+    blocks: Vec<BlockShown>,
+}
+
+#[derive(Serialize)]
+struct BlockShown {
+    limit: Option<Box<str>>,
+    key: Option<Box<str>>,
+    address: Option<String>,
+    until: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Audit {
+    events: Vec<EventShown>,
+}
+
+#[derive(Serialize)]
+struct EventShown {
+    when: String,
+    who: Box<str>,
+    what: String,
+    why: Box<str>,
+}
+
+impl<C: Clock + 'static> Admin<C> {
+    pub(super) fn state(&self) -> Reply {
+        let engine = self.app.engine();
+        let (given_up, kept) = self.app.tickets.usage();
+        let mut stores = vec![("policy", engine.store())];
+        stores.extend(self.resp.as_ref().map(|resp| ("throttle", resp.store())));
+        let store = |(name, store): (&'static str, &tollgate_store::Memory<C>)| {
+            let (usage, occupancy) = (store.usage(), store.occupancy());
+            StoreState {
+                name,
+                slots: occupancy.slots,
+                live: occupancy.live,
+                live_evictions: usage.forgiven,
+                overflow_decisions: usage.overflowed,
+                table_bytes: usage.table_bytes,
+                collection_bytes: usage.collection_bytes,
+            }
+        };
+        let connections = self.listeners().into_iter().map(|(name, counters)| {
+            let counted = Connections {
+                open: counters.open(),
+                accepted: counters.accepted(),
+                refused: counters.refused_connections(),
+                accept_errors: counters.accept_errors(),
+                panics: counters.panics(),
+            };
+            (name, counted)
+        });
+        Reply::json(json(&State {
+            version: env!("CARGO_PKG_VERSION"),
+            ready: self.is_ready(),
+            generation: engine.generation().number(),
+            stores: stores.into_iter().map(store).collect(),
+            tickets: TicketState { kept, given_up },
+            connections: connections.collect(),
+            divergences: engine.divergences().into_iter().map(diverging).collect(),
+        }))
+    }
+
+    pub(super) fn policy(&self) -> Reply {
+        let told = self.app.told();
+        let explanation = &told.explanation;
+        let reloader = self.app.reloader();
+        let status = reloader.map(|reloader| reloader.status());
+        let limits = explanation.limits.iter().map(|limit| PolicyLimit {
+            name: &limit.name,
+            mode: &limit.mode,
+            applies_to: &limit.applies_to,
+            per: &limit.per,
+            quotas: limit
+                .quotas
+                .iter()
+                .map(|quota| format!("{}: {}", quota.who, quota.words))
+                .collect(),
+            notes: &limit.notes,
+        });
+        Reply::json(json(&Policy {
+            file: reloader.map(|reloader| reloader.path().display().to_string()),
+            generation: told.generation,
+            valid: status.as_ref().is_none_or(|status| status.valid),
+            fingerprint: status.as_ref().map(|status| status.hash.to_string()),
+            loaded_at: status.as_ref().map(|status| utc(status.loaded_at)),
+            problems: status
+                .as_ref()
+                .and_then(|status| status.error.as_ref())
+                .map(ToString::to_string),
+            mode: explanation.mode.as_deref(),
+            deny: &explanation.deny,
+            exempt: &explanation.exempt,
+            limits: limits.collect(),
+        }))
+    }
+
+    pub(super) fn switches(&self) -> Reply {
+        let controls = self.app.engine().control().controls();
+        let limits = controls.limits.into_iter();
+        Reply::json(json(&Switches {
+            everything: switch(controls.everything),
+            limits: limits.map(|(name, to)| (name, switch(to))).collect(),
+        }))
+    }
+
+    pub(super) fn overrides(&self) -> Reply {
+        let controls = self.app.engine().control().controls();
+        let shown = |one: KeyOverride| {
+            let NamedKey { limit, shown, .. } = one.key;
+            OverrideShown {
+                limit,
+                key: shown,
+                quota: one.quota,
+                until: one.until.map(|until| utc(Timestamp::from_nanos(until))),
+            }
+        };
+        let overrides = controls.overrides.into_iter().map(shown).collect();
+        Reply::json(json(&Overrides { overrides }))
+    }
+
+    pub(super) fn blocks(&self) -> Reply {
+        let controls = self.app.engine().control().controls();
+        let ends = |until: Option<u64>| until.map(|until| utc(Timestamp::from_nanos(until)));
+        let shown = |one: Block| match one {
+            Block::Key { key, until } => BlockShown {
+                limit: Some(key.limit),
+                key: Some(key.shown),
+                address: None,
+                until: ends(until),
+            },
+            Block::Address { address, until } => BlockShown {
+                limit: None,
+                key: None,
+                address: Some(address),
+                until: ends(until),
+            },
+        };
+        let blocks = controls.blocks.into_iter().map(shown).collect();
+        Reply::json(json(&Blocks { blocks }))
+    }
+
+    pub(super) fn audit(&self) -> Reply {
+        let events = self.app.engine().control().events();
+        let shown = |event: tollgate_engine::control::Event| EventShown {
+            when: utc(event.when),
+            what: event.what.to_string(),
+            who: event.who,
+            why: event.why,
+        };
+        let events = events.into_iter().rev().map(shown).collect();
+        Reply::json(json(&Audit { events }))
+    }
+}
+
+fn diverging(of: Divergence) -> Diverging {
+    let key = |key: tollgate_engine::trial::DivergingKey| DivergingKey {
+        key: key
+            .digest
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect(),
+        would_deny: key.would_deny,
+        would_allow: key.would_allow,
+        error: key.error,
+    };
+    Diverging {
+        limit: of.limit,
+        agreement: match of.agreement {
+            Agreement::Agrees => "agrees",
+            Agreement::Diverges => "diverges",
+            Agreement::TooFewToTell => "too_few_to_tell",
+        },
+        threshold: of.threshold.to_string(),
+        compared: of.compared,
+        would_deny: of.would_deny,
+        would_allow: of.would_allow,
+        unknown: of.unknown,
+        missed: of.missed,
+        top: of.top.into_iter().map(key).collect(),
+    }
+}
+
+fn switch(switch: Switch) -> SwitchShown {
+    SwitchShown {
+        to: match switch.halt {
+            None => "on",
+            Some(Halt::Shadow) => "shadow",
+            Some(Halt::Off) => "off",
+        },
+        enforce: switch
+            .enforce
+            .map(|share| tollgate_policy::model::Percent::from_hundredths(share).to_string()),
+    }
+}
+
+fn utc(instant: Timestamp) -> String {
+    tollgate_engine::control::Utc(instant).to_string()
+}

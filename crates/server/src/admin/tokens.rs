@@ -1,0 +1,169 @@
+//! The words that show who may read and who may operate.
+//!
+//! Must not know: HTTP, where tokens come from, what rights are for.
+
+use std::fmt;
+use std::hint::black_box;
+
+use super::routes::Right;
+
+/// Shorter ones can be guessed.
+const SHORTEST: usize = 16;
+/// Longer than any that makes sense.
+const LONGEST: usize = 512;
+
+/// The tokens of an admin listener. Whoever may operate may also read.
+#[derive(Clone, Default)]
+pub struct Tokens {
+    read: Option<Token>,
+    operate: Option<Token>,
+}
+
+/// A secret word. It is compared in a time that does not depend on where two differ, and never shown.
+#[derive(Clone)]
+struct Token(Box<[u8]>);
+
+impl Tokens {
+    /// With these tokens, which must be 16 to 512 printable characters without spaces, and different.
+    ///
+    /// # Errors
+    /// Which of them is not, and why.
+    pub fn new(read: Option<&str>, operate: Option<&str>) -> Result<Self, InvalidToken> {
+        if read.is_some() && read == operate {
+            let reason = "it is the same as the read token, which must not be able to operate";
+            return Err(InvalidToken {
+                which: "operate",
+                reason,
+            });
+        }
+        let token = |which, text: Option<&str>| {
+            let token = text.map(Token::new).transpose();
+            token.map_err(|reason| InvalidToken { which, reason })
+        };
+        Ok(Self {
+            read: token("read", read)?,
+            operate: token("operate", operate)?,
+        })
+    }
+
+    /// Whether there is any, so that one has to be shown.
+    #[must_use]
+    pub const fn are_set(&self) -> bool {
+        self.read.is_some() || self.operate.is_some()
+    }
+
+    /// Whether anybody can operate, by showing a token.
+    pub(super) const fn can_operate(&self) -> bool {
+        self.operate.is_some()
+    }
+
+    /// What a token gives the right to.
+    pub(super) fn right_of(&self, shown: &[u8]) -> Option<Right> {
+        let is = |token: &Option<Token>| token.as_ref().is_some_and(|token| token.is(shown));
+        // Both are compared whatever the first says.
+        let (reads, operates) = (is(&self.read), is(&self.operate));
+        if operates {
+            Some(Right::Operate)
+        } else {
+            reads.then_some(Right::Read)
+        }
+    }
+}
+
+impl Token {
+    fn new(text: &str) -> Result<Self, &'static str> {
+        match text.len() {
+            0 => Err("it is empty"),
+            len if len < SHORTEST => Err("it is shorter than 16 characters and can be guessed"),
+            len if len > LONGEST => Err("it is longer than 512 characters"),
+            _ if !text.bytes().all(|byte| byte.is_ascii_graphic()) => {
+                Err("it has characters that a header cannot carry: use letters, digits and marks")
+            }
+            _ => Ok(Self(text.as_bytes().into())),
+        }
+    }
+
+    fn is(&self, shown: &[u8]) -> bool {
+        // How long the token is may be found out; nothing else can.
+        let differ = |sum: u8, (one, other): (&u8, &u8)| black_box(sum | (one ^ other));
+        let differences = self.0.iter().zip(shown).fold(0, differ);
+        self.0.len() == shown.len() && black_box(differences) == 0
+    }
+}
+
+impl fmt::Debug for Tokens {
+    /// Only which there are.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokens")
+            .field("read", &self.read.is_some())
+            .field("operate", &self.operate.is_some())
+            .finish()
+    }
+}
+
+/// A token that cannot be used. It is not repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidToken {
+    /// `read` or `operate`.
+    pub which: &'static str,
+    /// What is wrong with it.
+    pub reason: &'static str,
+}
+
+impl fmt::Display for InvalidToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the admin {} token: {}", self.which, self.reason)
+    }
+}
+
+impl std::error::Error for InvalidToken {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READ: &str = "read-0123456789abcdef";
+    const OPERATE: &str = "operate-0123456789abcdef";
+
+    #[test]
+    fn each_token_gives_its_own_right_and_nothing_else_does() {
+        let tokens = Tokens::new(Some(READ), Some(OPERATE)).unwrap();
+        let right = |shown: &str| tokens.right_of(shown.as_bytes());
+        assert_eq!(right(READ), Some(Right::Read));
+        assert_eq!(right(OPERATE), Some(Right::Operate));
+        let longer = format!("{READ}x");
+        let last = READ.replace("cdef", "cdeF");
+        for wrong in ["", "x", &READ[1..], &READ[..READ.len() - 1], &longer, &last] {
+            assert_eq!(right(wrong), None, "{wrong:?}");
+        }
+        assert_eq!(Tokens::default().right_of(b""), None);
+    }
+
+    #[test]
+    fn tokens_that_can_be_guessed_or_not_be_sent_are_refused() {
+        let fifteen = "0123456789abcde";
+        for wrong in [
+            "",
+            fifteen,
+            &"x".repeat(513),
+            "0123456789 abcdef",
+            "0123456789abcdeé",
+        ] {
+            assert!(Tokens::new(Some(wrong), None).is_err(), "{wrong:?}");
+            assert!(Tokens::new(None, Some(wrong)).is_err(), "{wrong:?}");
+        }
+        let same = Tokens::new(Some(READ), Some(READ)).unwrap_err();
+        assert_eq!(same.which, "operate");
+    }
+
+    #[test]
+    fn a_token_is_never_shown() {
+        let tokens = Tokens::new(Some(READ), None).unwrap();
+        assert_eq!(
+            format!("{tokens:?}"),
+            "Tokens { read: true, operate: false }"
+        );
+        let wrong = Tokens::new(None, Some("short-secret")).unwrap_err();
+        assert!(!format!("{wrong} {wrong:?}").contains("short-secret"));
+    }
+}

@@ -1,0 +1,236 @@
+//! Serving plain requests: all that has arrived is answered and sent in one write, until something arrives that is not plain.
+//!
+//! The buffers belong to the thread, not to the connection: one that waits holds none. Must not know: what is asked or
+//! answered, what makes a request plain, sockets.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
+use tokio::time::{Instant, sleep};
+use tollgate_core::Nanos;
+
+use crate::counters::Counters;
+use crate::http::{Answers, Limits, Question, answer};
+use crate::listen::{Peer, Stopping, Stream, Vigil, Woken};
+use crate::plain::plain;
+use crate::reply::Reply;
+use crate::wire::write_head;
+
+/// What is read at once at most. A request that is longer is not plain.
+const READ_LEN: usize = 32 * 1_024;
+/// A buffer for answers that has grown beyond this is given back.
+const KEPT_OUTPUT_LEN: usize = 256 * 1_024;
+
+/// Serves plain requests until the connection is over, or something else has arrived: then the bytes of that.
+pub(crate) async fn serve<A: Answers>(
+    limits: Limits,
+    answers: &A,
+    stream: &mut Stream,
+    peer: &Peer,
+    stopping: &Stopping,
+) -> io::Result<Option<Vec<u8>>> {
+    let (stopped, timer) = (pin!(stopping.wait()), pin!(sleep(limits.head)));
+    let mut vigil = Vigil::new(stopping, stopped, timer);
+    let mut ready_since = Instant::now();
+    loop {
+        let round = poll_fn(|context| {
+            let woken = vigil.look(context);
+            // Whatever has happened, what has arrived is answered first.
+            if let Poll::Ready(round) = poll_round(context, answers, stream, peer) {
+                return Poll::Ready(round);
+            }
+            match woken {
+                None => Poll::Pending,
+                Some(Woken::Stop) => Poll::Ready(Ok(Round::END)),
+                Some(Woken::Timer) => {
+                    // The timer is not set for every request: it may have begun before the last one.
+                    let ends = ready_since + limits.head;
+                    if ends <= Instant::now() {
+                        return Poll::Ready(Ok(Round::END));
+                    }
+                    vigil.wake_at(ends);
+                    let _told = vigil.look(context);
+                    Poll::Pending
+                }
+            }
+        });
+        let round = round.await?;
+        if let Some(unsent) = round.unsent {
+            unsent.send(stream, answers.counters()).await?;
+        }
+        match round.then {
+            Then::Read if !stopping.is_said() => ready_since = Instant::now(),
+            Then::Read | Then::End => return Ok(None),
+            Then::Others(bytes) => return Ok(Some(bytes)),
+        }
+    }
+}
+
+/// What came of what was read.
+struct Round {
+    unsent: Option<Box<Unsent>>,
+    then: Then,
+}
+
+enum Then {
+    Read,
+    Others(Vec<u8>),
+    End,
+}
+
+/// Answers that could not be sent at once.
+struct Unsent {
+    now: Vec<u8>,
+    /// The last one is held back for so long.
+    wait: Nanos,
+    late: Vec<u8>,
+}
+
+impl Round {
+    const END: Self = Self {
+        unsent: None,
+        then: Then::End,
+    };
+}
+
+impl Unsent {
+    async fn send(&self, stream: &mut Stream, counters: &Counters) -> io::Result<()> {
+        stream.write_all(&self.now).await?;
+        if !self.wait.is_zero() {
+            stream.flush().await?;
+            let _held = counters.hold();
+            sleep(Duration::from_nanos(self.wait.as_nanos())).await;
+            stream.write_all(&self.late).await?;
+        }
+        stream.flush().await
+    }
+}
+
+/// Buffers that whoever works on this thread may use until it waits.
+struct Scratch {
+    input: Box<[u8]>,
+    output: Vec<u8>,
+}
+
+/// Reads what has arrived and answers it.
+fn poll_round<A: Answers>(
+    context: &mut Context<'_>,
+    answers: &A,
+    stream: &mut Stream,
+    peer: &Peer,
+) -> Poll<io::Result<Round>> {
+    with_scratch(|Scratch { input, output }| {
+        let mut buffer = ReadBuf::new(input);
+        ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer))?;
+        let input = buffer.filled();
+        if input.is_empty() {
+            return Poll::Ready(Ok(Round::END));
+        }
+        output.clear();
+        let (consumed, late) = answer_all(answers, input, peer, output);
+        let rest = input.get(consumed..).unwrap_or_default();
+        let then = if rest.is_empty() {
+            Then::Read
+        } else {
+            Then::Others(rest.to_vec())
+        };
+        let sent = send(stream, context, output)?;
+        let unsent = (!sent.is_gone || late.is_some()).then(|| {
+            let (wait, late) = late.unwrap_or_default();
+            let now = output.get(sent.count..).unwrap_or_default().to_vec();
+            Box::new(Unsent { now, wait, late })
+        });
+        output.shrink_to(KEPT_OUTPUT_LEN);
+        Poll::Ready(Ok(Round { unsent, then }))
+    })
+}
+
+/// Answers the plain requests that the input begins with, and says how many bytes that were. One whose answer is to be held
+/// back is the last.
+fn answer_all<A: Answers>(
+    answers: &A,
+    input: &[u8],
+    peer: &Peer,
+    out: &mut Vec<u8>,
+) -> (usize, Option<(Nanos, Vec<u8>)>) {
+    let mut consumed = 0_usize;
+    let mut now = None;
+    while let Some(rest @ [_, ..]) = input.get(consumed..)
+        && let Some(request) = plain(rest, answers)
+    {
+        consumed = consumed.saturating_add(request.len);
+        let reply = answer(
+            answers,
+            &Question {
+                method: &request.method,
+                path: request.path,
+                query: request.query,
+                headers: &request.headers,
+                body: request.body,
+                peer,
+            },
+        );
+        let wait = reply.wait();
+        let now = *now.get_or_insert_with(Instant::now);
+        if wait.is_zero() {
+            write(reply, now, out);
+        } else {
+            let mut late = Vec::new();
+            write(reply, now, &mut late);
+            return (consumed, Some((wait, late)));
+        }
+    }
+    (consumed, None)
+}
+
+fn write(reply: Reply, now: Instant, out: &mut Vec<u8>) {
+    let (head, body) = reply.into_parts();
+    write_head(&head, body.len(), now, out);
+    out.extend_from_slice(&body);
+}
+
+/// What became of bytes that were to be sent.
+struct Sent {
+    /// So many of them were taken.
+    count: usize,
+    /// All were, and none is kept back on the way.
+    is_gone: bool,
+}
+
+/// Sends as much as there is room for.
+fn send(stream: &mut Stream, context: &mut Context<'_>, bytes: &[u8]) -> io::Result<Sent> {
+    let mut count = 0_usize;
+    while let Some(rest @ [_, ..]) = bytes.get(count..) {
+        match Pin::new(&mut *stream).poll_write(context, rest)? {
+            Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Poll::Ready(more) => count = count.saturating_add(more),
+            Poll::Pending => {
+                let is_gone = false;
+                return Ok(Sent { count, is_gone });
+            }
+        }
+    }
+    let is_gone = Pin::new(stream).poll_flush(context)?.is_ready();
+    Ok(Sent { count, is_gone })
+}
+
+/// This thread's buffers. Nothing waits while it has them.
+fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+    thread_local! {
+        static OWN: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+    }
+    let mut scratch = OWN.take().unwrap_or_else(|| {
+        Box::new(Scratch {
+            input: vec![0; READ_LEN].into_boxed_slice(),
+            output: Vec::with_capacity(READ_LEN),
+        })
+    });
+    let done = work(&mut scratch);
+    OWN.set(Some(scratch));
+    done
+}

@@ -1,0 +1,104 @@
+//! A decision that can be put into words, for every transport: ask, then take the fields.
+//!
+//! Must not know: how a transport reads requests or sends fields.
+
+use tollgate_core::Nanos;
+use tollgate_engine::{LimitState, Purpose, Terms, Verdict};
+use tollgate_http::{Answer, Standing, Words};
+use tollgate_policy::attributes::Attributes;
+use tollgate_store::Clock;
+
+use crate::app::App;
+use crate::metrics::Transport;
+use crate::words::{About, Note, Notes, told};
+
+/// What came of a question, and who was counted.
+#[derive(Debug)]
+pub struct Decided {
+    /// What the engine says.
+    pub verdict: Verdict,
+    notes: Notes,
+}
+
+impl Decided {
+    /// Where the limits stand that clients are told about.
+    pub(crate) fn standings(&self) -> impl Iterator<Item = Standing<'_>> {
+        told(&self.verdict, &self.notes).map(|(_, standing)| standing)
+    }
+
+    /// The window of the quota that decided on one of the verdict's states. Zero where there is no one such time.
+    pub(crate) fn window(&self, state: &LimitState) -> Nanos {
+        self.note(state).window
+    }
+
+    /// Where nothing remains of a bucket: time until there is one more. Zero for anything else.
+    pub(crate) fn more_after(&self, state: &LimitState) -> Nanos {
+        self.note(state).more_after
+    }
+
+    fn note(&self, state: &LimitState) -> Note {
+        let mut states = self.verdict.limits().iter();
+        let position = states.position(|one| std::ptr::eq(one, state));
+        self.notes.of(position.unwrap_or(usize::MAX))
+    }
+}
+
+impl<C: Clock> App<C> {
+    /// Decides on a request by the policy in force, counts what came of it for the transport that it came by, logs it if it
+    /// is denied and that is wanted, and remembers who was counted as far as clients are told.
+    ///
+    /// ```
+    /// use tollgate_engine::{Purpose, Terms};
+    /// use tollgate_http::Words;
+    /// use tollgate_policy::attributes::{Attribute, Attributes};
+    /// use tollgate_policy::source::Format;
+    /// use tollgate_server::{App, Transport};
+    /// use tollgate_store::SystemClock;
+    ///
+    /// struct Nobody;
+    /// impl Attributes for Nobody {
+    ///     fn get(&self, _: &Attribute) -> Option<&[u8]> {
+    ///         None
+    ///     }
+    /// }
+    ///
+    /// let policy = tollgate_policy::load("limits: [{ name: all, rate: 2/m }]", "p.yaml", Format::Yaml)?;
+    /// let app = App::new(&policy, 1_000, SystemClock::new())?;
+    /// let decided = app.ask(Transport::Http, &Nobody, Terms::of(Purpose::Charge, None));
+    /// assert!(decided.verdict.is_admitted());
+    ///
+    /// // Kept by the connection or the thread: nothing is allocated once it has grown.
+    /// let mut words = Words::new();
+    /// app.fields(&decided, &mut words);
+    /// assert_eq!(words.get("ratelimit-policy"), Some(&br#""all";q=2;w=60"#[..]));
+    /// assert_eq!(words.get("ratelimit"), Some(&br#""all";r=1;t=30"#[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn ask(&self, transport: Transport, request: &dyn Attributes, terms: Terms) -> Decided {
+        let notes = self.wording.notes();
+        let verdict = self.engine.ask(request, terms, &notes);
+        self.observe(transport, request, &verdict, terms.purpose == Purpose::Look);
+        Decided { verdict, notes }
+    }
+
+    /// Fills `words` with the fields that tell a client of a decision, in the dialects of this app: names in lowercase,
+    /// values in printable ASCII, and what to do with those that a response has already.
+    pub fn fields(&self, decided: &Decided, words: &mut Words) {
+        self.answering(decided, About::Request, |answer| {
+            answer.write(self.wording.dialects(), words);
+        });
+    }
+
+    /// Hands over what a decision promises, for its fields and for its body.
+    pub(crate) fn answering<R>(
+        &self,
+        decided: &Decided,
+        about: About,
+        work: impl FnOnce(&Answer<'_>) -> R,
+    ) -> R {
+        let now = || self.engine.store().now();
+        let Decided { verdict, notes } = decided;
+        self.wording.answer(verdict, notes, about, now, work)
+    }
+}

@@ -1,0 +1,261 @@
+//! One call, from its head to its trailers.
+//!
+//! A question that came whole is answered in the same breath, on the task of its connection: nothing is spawned, and no
+//! timer is set. What takes longer goes on by itself, [`slowly`]. Must not know: what is asked.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{RecvStream, SendStream};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method as Verb, Request, Response, StatusCode};
+use tokio::time::{sleep, timeout};
+
+use super::frame::Inbox;
+use super::limits::GrpcLimits;
+use super::methods::{Answer, Method, Service};
+use super::status::{Code, Status, well};
+use crate::listen::Stopping;
+
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+
+/// A call that has begun.
+#[derive(Debug)]
+pub(super) struct Call {
+    method: Method,
+    body: RecvStream,
+    respond: SendResponse<Bytes>,
+    inbox: Inbox,
+    /// How much of the connection's window it holds.
+    held: usize,
+    /// The question, once it is there.
+    message: Option<Bytes>,
+}
+
+/// How far a call has come.
+pub(super) enum Step {
+    /// It is over.
+    Over,
+    /// The rest of the question is missing.
+    Asking(Call),
+    /// The answer is there and waits.
+    Waiting(SendResponse<Bytes>, Answer),
+}
+
+impl Call {
+    /// Begins a call, or answers at once why it cannot be made.
+    pub(super) fn begin(
+        request: Request<RecvStream>,
+        mut respond: SendResponse<Bytes>,
+        limits: &GrpcLimits,
+    ) -> Option<Self> {
+        let (head, body) = request.into_parts();
+        if let Some(refusal) = refusal(&head) {
+            send_head(&mut respond, refusal, true);
+            return None;
+        }
+        let Some(method) = Method::at(head.uri.path()) else {
+            let message = "there is no such method; ask the reflection service which there are";
+            fail(&mut respond, &Status::new(Code::Unimplemented, message));
+            return None;
+        };
+        Some(Self {
+            method,
+            body,
+            respond,
+            inbox: Inbox::new(limits.message),
+            held: 0,
+            message: None,
+        })
+    }
+
+    pub(super) const fn method(&self) -> Method {
+        self.method
+    }
+
+    /// Ends it because there is no room for it.
+    pub(super) fn refuse(mut self, why: &str) {
+        fail(
+            &mut self.respond,
+            &Status::new(Code::ResourceExhausted, why),
+        );
+    }
+
+    /// Goes on as far as is possible now.
+    pub(super) fn step<S: Service>(
+        mut self,
+        context: &mut Context<'_>,
+        service: &S,
+        stopping: &Stopping,
+    ) -> Step {
+        match self.poll_question(context) {
+            Poll::Pending => Step::Asking(self),
+            Poll::Ready(question) => self.answer(question, service, stopping),
+        }
+    }
+
+    fn answer<S: Service>(
+        mut self,
+        question: Option<Result<Bytes, Status>>,
+        service: &S,
+        stopping: &Stopping,
+    ) -> Step {
+        let answer = match question {
+            // Whoever asked is gone.
+            None => return Step::Over,
+            Some(Err(status)) => Err(status),
+            Some(Ok(message)) => service.answer(self.method, &message, stopping.is_said()),
+        };
+        self.release();
+        match answer {
+            Ok(answer) if !answer.wait.is_zero() => return Step::Waiting(self.respond, answer),
+            Ok(answer) => send(&mut self.respond, answer.message),
+            Err(status) => fail(&mut self.respond, &status),
+        }
+        Step::Over
+    }
+
+    /// The one message of the question, when all of it is there.
+    fn poll_question(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
+        while !self.body.is_end_stream() {
+            match ready!(self.body.poll_data(context)) {
+                // Many end their question with an empty piece.
+                Some(Ok(bytes)) if bytes.is_empty() => {}
+                Some(Ok(bytes)) => {
+                    // The window is given back when the call is over: what a connection can make us hold is bounded by
+                    // its window, however many calls it begins.
+                    self.held = self.held.saturating_add(bytes.len());
+                    self.inbox.add(bytes);
+                    if let Err(status) = self.take_message() {
+                        return Poll::Ready(Some(Err(status)));
+                    }
+                }
+                Some(Err(_gone)) => return Poll::Ready(None),
+                None => break,
+            }
+        }
+        let missing = || Status::new(Code::InvalidArgument, "the call has no whole message");
+        Poll::Ready(Some(match self.message.take() {
+            Some(message) if self.inbox.is_empty() => Ok(message),
+            _ => Err(missing()),
+        }))
+    }
+
+    fn take_message(&mut self) -> Result<(), Status> {
+        if self.message.is_some() {
+            let message = "the call has more than one message";
+            return Err(Status::new(Code::InvalidArgument, message));
+        }
+        self.message = self.inbox.message()?;
+        if self.message.is_some() && !self.inbox.is_empty() {
+            let message = "there is something after the message";
+            return Err(Status::new(Code::InvalidArgument, message));
+        }
+        Ok(())
+    }
+
+    fn release(&mut self) {
+        // It fails if more is released than was held, which cannot be, or if the stream is gone.
+        let _released = self.body.flow_control().release_capacity(self.held);
+    }
+
+    /// The parts of a call whose answers are many.
+    pub(super) fn into_stream(mut self) -> Option<(Method, RecvStream, SendStream<Bytes>)> {
+        let stream = send_head(&mut self.respond, Response::new(()), false)?;
+        Some((self.method, self.body, stream))
+    }
+}
+
+/// Why a request is no call, as HTTP says it.
+fn refusal(head: &Parts) -> Option<Response<()>> {
+    let is_grpc = |value: &HeaderValue| {
+        let rest = value.as_bytes().strip_prefix(b"application/grpc");
+        rest.is_some_and(|rest| matches!(rest, [] | [b';', ..] | b"+proto"))
+    };
+    let mut response = Response::new(());
+    if head.method != Verb::POST {
+        *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+        response
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static("POST"));
+        return Some(response);
+    }
+    if !head.headers.get(CONTENT_TYPE).is_some_and(is_grpc) {
+        *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        return Some(response);
+    }
+    None
+}
+
+/// Sends an answer and that all is well. Whoever does not want it any more does not get it.
+fn send(respond: &mut SendResponse<Bytes>, message: Bytes) {
+    if let Some(mut stream) = send_head(respond, Response::new(()), false)
+        && stream.send_data(message, false).is_ok()
+    {
+        finish(&mut stream, Ok(()));
+    }
+}
+
+/// Ends a stream of answers.
+pub(super) fn finish(stream: &mut SendStream<Bytes>, how: Result<(), Status>) {
+    let trailers = match how {
+        Ok(()) => well(),
+        Err(status) => {
+            let mut fields = HeaderMap::with_capacity(2);
+            status.write(&mut fields);
+            fields
+        }
+    };
+    // It fails if nobody wants it any more.
+    let _sent = stream.send_trailers(trailers);
+}
+
+fn fail(respond: &mut SendResponse<Bytes>, status: &Status) {
+    let mut response = Response::new(());
+    status.write(response.headers_mut());
+    let _no_body = send_head(respond, response, true);
+}
+
+fn send_head(
+    respond: &mut SendResponse<Bytes>,
+    mut response: Response<()>,
+    is_all: bool,
+) -> Option<SendStream<Bytes>> {
+    if response.status() == StatusCode::OK {
+        response.headers_mut().insert(CONTENT_TYPE, GRPC);
+    }
+    respond.send_response(response, is_all).ok()
+}
+
+/// The rest of a call that takes longer: its question is not complete, or its answer is held back.
+pub(super) async fn slowly<S: Service>(
+    step: Step,
+    limits: GrpcLimits,
+    service: Arc<S>,
+    stopping: Stopping,
+) {
+    let step = match step {
+        Step::Asking(mut call) => {
+            let question = poll_fn(|context| call.poll_question(context));
+            match timeout(limits.body, question).await {
+                Ok(question) => call.answer(question, &*service, &stopping),
+                Err(_) => {
+                    let message = "the question was not complete in time";
+                    let status = Status::new(Code::DeadlineExceeded, message);
+                    return fail(&mut call.respond, &status);
+                }
+            }
+        }
+        other => other,
+    };
+    if let Step::Waiting(mut respond, answer) = step {
+        let wait = Duration::from_nanos(answer.wait.as_nanos());
+        sleep(wait.min(limits.body)).await;
+        send(&mut respond, answer.message);
+    }
+}

@@ -1,0 +1,146 @@
+//! One connection: HTTP/2 within bounds, and the calls on it.
+//!
+//! Calls are answered as they are read, so that what came in one packet is answered in one. Must not know: what is asked,
+//! sockets.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use h2::server::{Builder, Connection as Http2};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::call::{Call, Step, slowly};
+use super::keep_alive::KeepAlive;
+use super::limits::GrpcLimits;
+use super::methods::{Method, Service};
+use super::streams;
+use crate::listen::Stopping;
+
+/// Bytes of questions that a connection may have sent without being answered. A whole message fits twice.
+const WINDOW: u32 = 262_144;
+/// Calls that were given up by whoever made them before we looked at them, and mistakes on streams: with more of them than
+/// this somebody is trying something.
+const MOST_RESETS: usize = 64;
+const MOST_MISTAKES: usize = 128;
+/// Bytes of an answer that wait for a client to make room.
+const MAX_SEND_BUFFER: usize = 262_144;
+/// Calls on one connection whose answers never end: watched health, and reflection.
+const MOST_STREAMS: usize = 16;
+
+/// The whole life of one connection.
+pub(super) async fn live<T, S>(io: T, service: Arc<S>, limits: GrpcLimits, stopping: Stopping)
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    S: Service,
+{
+    let handshake = bounded(&limits).handshake(io);
+    let Ok(Ok(mut http2)) = timeout(limits.head, handshake).await else {
+        tracing::debug!("a connection did not begin as HTTP/2 does");
+        return;
+    };
+    let keep_alive = http2
+        .ping_pong()
+        .map(|pings| KeepAlive::new(pings, &limits));
+    let mut stop = pin!(stopping.wait());
+    let mut connection = Connection {
+        http2,
+        keep_alive,
+        slow: JoinSet::new(),
+        streams: JoinSet::new(),
+        service,
+        limits,
+        stopping,
+        is_stopping: false,
+    };
+    poll_fn(|context| connection.poll(context, stop.as_mut())).await;
+}
+
+fn bounded(limits: &GrpcLimits) -> Builder {
+    let mut builder = Builder::new();
+    // A message must fit into its stream's window, which is given back only when the call is over.
+    let window = u32::try_from(limits.message).unwrap_or(WINDOW);
+    let window = window.saturating_add(1_024).min(WINDOW);
+    builder
+        .initial_window_size(window)
+        .initial_connection_window_size(WINDOW)
+        .max_concurrent_streams(limits.streams)
+        .max_header_list_size(limits.head_len)
+        .max_pending_accept_reset_streams(MOST_RESETS)
+        .max_concurrent_reset_streams(MOST_RESETS)
+        .max_local_error_reset_streams(Some(MOST_MISTAKES))
+        .max_send_buffer_size(MAX_SEND_BUFFER);
+    builder
+}
+
+struct Connection<T, S> {
+    http2: Http2<T, Bytes>,
+    keep_alive: Option<KeepAlive>,
+    /// Calls that could not be answered at once, and those that have many answers.
+    slow: JoinSet<()>,
+    streams: JoinSet<()>,
+    service: Arc<S>,
+    limits: GrpcLimits,
+    stopping: Stopping,
+    is_stopping: bool,
+}
+
+impl<T, S> Connection<T, S>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    S: Service,
+{
+    /// Ready at its end.
+    fn poll(&mut self, context: &mut Context<'_>, stop: Pin<&mut impl Future>) -> Poll<()> {
+        if !self.is_stopping && stop.poll(context).is_ready() {
+            self.is_stopping = true;
+            self.http2.graceful_shutdown();
+        }
+        while let Poll::Ready(Some(_)) = self.slow.poll_join_next(context) {}
+        while let Poll::Ready(Some(_)) = self.streams.poll_join_next(context) {}
+        loop {
+            match self.http2.poll_accept(context) {
+                Poll::Ready(Some(Ok((request, respond)))) => {
+                    if let Some(call) = Call::begin(request, respond, &self.limits) {
+                        self.take(call, context);
+                    }
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    // The client's doing: it left, or does not speak HTTP/2.
+                    tracing::debug!(%error, "a connection ended early");
+                    return Poll::Ready(());
+                }
+                Poll::Ready(None) => return Poll::Ready(()),
+                Poll::Pending => break,
+            }
+        }
+        match &mut self.keep_alive {
+            Some(keep_alive) => keep_alive.poll(context, &self.limits),
+            None => Poll::Pending,
+        }
+    }
+
+    fn take(&mut self, call: Call, context: &mut Context<'_>) {
+        if matches!(call.method(), Method::HealthWatch | Method::Reflect) {
+            if self.streams.len() >= MOST_STREAMS {
+                return call.refuse("there are too many streams on this connection");
+            }
+            let service = Arc::clone(&self.service);
+            let stream = streams::serve(call, service, self.limits, self.stopping.clone());
+            self.streams.spawn(stream);
+            return;
+        }
+        match call.step(context, &*self.service, &self.stopping) {
+            Step::Over => {}
+            step => {
+                let service = Arc::clone(&self.service);
+                let rest = slowly(step, self.limits, service, self.stopping.clone());
+                self.slow.spawn(rest);
+            }
+        }
+    }
+}

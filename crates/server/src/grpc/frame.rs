@@ -1,0 +1,147 @@
+//! Messages on a stream: each behind a byte that says whether it is compressed and four that say how long it is.
+//!
+//! A message that came whole is not copied; one that came in pieces is put together within its bound. Must not know: what
+//! messages say.
+
+use bytes::{Bytes, BytesMut};
+
+use super::status::{Code, Status};
+
+/// What stands before each message, in bytes.
+pub(crate) const PREFIX_LEN: usize = 5;
+
+/// Bytes of a stream until they are messages.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    /// As they came, while that is enough.
+    whole: Bytes,
+    /// Put together, where it is not.
+    pieces: BytesMut,
+    /// The longest message.
+    most: usize,
+}
+
+impl Inbox {
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            whole: Bytes::new(),
+            pieces: BytesMut::new(),
+            most,
+        }
+    }
+
+    /// Adds what came.
+    pub(crate) fn add(&mut self, bytes: Bytes) {
+        if self.whole.is_empty() && self.pieces.is_empty() {
+            self.whole = bytes;
+            return;
+        }
+        self.pieces.extend_from_slice(&self.whole);
+        self.pieces.extend_from_slice(&bytes);
+        self.whole = Bytes::new();
+    }
+
+    /// The next message, if all of it is there.
+    pub(crate) fn message(&mut self) -> Result<Option<Bytes>, Status> {
+        let there: &[u8] = if self.pieces.is_empty() {
+            &self.whole
+        } else {
+            &self.pieces
+        };
+        let Some((prefix, rest)) = there.split_first_chunk::<PREFIX_LEN>() else {
+            return Ok(None);
+        };
+        let [compressed, length @ ..] = *prefix;
+        if compressed != 0 {
+            let message = "messages cannot be compressed here; send them as they are";
+            return Err(Status::new(Code::Unimplemented, message));
+        }
+        let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        if length > self.most {
+            let most = self.most;
+            let message = format!("the message has {length} bytes; it may have {most}");
+            return Err(Status::new(Code::ResourceExhausted, message));
+        }
+        if rest.len() < length {
+            return Ok(None);
+        }
+        let end = PREFIX_LEN.saturating_add(length);
+        let framed = if self.pieces.is_empty() {
+            self.whole.split_to(end)
+        } else {
+            self.pieces.split_to(end).freeze()
+        };
+        Ok(Some(framed.slice(PREFIX_LEN..)))
+    }
+
+    /// Whether there is nothing left that is no message.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.whole.is_empty() && self.pieces.is_empty()
+    }
+}
+
+/// Writes one message behind its prefix into `out`, which is empty before, and hands it over.
+pub(crate) fn framed(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let mut out = Vec::with_capacity(USUAL_LEN);
+    out.extend_from_slice(&[0; PREFIX_LEN]);
+    write(&mut out);
+    seal(&mut out);
+    out.into()
+}
+
+/// Most answers are shorter.
+const USUAL_LEN: usize = 256;
+
+/// Writes the length of the one message in there into its prefix.
+fn seal(out: &mut [u8]) {
+    let length = out.len().saturating_sub(PREFIX_LEN);
+    // Answers are far shorter than four gigabytes.
+    let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
+    if let Some(place) = out.get_mut(1..PREFIX_LEN) {
+        place.copy_from_slice(&length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both() -> Vec<u8> {
+        let mut both = framed(|out| out.extend_from_slice(b"first")).to_vec();
+        both.extend_from_slice(&framed(|_empty| {}));
+        both
+    }
+
+    #[test]
+    fn messages_are_found_however_they_are_cut() {
+        let both = both();
+        for cut in 0..both.len() {
+            let mut inbox = Inbox::new(64);
+            let mut found = Vec::new();
+            for piece in [&both[..cut], &both[cut..]] {
+                inbox.add(Bytes::copy_from_slice(piece));
+                while let Some(message) = inbox.message().unwrap() {
+                    found.push(message);
+                }
+            }
+            assert_eq!(found, [&b"first"[..], b""], "cut at {cut}");
+            assert!(inbox.is_empty());
+        }
+        let mut inbox = Inbox::new(64);
+        for byte in &both {
+            assert!(inbox.message().unwrap().is_none() || inbox.is_empty());
+            inbox.add(Bytes::copy_from_slice(&[*byte]));
+        }
+        assert!(!inbox.is_empty());
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused_before_it_is_there() {
+        let mut inbox = Inbox::new(64);
+        inbox.add(Bytes::from_static(&[0, 0, 0, 0, 65]));
+        assert_eq!(inbox.message().unwrap_err().code, Code::ResourceExhausted);
+        let mut inbox = Inbox::new(64);
+        inbox.add(Bytes::from_static(&[1, 0, 0, 0, 1, 0]));
+        assert_eq!(inbox.message().unwrap_err().code, Code::Unimplemented);
+    }
+}

@@ -1,0 +1,107 @@
+//! `grpc.health.v1`: whether the server is ready, for load balancers and probes.
+//!
+//! It is until it begins to stop; what its store does has no say in it. Must not know: connections, streams.
+
+use super::methods::{HEALTH, Method, RATE_LIMITS, REFLECTION, REFLECTION_ALPHA};
+use super::status::{Code, Status};
+use super::wire::{Fields, Malformed, Value, Writer, text};
+
+/// The services that are ready or not; the server as a whole, which has no name; and the name by which probes of
+/// envoyproxy/ratelimit ask.
+const SERVICES: [&str; 6] = [
+    "",
+    RATE_LIMITS,
+    "ratelimit",
+    HEALTH,
+    REFLECTION,
+    REFLECTION_ALPHA,
+];
+
+const SERVING: u64 = 1;
+const NOT_SERVING: u64 = 2;
+const SERVICE_UNKNOWN: u64 = 3;
+
+/// Answers a check, a list or a watch.
+pub(super) fn answer(
+    method: Method,
+    message: &[u8],
+    is_stopping: bool,
+    out: &mut Vec<u8>,
+) -> Result<(), Status> {
+    let health = if is_stopping { NOT_SERVING } else { SERVING };
+    let mut writer = Writer::new(out);
+    if method == Method::HealthList {
+        for service in SERVICES {
+            writer.message(1, |writer| {
+                writer.text(1, service.as_bytes());
+                writer.message(2, |writer| writer.number(1, health));
+            });
+        }
+        return Ok(());
+    }
+    let service = service(message)
+        .map_err(|malformed| Status::new(Code::InvalidArgument, malformed.to_string()))?;
+    if SERVICES.contains(&service) {
+        writer.number(1, health);
+    } else if method == Method::HealthWatch {
+        writer.number(1, SERVICE_UNKNOWN);
+    } else {
+        return Err(Status::new(
+            Code::NotFound,
+            "there is no service of this name",
+        ));
+    }
+    Ok(())
+}
+
+fn service(message: &[u8]) -> Result<&str, Malformed> {
+    let mut service = "";
+    let mut fields = Fields::of(message);
+    while let Some(field) = fields.next()? {
+        if let (1, Value::Bytes(bytes)) = field {
+            service = text(bytes, "service")?;
+        }
+    }
+    Ok(service)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(method: Method, service: &str, is_stopping: bool) -> Result<Vec<u8>, Code> {
+        let (mut question, mut out) = (Vec::new(), Vec::new());
+        Writer::new(&mut question).text(1, service.as_bytes());
+        match answer(method, &question, is_stopping, &mut out) {
+            Ok(()) => Ok(out),
+            Err(status) => Err(status.code),
+        }
+    }
+
+    #[test]
+    fn the_server_is_ready_until_it_stops() {
+        for service in SERVICES {
+            assert_eq!(ask(Method::HealthCheck, service, false), Ok(vec![8, 1]));
+            assert_eq!(ask(Method::HealthCheck, service, true), Ok(vec![8, 2]));
+        }
+        let list = ask(Method::HealthList, "", false).unwrap();
+        let mut fields = Fields::of(&list);
+        let mut count = 0;
+        while let Some((number, _)) = fields.next().unwrap() {
+            assert_eq!(number, 1);
+            count += 1;
+        }
+        assert_eq!(count, SERVICES.len());
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_found_and_may_be_waited_for() {
+        assert_eq!(
+            ask(Method::HealthCheck, "nobody", false),
+            Err(Code::NotFound)
+        );
+        assert_eq!(ask(Method::HealthWatch, "nobody", false), Ok(vec![8, 3]));
+        let garbage = answer(Method::HealthCheck, &[0x0a, 9], false, &mut Vec::new());
+        assert_eq!(garbage.unwrap_err().code, Code::InvalidArgument);
+    }
+}

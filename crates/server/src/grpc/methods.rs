@@ -1,0 +1,82 @@
+//! What can be called: the methods by their paths, and who answers them.
+//!
+//! Must not know: HTTP/2, how answers are found.
+
+use bytes::Bytes;
+use tollgate_core::Nanos;
+
+use super::status::Status;
+
+/// The methods that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// May this request proceed?
+    ShouldRateLimit,
+    /// Is the server, or one of its services, ready?
+    HealthCheck,
+    /// Which of them are?
+    HealthList,
+    /// The same as a check, again whenever it changes.
+    HealthWatch,
+    /// What can be called, for tools that ask.
+    Reflect,
+}
+
+/// The names of our services.
+pub(crate) const RATE_LIMITS: &str = "envoy.service.ratelimit.v3.RateLimitService";
+pub(crate) const HEALTH: &str = "grpc.health.v1.Health";
+pub(crate) const REFLECTION: &str = "grpc.reflection.v1.ServerReflection";
+pub(crate) const REFLECTION_ALPHA: &str = "grpc.reflection.v1alpha.ServerReflection";
+
+impl Method {
+    /// The method at a path.
+    pub(crate) fn at(path: &str) -> Option<Self> {
+        let (service, method) = path.strip_prefix('/')?.split_once('/')?;
+        Some(match (service, method) {
+            (RATE_LIMITS, "ShouldRateLimit") => Self::ShouldRateLimit,
+            (HEALTH, "Check") => Self::HealthCheck,
+            (HEALTH, "List") => Self::HealthList,
+            (HEALTH, "Watch") => Self::HealthWatch,
+            (REFLECTION | REFLECTION_ALPHA, "ServerReflectionInfo") => Self::Reflect,
+            _ => return None,
+        })
+    }
+}
+
+/// An answer, framed, and how long it is to be held back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) message: Bytes,
+    pub(crate) wait: Nanos,
+}
+
+/// Who answers what is called.
+pub(crate) trait Service: Send + Sync + 'static {
+    /// Answers one message with one message, at once.
+    fn answer(&self, method: Method, message: &[u8], is_stopping: bool) -> Result<Answer, Status>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_are_found_by_their_whole_path() {
+        let at = Method::at("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit");
+        assert_eq!(at, Some(Method::ShouldRateLimit));
+        assert_eq!(
+            Method::at("/grpc.health.v1.Health/Check"),
+            Some(Method::HealthCheck)
+        );
+        for wrong in [
+            "",
+            "/",
+            "/grpc.health.v1.Health",
+            "/grpc.health.v1.Health/Check/",
+            "grpc.health.v1.Health/Check",
+            "/envoy.service.ratelimit.v2.RateLimitService/ShouldRateLimit",
+        ] {
+            assert_eq!(Method::at(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! gRPC for Envoy and everybody else: the rate limit service, health and reflection, straight on HTTP/2.
+//!
+//! A call is a head, one message behind five bytes, and trailers; that is little enough to do without a framework, and a
+//! decision costs so little that the framework would be most of it. Must not know: sockets, how anything is decided.
+
+mod call;
+mod connection;
+mod frame;
+mod health;
+mod keep_alive;
+mod limits;
+mod methods;
+mod reflection;
+mod schema;
+mod status;
+mod streams;
+#[cfg(test)]
+mod tests;
+pub(crate) mod wire;
+
+pub use limits::GrpcLimits;
+
+use std::fmt;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tollgate_core::Nanos;
+use tollgate_store::Clock;
+
+use self::connection::live;
+use self::frame::framed;
+use self::methods::{Answer, Method, Service};
+use self::status::{Code, Status};
+use crate::app::App;
+use crate::counters::{Counters, count};
+use crate::listen::{Ended, Listener, Peer, Serve, Stopping, Stream, accept};
+use crate::metrics::Transport;
+use crate::rls::Refused;
+use crate::rls::message::{read_request, write_response};
+
+/// What speaks gRPC for an app.
+pub struct Grpc<C> {
+    app: Arc<App<C>>,
+    counters: Counters,
+}
+
+impl<C: Clock + 'static> Grpc<C> {
+    /// Answers what Envoy asks by what is in force in an app.
+    #[must_use]
+    pub fn new(app: Arc<App<C>>) -> Self {
+        Self {
+            app,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Serves on `listener` until `shutdown` completes, then lets calls that are under way finish. Never ends for any
+    /// other reason.
+    pub async fn run(
+        self: Arc<Self>,
+        listener: Listener,
+        limits: GrpcLimits,
+        shutdown: impl Future<Output = ()>,
+    ) -> Ended {
+        let protocol = Protocol {
+            limits,
+            server: self,
+        };
+        accept(listener, Arc::new(protocol), limits.bounds, shutdown).await
+    }
+
+    /// What went wrong and was survived so far.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Answers the bytes of one `RateLimitRequest` with those of a `RateLimitResponse`, without a connection: for tests,
+    /// fuzzing and measurements.
+    ///
+    /// # Errors
+    /// The number of gRPC's code and a sentence.
+    pub fn answer_bytes(&self, message: &[u8], out: &mut Vec<u8>) -> Result<(), (i32, String)> {
+        let answered = self.should_rate_limit(message, out);
+        answered
+            .map(|_wait| ())
+            .map_err(|status| (status.code as i32, status.message))
+    }
+
+    fn should_rate_limit(&self, message: &[u8], out: &mut Vec<u8>) -> Result<Nanos, Status> {
+        let decided = read_request(message, |request| {
+            self.app
+                .should_rate_limit(Transport::Grpc, request, |said| {
+                    write_response(said, out);
+                    said.wait
+                })
+        });
+        match decided {
+            Ok(Ok(wait)) => Ok(wait),
+            Ok(Err(Refused::BadRequest(reason))) => {
+                Err(Status::new(Code::InvalidArgument, reason.to_string()))
+            }
+            Ok(Err(Refused::Store(error))) => {
+                Err(Status::new(Code::Unavailable, error.to_string()))
+            }
+            Err(unreadable) => Err(Status::new(Code::InvalidArgument, unreadable.to_string())),
+        }
+    }
+}
+
+impl<C: Clock + 'static> Service for Grpc<C> {
+    fn answer(&self, method: Method, message: &[u8], is_stopping: bool) -> Result<Answer, Status> {
+        let mut wait = Ok(Nanos::ZERO);
+        // A panic here is a bug of ours. It costs this call, not the process; state is safe to look at again because the
+        // store writes it whole.
+        let answered = catch_unwind(AssertUnwindSafe(|| {
+            framed(|out| {
+                wait = match method {
+                    Method::ShouldRateLimit => self.should_rate_limit(message, out),
+                    Method::HealthCheck | Method::HealthList | Method::HealthWatch => {
+                        health::answer(method, message, is_stopping, out).map(|()| Nanos::ZERO)
+                    }
+                    Method::Reflect => reflection::answer(message, out).map(|()| Nanos::ZERO),
+                };
+            })
+        }));
+        match answered {
+            Ok(message) => wait.map(|wait| Answer { message, wait }),
+            Err(_panic) => {
+                count(&self.counters.panics);
+                tracing::error!(?method, "a call panicked");
+                let message = "the server failed to answer this call; it is not the call's fault";
+                Err(Status::new(Code::Internal, message))
+            }
+        }
+    }
+}
+
+impl<C> fmt::Debug for Grpc<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grpc")
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Protocol<C> {
+    limits: GrpcLimits,
+    server: Arc<Grpc<C>>,
+}
+
+impl<C: Clock + 'static> Serve for Protocol<C> {
+    fn serve(
+        &self,
+        stream: Stream,
+        _peer: Peer,
+        stopping: Stopping,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        live(stream, Arc::clone(&self.server), self.limits, stopping)
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.server.counters
+    }
+}

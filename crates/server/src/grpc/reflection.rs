@@ -1,0 +1,152 @@
+//! Reflection: tools ask which services there are and what their messages look like, and need no files of their own.
+//!
+//! Must not know: connections, streams.
+
+use super::schema::{FILES, File};
+use super::status::{Code, Status};
+use super::wire::{Fields, Malformed, Value, Writer, text};
+
+/// What is asked.
+enum Question<'a> {
+    Nothing,
+    FileNamed(&'a str),
+    FileWith(&'a str),
+    Extensions(&'a str),
+    Services,
+}
+
+/// Answers one `ServerReflectionRequest`.
+pub(super) fn answer(message: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
+    let (host, question) = read(message)
+        .map_err(|malformed| Status::new(Code::InvalidArgument, malformed.to_string()))?;
+    let mut writer = Writer::new(out);
+    writer.text(1, host.as_bytes());
+    writer.bytes(2, message);
+    match question {
+        Question::FileNamed(name) => {
+            let found = FILES.into_iter().find(|file| file.name == name);
+            tell_files(found, &mut writer);
+        }
+        Question::FileWith(symbol) => {
+            let found = FILES.into_iter().find(|file| file.defines(symbol));
+            tell_files(found, &mut writer);
+        }
+        Question::Extensions(name) => writer.message(5, |writer| {
+            // Messages of this version of the format have none.
+            writer.text(1, name.as_bytes());
+        }),
+        Question::Services => writer.message(6, |writer| {
+            for file in FILES {
+                for service in file.services {
+                    let name = format!("{}.{}", file.package, service.name);
+                    writer.message(1, |writer| writer.text(1, name.as_bytes()));
+                }
+            }
+        }),
+        Question::Nothing => tell_error(Code::InvalidArgument, "nothing is asked", &mut writer),
+    }
+    Ok(())
+}
+
+fn read(message: &[u8]) -> Result<(&str, Question<'_>), Malformed> {
+    let mut host = "";
+    let mut question = Question::Nothing;
+    let mut fields = Fields::of(message);
+    while let Some(field) = fields.next()? {
+        match field {
+            (1, Value::Bytes(bytes)) => host = text(bytes, "host")?,
+            (3, Value::Bytes(bytes)) => {
+                question = Question::FileNamed(text(bytes, "file_by_filename")?);
+            }
+            (4, Value::Bytes(bytes)) => {
+                question = Question::FileWith(text(bytes, "file_containing_symbol")?);
+            }
+            (5, Value::Bytes(_)) => question = Question::FileWith(""),
+            (6, Value::Bytes(bytes)) => {
+                question = Question::Extensions(text(bytes, "all_extension_numbers_of_type")?);
+            }
+            (7, Value::Bytes(_)) => question = Question::Services,
+            _ => {}
+        }
+    }
+    Ok((host, question))
+}
+
+/// A file and all that it needs, each after those that need it.
+fn tell_files(found: Option<&'static File>, writer: &mut Writer<'_>) {
+    let Some(found) = found else {
+        return tell_error(Code::NotFound, "there is no such file or symbol", writer);
+    };
+    let mut files = vec![found];
+    let mut next = 0;
+    while let Some(file) = files.get(next).copied() {
+        next += 1;
+        for need in FILES
+            .into_iter()
+            .filter(|one| file.needs.contains(&one.name))
+        {
+            if !files.iter().any(|known| known.name == need.name) {
+                files.push(need);
+            }
+        }
+    }
+    writer.message(4, |writer| {
+        for file in files {
+            let mut bytes = Vec::new();
+            file.write(&mut bytes);
+            writer.bytes(1, &bytes);
+        }
+    });
+}
+
+fn tell_error(code: Code, message: &str, writer: &mut Writer<'_>) {
+    writer.message(7, |writer| {
+        writer.number(1, code as u64);
+        writer.text(2, message.as_bytes());
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(field: u32, text: &str) -> Vec<(u64, Vec<u8>)> {
+        let (mut question, mut out) = (Vec::new(), Vec::new());
+        Writer::new(&mut question).bytes(field, text.as_bytes());
+        answer(&question, &mut out).unwrap();
+        let mut fields = Fields::of(&out);
+        let mut read = Vec::new();
+        while let Some((number, Value::Bytes(bytes))) = fields.next().unwrap() {
+            read.push((number, bytes.to_vec()));
+        }
+        read
+    }
+
+    fn count(message: &[u8]) -> usize {
+        let mut fields = Fields::of(message);
+        let mut count = 0;
+        while fields.next().unwrap().is_some() {
+            count += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn services_are_listed_and_their_files_come_with_all_that_they_need() {
+        let listed = ask(7, "");
+        assert_eq!((listed[1].0, count(&listed[1].1)), (6, 4));
+        let files = ask(4, "envoy.service.ratelimit.v3.RateLimitService");
+        assert_eq!((files[1].0, count(&files[1].1)), (4, 8));
+        let file = ask(3, "google/protobuf/duration.proto");
+        assert_eq!((file[1].0, count(&file[1].1)), (4, 1));
+    }
+
+    #[test]
+    fn what_is_not_there_is_an_error_in_the_answer() {
+        for (field, text) in [(3, "nowhere.proto"), (4, "no.such.Symbol"), (1, "host")] {
+            let said = ask(field, text);
+            assert_eq!(said.last().unwrap().0, 7, "{text}");
+        }
+        assert!(answer(&[0x22, 9], &mut Vec::new()).is_err());
+    }
+}

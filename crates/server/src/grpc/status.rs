@@ -1,0 +1,120 @@
+//! How a call ends: a code, and a sentence for whoever has to find out why.
+//!
+//! Must not know: what was called.
+
+use std::fmt::Write as _;
+
+use hyper::HeaderMap;
+use hyper::header::{HeaderName, HeaderValue};
+
+/// The longest sentence that is sent, in bytes, before it is escaped.
+const MAX_MESSAGE_LEN: usize = 512;
+
+/// The codes of gRPC that we use, with their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Code {
+    Ok = 0,
+    InvalidArgument = 3,
+    DeadlineExceeded = 4,
+    NotFound = 5,
+    ResourceExhausted = 8,
+    Unimplemented = 12,
+    Internal = 13,
+    Unavailable = 14,
+}
+
+/// How a call ends that ends badly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+}
+
+impl Status {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+
+    /// The fields that say so.
+    pub(crate) fn write(&self, fields: &mut HeaderMap) {
+        fields.insert(GRPC_STATUS, number(self.code));
+        if let Ok(message) = HeaderValue::from_str(&escaped(&self.message)) {
+            fields.insert(GRPC_MESSAGE, message);
+        }
+    }
+}
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+
+/// The trailers of a call that ends well.
+pub(crate) fn well() -> HeaderMap {
+    let mut fields = HeaderMap::with_capacity(1);
+    fields.insert(GRPC_STATUS, number(Code::Ok));
+    fields
+}
+
+const fn number(code: Code) -> HeaderValue {
+    HeaderValue::from_static(match code {
+        Code::Ok => "0",
+        Code::InvalidArgument => "3",
+        Code::DeadlineExceeded => "4",
+        Code::NotFound => "5",
+        Code::ResourceExhausted => "8",
+        Code::Unimplemented => "12",
+        Code::Internal => "13",
+        Code::Unavailable => "14",
+    })
+}
+
+/// A sentence as the protocol wants it: printable, with everything else in percents.
+fn escaped(message: &str) -> String {
+    let mut text = String::with_capacity(message.len());
+    for byte in message.bytes().take(MAX_MESSAGE_LEN) {
+        match byte {
+            b'%' | 0..0x20 | 0x7f.. => {
+                // Writing to a string does not fail.
+                let _written = write!(text, "%{byte:02X}");
+            }
+            printable => text.push(char::from(printable)),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_are_sent_so_that_no_byte_is_taken_for_something_else() {
+        let mut fields = HeaderMap::new();
+        let status = Status::new(Code::InvalidArgument, "100 % of\r\nü");
+        status.write(&mut fields);
+        assert_eq!(fields["grpc-status"], "3");
+        assert_eq!(fields["grpc-message"], "100 %25 of%0D%0A%C3%BC");
+        let long = Status::new(Code::Internal, "x".repeat(10_000));
+        long.write(&mut fields);
+        assert_eq!(fields["grpc-message"].len(), MAX_MESSAGE_LEN);
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_codes() {
+        for code in [
+            Code::Ok,
+            Code::InvalidArgument,
+            Code::DeadlineExceeded,
+            Code::NotFound,
+            Code::ResourceExhausted,
+            Code::Unimplemented,
+            Code::Internal,
+            Code::Unavailable,
+        ] {
+            assert_eq!(number(code), (code as i32).to_string().as_str());
+        }
+        assert_eq!(well()["grpc-status"], "0");
+    }
+}

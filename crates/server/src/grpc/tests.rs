@@ -1,0 +1,178 @@
+//! Connections in memory, on a clock that jumps to whatever is waited for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{RecvStream, SendStream};
+use hyper::Request;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tollgate_core::Nanos;
+
+use super::connection::live;
+use super::frame::framed;
+use super::limits::GrpcLimits;
+use super::methods::{Answer, Method, Service};
+use super::status::{Code, Status};
+use crate::listen::Stop;
+
+const PATH: &str = "http://a/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+
+/// Answers what it is asked, after as many seconds as the first byte says.
+struct Echo;
+
+impl Service for Echo {
+    fn answer(&self, _method: Method, message: &[u8], _: bool) -> Result<Answer, Status> {
+        let Some(seconds) = message.first() else {
+            return Err(Status::new(Code::InvalidArgument, "nothing"));
+        };
+        Ok(Answer {
+            message: framed(|out| out.extend_from_slice(message)),
+            wait: Nanos::from_secs((*seconds).into()),
+        })
+    }
+}
+
+struct Line {
+    client: DuplexStream,
+    stop: Stop,
+    tasks: JoinSet<()>,
+}
+
+fn line() -> Line {
+    let (client, server) = duplex(1 << 16);
+    let (stop, stopping) = Stop::new();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(live(
+        server,
+        Arc::new(Echo),
+        GrpcLimits::default(),
+        stopping,
+    ));
+    Line {
+        client,
+        stop,
+        tasks,
+    }
+}
+
+/// A client that speaks HTTP/2, the word to stop, and the tasks of both ends.
+async fn connected() -> (SendRequest<Bytes>, Stop, JoinSet<()>) {
+    let Line {
+        client,
+        stop,
+        mut tasks,
+    } = line();
+    let (send, connection) = h2::client::handshake(client).await.unwrap();
+    tasks.spawn(async move {
+        let _ended = connection.await;
+    });
+    (send, stop, tasks)
+}
+
+async fn begin(send: &SendRequest<Bytes>) -> (ResponseFuture, SendStream<Bytes>) {
+    let request = Request::post(PATH).header("content-type", "application/grpc");
+    let mut ready = send.clone().ready().await.unwrap();
+    let sent = ready.send_request(request.body(()).unwrap(), false);
+    sent.unwrap()
+}
+
+/// What was answered, and the status, which may come with the head.
+async fn end(response: ResponseFuture) -> (Bytes, String) {
+    let (head, mut body): (_, RecvStream) = response.await.unwrap().into_parts();
+    let message = match body.data().await {
+        Some(bytes) => bytes.unwrap(),
+        None => Bytes::new(),
+    };
+    let trailers = body.trailers().await.unwrap().unwrap_or(head.headers);
+    let status = trailers["grpc-status"].to_str().unwrap();
+    (message, status.to_owned())
+}
+
+fn question(seconds: u8) -> Bytes {
+    framed(|out| out.push(seconds))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_has_to_wait_is_held_back_and_no_other() {
+    let (send, _stop, _tasks) = connected().await;
+    let began = Instant::now();
+    let (slow, mut body) = begin(&send).await;
+    body.send_data(question(3), true).unwrap();
+    let (quick, mut body) = begin(&send).await;
+    body.send_data(question(0), true).unwrap();
+    assert_eq!(end(quick).await, (question(0), "0".to_owned()));
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert_eq!(end(slow).await, (question(3), "0".to_owned()));
+    assert_eq!(began.elapsed().as_secs(), 3);
+    // Nobody is kept for longer than it may take to ask.
+    let (endless, mut body) = begin(&send).await;
+    body.send_data(question(200), true).unwrap();
+    assert_eq!(end(endless).await, (question(200), "0".to_owned()));
+    assert_eq!(began.elapsed().as_secs(), 13);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_never_complete_is_given_up_after_ten_seconds() {
+    let (send, _stop, _tasks) = connected().await;
+    let began = Instant::now();
+    let (response, mut body) = begin(&send).await;
+    body.send_data(question(0).slice(..3), false).unwrap();
+    assert_eq!(end(response).await, (Bytes::new(), "4".to_owned()));
+    assert_eq!(began.elapsed().as_secs(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_in_pieces_is_answered_and_one_that_is_given_up_is_forgotten() {
+    let (send, stop, mut tasks) = connected().await;
+    let (response, mut body) = begin(&send).await;
+    for byte in question(0) {
+        body.send_data(Bytes::copy_from_slice(&[byte]), false)
+            .unwrap();
+        tokio::task::yield_now().await;
+    }
+    body.send_data(Bytes::new(), true).unwrap();
+    assert_eq!(end(response).await, (question(0), "0".to_owned()));
+    let (response, mut body) = begin(&send).await;
+    body.send_data(question(0).slice(..3), false).unwrap();
+    body.send_reset(h2::Reason::CANCEL);
+    drop((response, body));
+    // Nothing keeps the connection from ending.
+    let began = Instant::now();
+    stop.say();
+    drop(send);
+    while tasks.join_next().await.is_some() {}
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_does_not_begin_is_cut_off_after_five_seconds() {
+    let mut line = line();
+    let began = Instant::now();
+    let mut said = Vec::new();
+    line.client.read_to_end(&mut said).await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_asked_after_a_minute_whether_anybody_is_there() {
+    let (send, _stop, _tasks) = connected().await;
+    // Whoever speaks HTTP/2 answers pings, and stays for as long as it likes.
+    for _ in 0..10 {
+        tokio::time::advance(Duration::from_secs(61)).await;
+        let (response, mut body) = begin(&send).await;
+        body.send_data(question(0), true).unwrap();
+        assert_eq!(end(response).await.1, "0");
+    }
+    // Whoever does not is given up.
+    let mut line = line();
+    let began = Instant::now();
+    let beginning = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    line.client.write_all(beginning).await.unwrap();
+    let mut said = Vec::new();
+    line.client.read_to_end(&mut said).await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 80);
+}

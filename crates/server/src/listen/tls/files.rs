@@ -1,0 +1,192 @@
+//! The files of TLS: read within bounds, understood, and checked against each other.
+//!
+//! Must not know: when they are read, what is done with what they say.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::sign::CertifiedKey;
+use tollgate_core::Timestamp;
+
+use super::problem::InvalidTls;
+use super::validity::{Validity, utc};
+
+/// A bundle of all authorities that browsers know is a fifth of this.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Which files TLS is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, followed by those between it and its authority, in PEM.
+    pub certificate: PathBuf,
+    /// Its private key, in PEM and not encrypted.
+    pub key: PathBuf,
+    /// The authorities of clients' certificates, in PEM. With them, whoever has none of theirs is turned away.
+    pub client_authorities: Option<PathBuf>,
+}
+
+/// What the files contain.
+#[derive(Hash)]
+pub(super) struct Contents {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+    client_authorities: Option<Vec<u8>>,
+}
+
+/// What they say.
+pub(super) struct Material {
+    pub(super) provider: Arc<CryptoProvider>,
+    pub(super) identity: Arc<CertifiedKey>,
+    pub(super) clients: Option<Arc<dyn ClientCertVerifier>>,
+    pub(super) expires: Timestamp,
+}
+
+impl TlsFiles {
+    /// All of them.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        let Self {
+            certificate,
+            key,
+            client_authorities,
+        } = self;
+        let always = [certificate.as_path(), key.as_path()].into_iter();
+        always.chain(client_authorities.as_deref())
+    }
+
+    pub(super) fn read(&self) -> Result<Contents, InvalidTls> {
+        Ok(Contents {
+            certificate: read(&self.certificate)?,
+            key: read(&self.key)?,
+            client_authorities: self.client_authorities.as_deref().map(read).transpose()?,
+        })
+    }
+
+    pub(super) fn understand(
+        &self,
+        contents: &Contents,
+        now: Timestamp,
+    ) -> Result<Material, InvalidTls> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let chain = certificates(&self.certificate, &contents.certificate)?;
+        let expires = self.check_time(&chain, now)?;
+        let key = private_key(&self.key, &contents.key)?;
+        let identity = CertifiedKey::from_der(chain, key, &provider)
+            .map_err(|error| self.wrong_pair(&error))?;
+        let clients = match (&self.client_authorities, &contents.client_authorities) {
+            (Some(file), Some(bytes)) => Some(verifier(file, bytes, &provider)?),
+            _ => None,
+        };
+        Ok(Material {
+            provider,
+            identity: Arc::new(identity),
+            clients,
+            expires,
+        })
+    }
+
+    /// When the certificate expires, if it is valid now.
+    fn check_time(
+        &self,
+        chain: &[CertificateDer<'_>],
+        now: Timestamp,
+    ) -> Result<Timestamp, InvalidTls> {
+        let wrong = |reason: String| Err(InvalidTls::new(&self.certificate, reason));
+        let Some(validity) = chain.first().and_then(|first| Validity::of(first)) else {
+            return wrong("its certificate cannot be understood: it is not X.509".to_owned());
+        };
+        if validity.until <= now {
+            return wrong(format!(
+                "the certificate expired on {}",
+                utc(validity.until)
+            ));
+        }
+        if validity.from > now {
+            let from = utc(validity.from);
+            return wrong(format!("the certificate is valid only from {from}"));
+        }
+        Ok(validity.until)
+    }
+
+    fn wrong_pair(&self, error: &rustls::Error) -> InvalidTls {
+        match error {
+            rustls::Error::InconsistentKeys(_) => {
+                let certificate = self.certificate.display();
+                let reason = format!("the key does not belong to the certificate in {certificate}");
+                InvalidTls::new(&self.key, reason)
+            }
+            rustls::Error::InvalidCertificate(error) => {
+                let reason = format!("its certificate cannot be understood: {error}");
+                InvalidTls::new(&self.certificate, reason)
+            }
+            other => InvalidTls::new(&self.key, format!("the key cannot be used: {other}")),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, InvalidTls> {
+    let unreadable = |error| InvalidTls::new(path, format!("it cannot be read: {error}"));
+    let file = File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    // One byte more tells a file of this size from one that goes on.
+    let mut bounded = file.take(MOST_BYTES + 1);
+    bounded.read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(InvalidTls::new(path, "it is longer than 1 MiB"));
+    }
+    Ok(bytes)
+}
+
+fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, InvalidTls> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
+    match chain {
+        Ok(chain) if chain.is_empty() => Err(InvalidTls::new(
+            path,
+            "there is no certificate in it; it must be PEM, with a line `-----BEGIN CERTIFICATE-----`",
+        )),
+        Ok(chain) => Ok(chain),
+        Err(error) => Err(InvalidTls::new(path, format!("it is not PEM: {error}"))),
+    }
+}
+
+fn private_key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, InvalidTls> {
+    let wrong = |reason: String| InvalidTls::new(path, reason);
+    PrivateKeyDer::from_pem_slice(bytes).map_err(|error| match error {
+        rustls::pki_types::pem::Error::NoItemsFound if is_encrypted(bytes) => {
+            wrong("the key is encrypted; it must be kept in plain PEM, readable by this program only".to_owned())
+        }
+        rustls::pki_types::pem::Error::NoItemsFound => {
+            wrong("there is no private key in it; it must be PEM, with a line `-----BEGIN PRIVATE KEY-----`".to_owned())
+        }
+        other => wrong(format!("it is not PEM: {other}")),
+    })
+}
+
+fn is_encrypted(bytes: &[u8]) -> bool {
+    let mark = b"BEGIN ENCRYPTED PRIVATE KEY";
+    bytes.windows(mark.len()).any(|found| found == mark)
+}
+
+fn verifier(
+    path: &Path,
+    bytes: &[u8],
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, InvalidTls> {
+    let mut roots = RootCertStore::empty();
+    for authority in certificates(path, bytes)? {
+        roots.add(authority).map_err(|error| {
+            let reason = format!("a certificate in it cannot be an authority: {error}");
+            InvalidTls::new(path, reason)
+        })?;
+    }
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build();
+    verifier.map_err(|error| InvalidTls::new(path, error.to_string()))
+}

@@ -1,0 +1,229 @@
+//! Every metric there is: its name, what it means and which labels it has. `docs/metrics.md` is this table.
+//!
+//! Labels come from here, from enums and from names in the policy, never from a request, so no caller can add a series.
+//! Must not know: where the numbers come from.
+
+/// What kind of number a family is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It only grows; `_total` is added to its name.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+    /// Spans of time in buckets.
+    Histogram,
+    /// Always 1; the labels say it. `_info` is added to its name.
+    Info,
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Family {
+    /// Without what the kind adds to it.
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) labels: &'static [&'static str],
+    pub(crate) help: &'static str,
+}
+
+impl Kind {
+    /// What samples have after the family's name, where there is one sample for a set of labels.
+    pub(crate) const fn suffix(self) -> &'static str {
+        match self {
+            Self::Counter => "_total",
+            Self::Gauge | Self::Histogram => "",
+            Self::Info => "_info",
+        }
+    }
+
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+            Self::Info => "info",
+        }
+    }
+}
+
+macro_rules! families {
+    ($($constant:ident $kind:ident $name:literal [$($label:literal)*] $help:literal;)*) => {
+        $(
+            pub(super) const $constant: Family = Family {
+                name: $name,
+                kind: Kind::$kind,
+                labels: &[$($label),*],
+                help: $help,
+            };
+        )*
+
+        /// All of them, in the order they are told.
+        #[cfg(test)]
+        pub(super) const FAMILIES: &[Family] = &[$($constant),*];
+    };
+}
+
+families! {
+    LIMIT_DECISIONS Counter "tollgate_limit_decisions" ["limit" "outcome"]
+        "Requests that a limit was asked about: allowed (and admitted by all others too), denied, would_deny (in shadow)";
+    LIMIT_NEAR Counter "tollgate_limit_near" ["limit"]
+        "Requests that a limit admitted with at least 80 % of it used";
+    LIMIT_WAITS Counter "tollgate_limit_waits" ["limit"]
+        "Requests that a limit admitted after a wait";
+    LIMIT_STORE_ERRORS Counter "tollgate_limit_store_errors" ["limit"]
+        "Requests on which the store did not answer a limit, decided by its on_store_failure";
+    LIMIT_OVERFLOW Counter "tollgate_limit_overflow" ["limit"]
+        "Requests that a limit decided by the store's overflow, which may deny too much";
+    CANDIDATE_COMPARED Counter "tollgate_candidate_compared" ["limit"]
+        "Requests on which a limit and its candidate were both asked";
+    CANDIDATE_DIVERGED Counter "tollgate_candidate_diverged" ["limit" "direction"]
+        "Requests that a limit's candidate would have decided differently: would_deny, would_allow";
+    CANDIDATE_UNKNOWN Counter "tollgate_candidate_unknown" ["limit"]
+        "Requests on which the store did not answer for a candidate";
+    REQUESTS Counter "tollgate_requests" ["transport" "outcome"]
+        "Questions answered: allowed, waited (allowed after a wait), denied, looked (nothing was charged), failed (not understood or not decided)";
+    REFUSALS Counter "tollgate_refusals" ["reason"]
+        "Requests refused by the policy, by why";
+    DURATION Histogram "tollgate_request_duration_seconds" ["transport"]
+        "From when a question was read to when its answer was written, without the network; of pipelined commands, until all of them were";
+    WAIT Histogram "tollgate_wait_seconds" []
+        "How long requests were told to wait before they go on";
+    WAITING Gauge "tollgate_waiting_requests" ["listener"]
+        "Answers that are held back now until their requests may go on";
+    THROTTLE Counter "tollgate_throttle_commands" ["command" "outcome"]
+        "Redis commands that bring their own quota";
+    STORE_SLOTS Gauge "tollgate_store_slots" ["store"]
+        "Slots for states of keys; about four sevenths of them can be in use at once";
+    STORE_LIVE Gauge "tollgate_store_live" ["store"]
+        "Slots whose state still counts, within about 1 % of the slots";
+    STORE_EVICTIONS Counter "tollgate_store_live_evictions" ["store"]
+        "States that still counted and were given up for others; each forgave a key what it owed";
+    STORE_OVERFLOW Counter "tollgate_store_overflow_decisions" ["store"]
+        "Decisions made by the overflow because there was no room for the key";
+    STORE_BYTES Gauge "tollgate_store_bytes" ["store" "part"]
+        "Bytes set aside for tables and taken by collections";
+    DEGRADED Gauge "tollgate_degraded" ["cause"]
+        "1 if within the last 10 s some decision could not be exact: store (it did not answer), overflow (no room for a key), saturation (this server had too much to do)";
+    CONNECTIONS Gauge "tollgate_connections" ["listener"]
+        "Connections that are open";
+    CONNECTIONS_ACCEPTED Counter "tollgate_connections_accepted" ["listener"]
+        "Connections that were served";
+    CONNECTIONS_REFUSED Counter "tollgate_connections_refused" ["listener"]
+        "Connections closed at once because too many were open";
+    ACCEPT_ERRORS Counter "tollgate_accept_errors" ["listener"]
+        "Connections that the operating system could not hand over";
+    PANICS Counter "tollgate_panics" ["listener"]
+        "Bugs that ended one request or connection and nothing else";
+    GENERATION Gauge "tollgate_policy_generation" []
+        "The version of the policy in force, counted from 1 since the process began";
+    POLICY_VALID Gauge "tollgate_policy_valid" []
+        "1 if what the policy's file says is in force, 0 if it is wrong and an earlier version is";
+    POLICY_LOADED_AT Gauge "tollgate_policy_loaded_timestamp_seconds" []
+        "When the policy in force was loaded";
+    RELOADS Counter "tollgate_policy_reloads" ["outcome"]
+        "Times that the policy's file was read because it had changed or somebody said so: loaded, refused";
+    SWITCHES Gauge "tollgate_switches" ["halt"]
+        "Limits that operators have halted (everything counts as one): shadow, off";
+    OVERRIDES Gauge "tollgate_overrides" []
+        "Keys that operators have given another quota";
+    BLOCKS Gauge "tollgate_blocks" []
+        "Keys and networks that operators have blocked";
+    TICKETS_OPEN Gauge "tollgate_tickets" []
+        "Tickets that are kept until a response is reported or they expire, settled ones included";
+    TICKETS_GIVEN_UP Counter "tollgate_tickets_given_up" []
+        "Tickets that were given up for want of room";
+    ADMIN_REJECTED Counter "tollgate_admin_rejected" ["why"]
+        "Requests to the admin listener that were turned away: token (none or a wrong one), forbidden (a read token that would operate), origin (a browser that another site sent), flood (too many wrong tokens)";
+    LOGS_SUPPRESSED Counter "tollgate_denial_logs_suppressed" []
+        "Denials that were not logged, to keep the log readable";
+    BUILD Info "tollgate_build" ["version"]
+        "Which program this is";
+    PROCESS_CPU Counter "process_cpu_seconds" []
+        "User and system CPU time spent";
+    PROCESS_RESIDENT Gauge "process_resident_memory_bytes" []
+        "Resident memory";
+    PROCESS_VIRTUAL Gauge "process_virtual_memory_bytes" []
+        "Virtual memory";
+    PROCESS_FDS Gauge "process_open_fds" []
+        "Open file descriptors";
+    PROCESS_MAX_FDS Gauge "process_max_fds" []
+        "The most file descriptors that may be open";
+    PROCESS_THREADS Gauge "process_threads" []
+        "Threads";
+    PROCESS_STARTED Gauge "process_start_time_seconds" []
+        "When the process began, in seconds since 1970";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_different_and_spelt_as_prometheus_has_them() {
+        for family in FAMILIES {
+            let same = FAMILIES.iter().filter(|other| other.name == family.name);
+            assert_eq!(same.count(), 1, "{}", family.name);
+            let is_plain = |c: char| c.is_ascii_lowercase() || c == '_';
+            assert!(family.name.chars().all(is_plain), "{}", family.name);
+            for word in ["_total", "_info", "_count", "_sum", "_bucket", "_created"] {
+                assert!(!family.name.ends_with(word), "{}", family.name);
+            }
+            assert!(!family.help.ends_with('.') && !family.help.contains(['\\', '\n', '"']));
+            assert!(!family.labels.contains(&"le"));
+        }
+    }
+
+    /// Nobody's key, address or header can become a label.
+    #[test]
+    fn there_is_no_label_that_a_caller_could_choose() {
+        let known = [
+            "limit",
+            "outcome",
+            "direction",
+            "transport",
+            "reason",
+            "command",
+            "store",
+            "part",
+            "cause",
+            "listener",
+            "halt",
+            "why",
+            "version",
+        ];
+        for label in FAMILIES.iter().flat_map(|family| family.labels) {
+            assert!(known.contains(label), "{label}: who chooses its values?");
+        }
+    }
+
+    /// The page that people read is this table, and its list of labels is complete.
+    #[test]
+    fn the_documentation_has_every_metric_and_every_label_as_it_is() {
+        let page = include_str!("../../../../docs/metrics.md");
+        let table = page.split("| metric | kind | labels | |").nth(1).unwrap();
+        let table = table.split("\n\n").next().unwrap();
+        let rows: Vec<&str> = table
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .collect();
+        let expected: Vec<String> = FAMILIES
+            .iter()
+            .map(|family| {
+                let Family {
+                    name,
+                    kind,
+                    labels,
+                    help,
+                } = family;
+                let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+                let labels = labels.join(", ");
+                let (suffix, word) = (kind.suffix(), kind.word());
+                format!("| `{name}{suffix}` | {word} | {labels} | {help} |")
+            })
+            .collect();
+        assert_eq!(rows, expected);
+        for label in FAMILIES.iter().flat_map(|family| family.labels) {
+            assert!(page.contains(&format!("\n| `{label}` | ")), "{label}");
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Reads every number there is and writes the page. The number of series does not grow with keys, and only so far with
+//! limits.
+//!
+//! Must not know: HTTP, how numbers are counted or spelt.
+
+use std::sync::atomic::Ordering;
+
+use tollgate_engine::control::{Controls, Halt};
+use tollgate_engine::{Comparisons, Counted, Generation};
+use tollgate_store::{Clock, Memory};
+
+use super::families::{self as are, Family};
+use super::process::Process;
+use super::text::{Format, Page};
+use super::{Answered, Cause, Metrics, REASONS, Rejected, Throttling, Transport};
+use crate::app::App;
+use crate::counters::Counters;
+use crate::resp::Resp;
+
+/// So many limits have series of their own, the first ones of the policy. The rest is added up under [`OTHER`], so that a
+/// policy with thousands of limits does not flood whoever keeps the series.
+pub(crate) const MOST_LIMITS: usize = 500;
+/// What the limits beyond that are called.
+const OTHER: &str = "other";
+
+/// Everything that numbers are read from.
+pub(crate) struct Gathered<'a, C> {
+    pub(crate) app: &'a App<C>,
+    pub(crate) resp: Option<&'a Resp<C>>,
+    /// Every listener by its name.
+    pub(crate) listeners: Listeners<'a>,
+}
+
+/// One number of several that are counted together.
+type Number<T> = fn(&T) -> u64;
+
+type Listeners<'a> = &'a [(&'static str, &'a Counters)];
+
+/// The page.
+pub(crate) fn gather<C: Clock>(from: &Gathered<'_, C>, format: Format) -> String {
+    let mut page = Page::new(format);
+    let Gathered {
+        app,
+        resp,
+        listeners,
+    } = from;
+    let now = app.engine().store().now();
+    let metrics = app.metrics();
+    limits(&mut page, &app.engine().generation());
+    requests(&mut page, metrics, listeners);
+    let mut stores = vec![("policy", app.engine().store())];
+    stores.extend(resp.map(|resp| ("throttle", resp.store())));
+    store(&mut page, &stores);
+    let mut degraded = page.family(&are::DEGRADED);
+    for cause in Cause::ALL {
+        degraded.add(&[cause.word()], metrics.is_degraded(cause, now).into());
+    }
+    listened(&mut page, listeners);
+    policy(&mut page, app);
+    operators(&mut page, &app.engine().control().controls());
+    let (given_up, open) = app.tickets.usage();
+    page.family(&are::TICKETS_OPEN).add(&[], open as u64);
+    page.family(&are::TICKETS_GIVEN_UP).add(&[], given_up);
+    let mut rejected = page.family(&are::ADMIN_REJECTED);
+    for (why, counter) in Rejected::ALL.into_iter().zip(&metrics.rejected) {
+        rejected.add(&[why.word()], counter.load(Ordering::Relaxed));
+    }
+    let suppressed = metrics.suppressed_logs.load(Ordering::Relaxed);
+    page.family(&are::LOGS_SUPPRESSED).add(&[], suppressed);
+    page.family(&are::BUILD)
+        .add(&[env!("CARGO_PKG_VERSION")], 1);
+    process(&mut page, &Process::look());
+    page.finish()
+}
+
+/// What limits and candidates have decided, each under its name; those beyond the bound together.
+fn limits(page: &mut Page, generation: &Generation) {
+    let names = generation.rules().rules().iter().map(|rule| &*rule.name);
+    let counted = |index| generation.counted(index).unwrap_or_default();
+    let named = names.clone().enumerate();
+    let counted = folded(
+        named.clone().map(|(index, name)| (name, counted(index))),
+        add,
+    );
+    let mut family = page.family(&are::LIMIT_DECISIONS);
+    for (limit, sum) in &counted {
+        family
+            .add(&[limit, "allowed"], sum.allowed)
+            .add(&[limit, "denied"], sum.denied)
+            .add(&[limit, "would_deny"], sum.would_deny);
+    }
+    let single: [(Family, Number<Counted>); 4] = [
+        (are::LIMIT_NEAR, |sum| sum.near_limit),
+        (are::LIMIT_WAITS, |sum| sum.waited),
+        (are::LIMIT_STORE_ERRORS, |sum| sum.errors),
+        (are::LIMIT_OVERFLOW, |sum| sum.overflow),
+    ];
+    for (family, value) in &single {
+        let mut family = page.family(family);
+        for (limit, sum) in &counted {
+            family.add(&[limit], value(sum));
+        }
+    }
+    let compared = named.filter_map(|(index, name)| Some((name, generation.compared(index)?)));
+    let compared = folded(compared, add_comparisons);
+    let mut family = page.family(&are::CANDIDATE_COMPARED);
+    for (limit, sum) in &compared {
+        family.add(&[limit], sum.compared);
+    }
+    let mut family = page.family(&are::CANDIDATE_DIVERGED);
+    for (limit, sum) in &compared {
+        family
+            .add(&[limit, "would_deny"], sum.would_deny)
+            .add(&[limit, "would_allow"], sum.would_allow);
+    }
+    let mut family = page.family(&are::CANDIDATE_UNKNOWN);
+    for (limit, sum) in &compared {
+        family.add(&[limit], sum.unknown);
+    }
+}
+
+/// The first so many by their names, and the sum of the rest under one. A limit that is itself called so is part of it.
+fn folded<'a, T: Default>(
+    all: impl Iterator<Item = (&'a str, T)>,
+    add: fn(&mut T, T),
+) -> Vec<(&'a str, T)> {
+    let mut listed: Vec<(&str, T)> = Vec::new();
+    let mut rest = None;
+    for (index, (name, value)) in all.enumerate() {
+        if index < MOST_LIMITS && name != OTHER {
+            listed.push((name, value));
+        } else {
+            add(rest.get_or_insert_default(), value);
+        }
+    }
+    listed.extend(rest.map(|rest| (OTHER, rest)));
+    listed
+}
+
+fn add(sum: &mut Counted, more: Counted) {
+    sum.allowed = sum.allowed.saturating_add(more.allowed);
+    sum.denied = sum.denied.saturating_add(more.denied);
+    sum.would_deny = sum.would_deny.saturating_add(more.would_deny);
+    sum.waited = sum.waited.saturating_add(more.waited);
+    sum.near_limit = sum.near_limit.saturating_add(more.near_limit);
+    sum.errors = sum.errors.saturating_add(more.errors);
+    sum.overflow = sum.overflow.saturating_add(more.overflow);
+}
+
+fn add_comparisons(sum: &mut Comparisons, more: Comparisons) {
+    sum.compared = sum.compared.saturating_add(more.compared);
+    sum.would_deny = sum.would_deny.saturating_add(more.would_deny);
+    sum.would_allow = sum.would_allow.saturating_add(more.would_allow);
+    sum.unknown = sum.unknown.saturating_add(more.unknown);
+}
+
+/// What was answered, how long it took, and who waits.
+fn requests(page: &mut Page, metrics: &Metrics, listeners: Listeners<'_>) {
+    let answered = metrics.requests.read();
+    let each = |transport: Transport| Answered::ALL.map(|answered| (transport, answered));
+    let mut family = page.family(&are::REQUESTS);
+    for ((transport, outcome), count) in Transport::ALL
+        .iter()
+        .flat_map(|one| each(*one))
+        .zip(answered)
+    {
+        family.add(&[transport.word(), outcome.word()], count);
+    }
+    let mut family = page.family(&are::REFUSALS);
+    for (reason, count) in REASONS.into_iter().zip(metrics.refusals.read()) {
+        family.add(&[reason], count);
+    }
+    let mut family = page.family(&are::DURATION);
+    for transport in Transport::ALL {
+        if let Some(spans) = metrics.spans(transport) {
+            family.add_spans(&[transport.word()], &spans);
+        }
+    }
+    page.family(&are::WAIT)
+        .add_spans(&[], &metrics.waits.read());
+    let mut family = page.family(&are::WAITING);
+    for (name, counters) in listeners {
+        family.add(&[name], counters.waiting());
+    }
+    let throttled = metrics.throttled.read();
+    let mut family = page.family(&are::THROTTLE);
+    let each = |command: Throttling| ["allowed", "denied"].map(|outcome| (command, outcome));
+    for ((command, outcome), count) in Throttling::ALL
+        .iter()
+        .flat_map(|one| each(*one))
+        .zip(throttled)
+    {
+        family.add(&[command.word(), outcome], count);
+    }
+}
+
+/// How full stores are, and what they had to do about it.
+fn store<C: Clock>(page: &mut Page, stores: &[(&str, &Memory<C>)]) {
+    let all: Vec<_> = stores
+        .iter()
+        .map(|(name, store)| (*name, store.usage(), store.occupancy()))
+        .collect();
+    let mut family = page.family(&are::STORE_SLOTS);
+    for (name, _, occupancy) in &all {
+        family.add(&[name], occupancy.slots);
+    }
+    let mut family = page.family(&are::STORE_LIVE);
+    for (name, _, occupancy) in &all {
+        family.add(&[name], occupancy.live);
+    }
+    let mut family = page.family(&are::STORE_EVICTIONS);
+    for (name, usage, _) in &all {
+        family.add(&[name], usage.forgiven);
+    }
+    let mut family = page.family(&are::STORE_OVERFLOW);
+    for (name, usage, _) in &all {
+        family.add(&[name], usage.overflowed);
+    }
+    let mut family = page.family(&are::STORE_BYTES);
+    for (name, usage, _) in &all {
+        family
+            .add(&[name, "tables"], usage.table_bytes as u64)
+            .add(&[name, "collections"], usage.collection_bytes as u64);
+    }
+}
+
+fn listened(page: &mut Page, listeners: Listeners<'_>) {
+    let families: [(Family, Number<Counters>); 5] = [
+        (are::CONNECTIONS, Counters::open),
+        (are::CONNECTIONS_ACCEPTED, Counters::accepted),
+        (are::CONNECTIONS_REFUSED, Counters::refused_connections),
+        (are::ACCEPT_ERRORS, Counters::accept_errors),
+        (are::PANICS, Counters::panics),
+    ];
+    for (family, value) in &families {
+        let mut family = page.family(family);
+        for (name, counters) in listeners {
+            family.add(&[name], value(counters));
+        }
+    }
+}
+
+/// Which policy is in force, and what became of its file.
+fn policy<C: Clock>(page: &mut Page, app: &App<C>) {
+    let generation = app.engine().generation().number();
+    page.family(&are::GENERATION).add(&[], generation);
+    let status = app.reloader().map(|reloader| reloader.status());
+    // A policy that comes from no file cannot be at odds with one.
+    let valid = status.as_ref().is_none_or(|status| status.valid);
+    page.family(&are::POLICY_VALID).add(&[], valid.into());
+    let mut family = page.family(&are::POLICY_LOADED_AT);
+    if let Some(status) = &status {
+        family.add_nanos(&[], status.loaded_at.as_nanos());
+    }
+    let (loads, refusals) =
+        status.map_or((generation, 0), |status| (status.loads, status.refusals));
+    page.family(&are::RELOADS)
+        .add(&["loaded"], loads)
+        .add(&["refused"], refusals);
+}
+
+/// What operators have said.
+fn operators(page: &mut Page, controls: &Controls) {
+    let switches = || controls.limits.values().chain([&controls.everything]);
+    let halted = |halt| {
+        switches()
+            .filter(|switch| switch.halt == Some(halt))
+            .count()
+    };
+    page.family(&are::SWITCHES)
+        .add(&["shadow"], halted(Halt::Shadow) as u64)
+        .add(&["off"], halted(Halt::Off) as u64);
+    page.family(&are::OVERRIDES)
+        .add(&[], controls.overrides.len() as u64);
+    page.family(&are::BLOCKS)
+        .add(&[], controls.blocks.len() as u64);
+}
+
+fn process(page: &mut Page, seen: &Process) {
+    let nanos = [
+        (are::PROCESS_CPU, seen.cpu_nanos),
+        (are::PROCESS_STARTED, seen.started_nanos),
+    ];
+    for (family, value) in &nanos {
+        let mut family = page.family(family);
+        if let Some(value) = value {
+            family.add_nanos(&[], *value);
+        }
+    }
+    let whole = [
+        (are::PROCESS_RESIDENT, seen.resident_bytes),
+        (are::PROCESS_VIRTUAL, seen.virtual_bytes),
+        (are::PROCESS_FDS, seen.open_fds),
+        (are::PROCESS_MAX_FDS, seen.max_fds),
+        (are::PROCESS_THREADS, seen.threads),
+    ];
+    for (family, value) in &whole {
+        let mut family = page.family(family);
+        if let Some(value) = value {
+            family.add(&[], *value);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! How long something took, in buckets that are fixed once and for all.
+//!
+//! Must not know: what was measured, how it is told.
+
+use tollgate_core::Nanos;
+
+use super::lines::Lines;
+
+/// The upper ends of buckets in nanoseconds, and as they are told in seconds. A decision takes microseconds, so that is
+/// where the buckets are; the last ones are for whoever was held up.
+pub(super) const LATENCY: [(u64, &str); 15] = [
+    (1_000, "1e-06"),
+    (2_500, "2.5e-06"),
+    (5_000, "5e-06"),
+    (10_000, "1e-05"),
+    (25_000, "2.5e-05"),
+    (50_000, "5e-05"),
+    (100_000, "0.0001"),
+    (250_000, "0.00025"),
+    (500_000, "0.0005"),
+    (1_000_000, "0.001"),
+    (2_500_000, "0.0025"),
+    (5_000_000, "0.005"),
+    (10_000_000, "0.01"),
+    (100_000_000, "0.1"),
+    (1_000_000_000, "1.0"),
+];
+
+/// The same for waits that clients are promised, which take milliseconds to minutes.
+pub(super) const WAIT: [(u64, &str); 9] = [
+    (10_000_000, "0.01"),
+    (50_000_000, "0.05"),
+    (100_000_000, "0.1"),
+    (500_000_000, "0.5"),
+    (1_000_000_000, "1.0"),
+    (5_000_000_000, "5.0"),
+    (10_000_000_000, "10.0"),
+    (30_000_000_000, "30.0"),
+    (60_000_000_000, "60.0"),
+];
+
+/// Spans of time, counted by length. `N` is two more than there are ends: one for what is longer than all, one for the
+/// sum.
+#[derive(Debug)]
+pub(super) struct Histogram<const N: usize> {
+    ends: &'static [(u64, &'static str)],
+    lines: Lines<N>,
+}
+
+/// What a histogram has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Spans {
+    /// Every end as it is told, and how many were no longer than that.
+    pub(super) up_to: Vec<(&'static str, u64)>,
+    /// How many there were.
+    pub(super) count: u64,
+    /// All of them together, in nanoseconds.
+    pub(super) sum: u64,
+}
+
+impl<const N: usize> Histogram<N> {
+    pub(super) fn new(ends: &'static [(u64, &'static str)]) -> Self {
+        debug_assert_eq!(ends.len().saturating_add(2), N);
+        Self {
+            ends,
+            lines: Lines::new(),
+        }
+    }
+
+    /// Counts a span, as often as it was taken: everybody in a batch waits for all of it.
+    #[inline]
+    pub(super) fn count(&self, span: Nanos, times: u64) {
+        let nanos = span.as_nanos();
+        let bucket = self.ends.partition_point(|(end, _)| *end < nanos);
+        self.lines.add(bucket, times);
+        self.lines
+            .add(N.saturating_sub(1), nanos.saturating_mul(times));
+    }
+
+    pub(super) fn read(&self) -> Spans {
+        let sums = self.lines.read();
+        let (sum, buckets) = sums.split_last().unwrap_or((&0, &[]));
+        let mut count = 0_u64;
+        let mut up_to = Vec::with_capacity(self.ends.len());
+        for (index, bucket) in buckets.iter().enumerate() {
+            count = count.saturating_add(*bucket);
+            if let Some((_, told)) = self.ends.get(index) {
+                up_to.push((*told, count));
+            }
+        }
+        Spans {
+            up_to,
+            count,
+            sum: *sum,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENDS: &[(u64, &str)] = &[(10, "ten"), (20, "twenty")];
+
+    #[test]
+    fn an_end_belongs_to_its_bucket_and_everything_shorter_is_counted_with_it() {
+        let histogram = Histogram::<4>::new(ENDS);
+        for nanos in [0, 10, 11, 20, 21, u64::MAX >> 1] {
+            histogram.count(Nanos::from_nanos(nanos), 1);
+        }
+        let spans = histogram.read();
+        assert_eq!(spans.up_to, [("ten", 2), ("twenty", 4)]);
+        assert_eq!(spans.count, 6);
+        assert_eq!(spans.sum, 62 + (u64::MAX >> 1));
+    }
+
+    #[test]
+    fn everybody_in_a_batch_took_as_long_as_the_batch() {
+        let histogram = Histogram::<4>::new(ENDS);
+        histogram.count(Nanos::from_nanos(15), 16);
+        let spans = histogram.read();
+        assert_eq!((spans.count, spans.sum), (16, 240));
+        assert_eq!(spans.up_to, [("ten", 0), ("twenty", 16)]);
+    }
+
+    #[test]
+    fn ends_grow_and_are_told_as_the_seconds_they_are() {
+        for ends in [&LATENCY[..], &WAIT[..]] {
+            assert!(ends.is_sorted_by(|one, next| one.0 < next.0));
+            for (nanos, told) in ends {
+                let seconds: f64 = told.parse().unwrap();
+                let span = std::time::Duration::try_from_secs_f64(seconds).unwrap();
+                assert_eq!(span.as_nanos(), u128::from(*nanos), "{told}");
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Counters that many threads add to without waiting for each other: every thread has a line of its own where there are
+//! enough of them, and reading adds the lines up.
+//!
+//! Must not know: what is counted.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+/// No machine needs more lines than this: beyond it, threads share.
+const MOST_LINES: usize = 16;
+
+/// N counters, each of which only grows.
+#[derive(Debug)]
+pub(super) struct Lines<const N: usize> {
+    lines: Box<[Line<N>]>,
+}
+
+/// Whole cache lines, written by few threads.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Line<const N: usize>([AtomicU64; N]);
+
+impl<const N: usize> Lines<N> {
+    /// With one line for each core, within bounds.
+    pub(super) fn new() -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let lines = cores.next_power_of_two().min(MOST_LINES);
+        let line = |_| Line(std::array::from_fn(|_| AtomicU64::new(0)));
+        Self {
+            lines: (0..lines).map(line).collect(),
+        }
+    }
+
+    /// Adds to one counter. One that does not exist is nobody's.
+    #[inline]
+    pub(super) fn add(&self, counter: usize, amount: u64) {
+        // The number of lines is a power of two.
+        let mask = self.lines.len().wrapping_sub(1);
+        let line = self.lines.get(own_index() & mask);
+        if let Some(counter) = line.and_then(|Line(line)| line.get(counter)) {
+            counter.fetch_add(amount, Ordering::Relaxed);
+        }
+    }
+
+    /// What every counter has come to.
+    pub(super) fn read(&self) -> [u64; N] {
+        let mut sums = [0_u64; N];
+        for Line(line) in &self.lines {
+            for (sum, counter) in sums.iter_mut().zip(line) {
+                *sum = sum.wrapping_add(counter.load(Ordering::Relaxed));
+            }
+        }
+        sums
+    }
+}
+
+/// A number that this thread keeps; threads that begin one after another have different ones.
+fn own_index() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static OWN: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    OWN.with(|own| {
+        if own.get() == usize::MAX {
+            own.set(NEXT.fetch_add(1, Ordering::Relaxed) & (usize::MAX >> 1));
+        }
+        own.get()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_many_threads_count_adds_up() {
+        let lines = Lines::<3>::new();
+        thread::scope(|scope| {
+            for _ in 0..40 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        lines.add(0, 1);
+                        lines.add(2, 7);
+                    }
+                    lines.add(3, 1);
+                });
+            }
+        });
+        assert_eq!(lines.read(), [4_000, 0, 28_000]);
+    }
+
+    #[test]
+    fn threads_do_not_share_a_cache_line() {
+        assert_eq!(align_of::<Line<1>>(), 64);
+        assert_eq!(size_of::<Line<9>>(), 128);
+    }
+}

@@ -1,0 +1,377 @@
+//! What the server does, counted: by transport, by outcome, by time taken. What each limit decides the engine counts itself.
+//!
+//! Counting takes no lock, looks nothing up and allocates nothing: everything has its place by number, and every thread a
+//! line of its own. Must not know: sockets, who reads the numbers, files other than the operating system's about this
+//! process.
+
+mod families;
+mod gather;
+mod histogram;
+mod lines;
+mod process;
+mod text;
+
+pub(crate) use gather::{Gathered, gather};
+pub(crate) use text::Format;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_core::{Nanos, Outcome, Timestamp};
+use tollgate_engine::{Reason, Verdict};
+
+use histogram::{Histogram, LATENCY, Spans, WAIT};
+use lines::Lines;
+
+/// For so long after it happened it is said that decisions could not be exact.
+const DEGRADED_FOR: Nanos = Nanos::from_secs(10);
+
+/// How a question came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// The HTTP API and what gateways ask.
+    Http,
+    /// Envoy's gRPC.
+    Grpc,
+    /// Redis commands.
+    Resp,
+}
+
+/// What came of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Answered {
+    /// Go on.
+    Allowed,
+    /// Go on after a while.
+    Waited,
+    /// Do not.
+    Denied,
+    /// It was only looked at; nothing was charged.
+    Looked,
+    /// It was not understood, or could not be decided.
+    Failed,
+}
+
+/// A Redis command that brings its own quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Throttling {
+    Cell,
+    Crab,
+    Gcra,
+}
+
+/// What kept decisions from being exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// The store did not answer.
+    Store,
+    /// The store had no room for a key.
+    Overflow,
+    /// This server had too much to do.
+    Saturation,
+}
+
+/// The server's counters.
+#[derive(Debug)]
+pub struct Metrics {
+    /// Outcomes of every transport, one after the other.
+    requests: Lines<15>,
+    durations: [Histogram<17>; 3],
+    refusals: Lines<9>,
+    waits: Histogram<11>,
+    /// Allowed and denied of every command, one after the other.
+    throttled: Lines<6>,
+    /// When decisions were last not exact, by cause, in nanoseconds since 1970.
+    degraded: [AtomicU64; 3],
+    suppressed_logs: AtomicU64,
+    /// Requests to the admin listener that were turned away.
+    rejected: [AtomicU64; 4],
+}
+
+/// Why the admin listener turned a request away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rejected {
+    Token,
+    Forbidden,
+    Origin,
+    Flood,
+}
+
+impl Transport {
+    const ALL: [Self; 3] = [Self::Http, Self::Grpc, Self::Resp];
+
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Grpc => "grpc",
+            Self::Resp => "resp",
+        }
+    }
+}
+
+impl Answered {
+    const ALL: [Self; 5] = [
+        Self::Allowed,
+        Self::Waited,
+        Self::Denied,
+        Self::Looked,
+        Self::Failed,
+    ];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Waited => "waited",
+            Self::Denied => "denied",
+            Self::Looked => "looked",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// What it comes to that a limiter says this.
+    #[must_use]
+    pub const fn of(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Allow => Self::Allowed,
+            Outcome::Wait(_) => Self::Waited,
+            Outcome::Deny { .. } | Outcome::Never => Self::Denied,
+        }
+    }
+}
+
+impl Throttling {
+    const ALL: [Self; 3] = [Self::Cell, Self::Crab, Self::Gcra];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Cell => "CL.THROTTLE",
+            Self::Crab => "THROTTLE",
+            Self::Gcra => "GCRA",
+        }
+    }
+}
+
+impl Cause {
+    const ALL: [Self; 3] = [Self::Store, Self::Overflow, Self::Saturation];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Overflow => "overflow",
+            Self::Saturation => "saturation",
+        }
+    }
+}
+
+impl Rejected {
+    const ALL: [Self; 4] = [Self::Token, Self::Forbidden, Self::Origin, Self::Flood];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::Forbidden => "forbidden",
+            Self::Origin => "origin",
+            Self::Flood => "flood",
+        }
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// Nothing was counted yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            requests: Lines::new(),
+            durations: std::array::from_fn(|_| Histogram::new(&LATENCY)),
+            refusals: Lines::new(),
+            waits: Histogram::new(&WAIT),
+            throttled: Lines::new(),
+            degraded: Default::default(),
+            suppressed_logs: AtomicU64::new(0),
+            rejected: Default::default(),
+        }
+    }
+
+    /// Counts what the engine said about a request: every transport calls this, once for each verdict that it passes on.
+    /// A look at what would be decided is counted as one. `now` is asked only if something is wrong.
+    #[inline]
+    pub fn count(
+        &self,
+        transport: Transport,
+        verdict: &Verdict,
+        is_look: bool,
+        now: impl Fn() -> Timestamp,
+    ) {
+        let outcome = verdict.outcome();
+        if is_look {
+            return self.count_answer(transport, Answered::Looked);
+        }
+        self.count_answer(transport, Answered::of(outcome));
+        if let Outcome::Wait(wait) = outcome {
+            self.waits.count(wait, 1);
+        } else if outcome != Outcome::Allow {
+            self.refusals.add(reason_index(verdict.reason()), 1);
+        }
+        let degraded = verdict.degraded();
+        if degraded.store {
+            self.degrade(Cause::Store, now());
+        }
+        if degraded.overflow {
+            self.degrade(Cause::Overflow, now());
+        }
+    }
+
+    /// Counts the answer to a question that no engine has a verdict on: one that was not understood, or that Envoy's rules
+    /// decide.
+    #[inline]
+    pub fn count_answer(&self, transport: Transport, answered: Answered) {
+        self.count_answers(transport, answered, 1);
+    }
+
+    /// The same of several.
+    #[inline]
+    pub fn count_answers(&self, transport: Transport, answered: Answered, times: u64) {
+        let first = (transport as usize).wrapping_mul(Answered::ALL.len());
+        self.requests
+            .add(first.wrapping_add(answered as usize), times);
+    }
+
+    /// Counts how long so many questions took that were answered together.
+    #[inline]
+    pub fn took(&self, transport: Transport, span: Nanos, times: u64) {
+        if let Some(histogram) = self.durations.get(transport as usize) {
+            histogram.count(span, times);
+        }
+    }
+
+    /// Counts commands that bring their own quota.
+    #[inline]
+    pub(crate) fn throttled(&self, command: Throttling, allowed: u64, denied: u64) {
+        let first = (command as usize).wrapping_mul(2);
+        if allowed > 0 {
+            self.throttled.add(first, allowed);
+        }
+        if denied > 0 {
+            self.throttled.add(first.wrapping_add(1), denied);
+        }
+    }
+
+    /// Notes that a decision could not be exact.
+    pub fn degrade(&self, cause: Cause, now: Timestamp) {
+        if let Some(last) = self.degraded.get(cause as usize) {
+            last.fetch_max(now.as_nanos(), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn suppress_log(&self) {
+        self.suppressed_logs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn reject(&self, why: Rejected) {
+        if let Some(counter) = self.rejected.get(why as usize) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How often a transport has answered so.
+    #[must_use]
+    pub fn answered(&self, transport: Transport, answered: Answered) -> u64 {
+        let place = (transport as usize * Answered::ALL.len()).saturating_add(answered as usize);
+        self.requests.read().get(place).copied().unwrap_or_default()
+    }
+
+    fn is_degraded(&self, cause: Cause, now: Timestamp) -> bool {
+        let last = self.degraded.get(cause as usize);
+        let last = last.map_or(0, |last| last.load(Ordering::Relaxed));
+        last > 0 && now.since(Timestamp::from_nanos(last)) < DEGRADED_FOR
+    }
+
+    fn spans(&self, transport: Transport) -> Option<Spans> {
+        self.durations.get(transport as usize).map(Histogram::read)
+    }
+}
+
+/// Reasons in the order that they are counted in. The last stands for all that come later.
+const REASONS: [&str; 9] = [
+    "rate",
+    "quota",
+    "concurrency",
+    "capacity",
+    "blocked",
+    "listed",
+    "missing_key",
+    "unreadable",
+    "other",
+];
+
+const fn reason_index(reason: Option<Reason>) -> usize {
+    match reason {
+        Some(Reason::Rate) => 0,
+        Some(Reason::Quota) => 1,
+        Some(Reason::Concurrency) => 2,
+        Some(Reason::Capacity) => 3,
+        Some(Reason::Blocked) => 4,
+        Some(Reason::Listed) => 5,
+        Some(Reason::MissingKey) => 6,
+        Some(Reason::Unreadable) => 7,
+        _ => 8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_has_a_place_of_its_own() {
+        let metrics = Metrics::new();
+        let mut expected = Vec::new();
+        for (index, transport) in Transport::ALL.into_iter().enumerate() {
+            for (number, answered) in Answered::ALL.into_iter().enumerate() {
+                let times = (index * 5 + number + 1) as u64;
+                metrics.count_answers(transport, answered, times);
+                expected.push(times);
+            }
+        }
+        assert_eq!(metrics.requests.read().to_vec(), expected);
+        assert_eq!(metrics.answered(Transport::Resp, Answered::Failed), 15);
+        for command in Throttling::ALL {
+            metrics.throttled(command, 1 + command as u64, 10 + command as u64);
+        }
+        assert_eq!(metrics.throttled.read(), [1, 10, 2, 11, 3, 12]);
+    }
+
+    #[test]
+    fn reasons_are_called_as_everywhere_else() {
+        for reason in [
+            Reason::Rate,
+            Reason::Quota,
+            Reason::Concurrency,
+            Reason::Capacity,
+            Reason::Blocked,
+            Reason::Listed,
+            Reason::MissingKey,
+            Reason::Unreadable,
+        ] {
+            let word = REASONS[reason_index(Some(reason))];
+            assert_eq!(word, crate::words::reason_word(reason));
+        }
+    }
+
+    #[test]
+    fn being_degraded_is_said_for_a_while() {
+        let metrics = Metrics::new();
+        let at = Timestamp::from_secs;
+        assert!(!metrics.is_degraded(Cause::Store, at(0)));
+        metrics.degrade(Cause::Store, at(100));
+        assert!(metrics.is_degraded(Cause::Store, at(100)));
+        assert!(metrics.is_degraded(Cause::Store, at(109)));
+        assert!(!metrics.is_degraded(Cause::Store, at(110)));
+        assert!(!metrics.is_degraded(Cause::Overflow, at(100)));
+    }
+}

@@ -1,0 +1,440 @@
+//! Decided by a policy of ours: every descriptor is a request of its own to the engine, and all of them are charged or none.
+//!
+//! Must not know: protobuf, how the engine decides.
+
+use std::net::IpAddr;
+
+use tollgate_core::{Nanos, Outcome};
+use tollgate_engine::{LimitState, Purpose, Standing, Terms, Ticket};
+use tollgate_http::Words;
+use tollgate_policy::attributes::{Attribute, Attributes};
+use tollgate_policy::envoy::{
+    BadRequest, Code, Descriptor, Entry, EnvoyPolicy, MAX_DESCRIPTORS, MAX_ENTRIES, Request,
+};
+use tollgate_policy::rules::Role;
+use tollgate_store::Clock;
+
+use super::by_files::status_of;
+use super::said::{Said, Status};
+use super::standing::{limit_of, outcome_of};
+use super::{Refused, seconds};
+use crate::app::App;
+use crate::decided::Decided;
+use crate::metrics::Transport;
+use crate::words::with_words;
+
+/// The domain in which limits that come with descriptors are counted.
+const OVERRIDES: &str = "overrides";
+
+/// A policy of that domain and no rules.
+pub(super) fn overrides() -> EnvoyPolicy {
+    EnvoyPolicy::without_rules(OVERRIDES)
+}
+
+impl<C: Clock> App<C> {
+    pub(super) fn decide_by_policy<T>(
+        &self,
+        transport: Transport,
+        request: &Request<'_>,
+        see: impl FnOnce(&Said<'_>) -> T,
+    ) -> Result<T, Refused> {
+        check(request).map_err(Refused::BadRequest)?;
+        if let [only] = request.descriptors
+            && only.limit.is_none()
+        {
+            let asked = Asked::new(transport, request, only);
+            let mut decided = asked.decide(self);
+            self.settle(decided.verdict.take_ticket());
+            return Ok(self.tell(&[Answered { asked, decided }], &[None], see));
+        }
+        self.decide_together(transport, request, see)
+    }
+
+    /// Several descriptors: if one is refused, what the others were charged is given back.
+    fn decide_together<T>(
+        &self,
+        transport: Transport,
+        request: &Request<'_>,
+        see: impl FnOnce(&Said<'_>) -> T,
+    ) -> Result<T, Refused> {
+        // First everybody is only asked, so that a request that is refused does not take from others for a moment what it
+        // will not get.
+        let mut all: Vec<Answered<'_>> = request
+            .descriptors
+            .iter()
+            .map(|descriptor| Asked::new(transport, request, descriptor))
+            .map(|asked| Answered {
+                decided: asked.look(self),
+                asked,
+            })
+            .collect();
+        let mut order: Vec<usize> = (0..all.len()).collect();
+        // Whoever refuses is charged first: it refuses again, and its penalties and counters see it.
+        order.sort_by_key(|index| all.get(*index).is_some_and(Answered::is_admitted));
+        let mut tickets: Vec<Ticket> = Vec::new();
+        let mut is_refused = false;
+        for index in order {
+            let Some(one) = all.get_mut(index).filter(|one| one.asked.is_charged()) else {
+                continue;
+            };
+            let mut decided = one.asked.reserve(self);
+            tickets.extend(decided.verdict.take_ticket());
+            is_refused = !decided.verdict.is_admitted();
+            one.decided = decided;
+            if is_refused {
+                break;
+            }
+        }
+        is_refused |= all.iter().any(|one| !one.is_admitted());
+        let mut overrides = [const { None }; MAX_DESCRIPTORS];
+        if !is_refused {
+            for (place, one) in overrides.iter_mut().zip(&all) {
+                *place = self.decide_override(request, one.asked.descriptor)?;
+                is_refused |=
+                    place.is_some_and(|status: Status<'_>| status.code == Code::OverLimit);
+            }
+        }
+        for ticket in tickets {
+            if is_refused {
+                // What a store that answers no more keeps, it keeps.
+                let _given_back = self.engine.cancel(ticket);
+            } else {
+                self.settle(Some(ticket));
+            }
+        }
+        let overrides = overrides.get(..all.len()).unwrap_or_default();
+        if is_refused {
+            for one in all.iter_mut().filter(|one| one.is_admitted()) {
+                one.decided = one.asked.look(self);
+            }
+        } else {
+            for one in all.iter_mut().filter(|one| one.asked.is_refund()) {
+                one.decided = one.asked.decide(self);
+            }
+        }
+        Ok(self.tell(&all, overrides, see))
+    }
+
+    /// A limit that comes with a descriptor, counted as envoyproxy/ratelimit counts it: in a window of its own.
+    fn decide_override(
+        &self,
+        request: &Request<'_>,
+        descriptor: &Descriptor<'_>,
+    ) -> Result<Option<Status<'static>>, Refused> {
+        if descriptor.limit.is_none() {
+            return Ok(None);
+        }
+        let own = descriptor.entries;
+        let full = match own.first() {
+            Some(first) if own.len() >= MAX_ENTRIES => Some((joined(request.domain, first), first)),
+            _ => None,
+        };
+        let (front, own) = match &full {
+            // There is no room for the domain beside so many, so it goes into the first one's key.
+            Some((key, first)) => (
+                Entry::new(key, first.value),
+                own.get(1..).unwrap_or_default(),
+            ),
+            None => (Entry::new("domain", request.domain), own),
+        };
+        let mut entries = [front; MAX_ENTRIES];
+        for (place, entry) in entries.iter_mut().skip(1).zip(own) {
+            *place = *entry;
+        }
+        let len = own.len().saturating_add(1);
+        if len > MAX_ENTRIES {
+            let reason = BadRequest::TooManyEntries { count: len };
+            return Err(Refused::BadRequest(reason));
+        }
+        let descriptors = [Descriptor {
+            entries: entries.get(..len).unwrap_or_default(),
+            ..*descriptor
+        }];
+        let asked = Request {
+            domain: OVERRIDES,
+            descriptors: &descriptors,
+            hits_addend: request.hits_addend,
+        };
+        let status = self.rls.engine.decide(&asked, |decided| {
+            let status = decided.reply.statuses().first().copied();
+            let mut status = status_of(&status.unwrap_or_default());
+            // Limits that come with descriptors have no names.
+            let limit = status.limit.take();
+            Status {
+                limit: limit.map(|limit| super::said::Limit { name: "", ..limit }),
+                code: status.code,
+                remaining: status.remaining,
+                until_reset: status.until_reset,
+            }
+        })?;
+        Ok(Some(status))
+    }
+
+    /// Puts the answer together. `overrides` stands for what was decided by limits that came with descriptors.
+    fn tell<T>(
+        &self,
+        all: &[Answered<'_>],
+        overrides: &[Option<Status<'_>>],
+        see: impl FnOnce(&Said<'_>) -> T,
+    ) -> T {
+        let mut statuses = [Status::default(); MAX_DESCRIPTORS];
+        let answers = all.iter().zip(overrides);
+        for (place, (one, by_override)) in statuses.iter_mut().zip(answers) {
+            *place = by_override.unwrap_or_else(|| one.status());
+        }
+        let statuses = statuses.get(..all.len()).unwrap_or_default();
+        let outcome = outcome_of(statuses);
+        let wait = all.iter().map(Answered::wait).max();
+        with_words(|words| {
+            match all {
+                [only] if only.decided.verdict.is_admitted() == outcome.is_admitted() => {
+                    self.fields(&only.decided, words);
+                }
+                all => self.word_all(outcome, all, words),
+            }
+            see(&Said {
+                overall: if outcome.is_admitted() {
+                    Code::Ok
+                } else {
+                    Code::OverLimit
+                },
+                statuses,
+                words,
+                metadata: None,
+                wait: wait
+                    .filter(|_| outcome.is_admitted())
+                    .unwrap_or(Nanos::ZERO),
+            })
+        })
+    }
+
+    /// The header fields of several descriptors. What two of them fall under is said once, as the tighter one has it.
+    fn word_all(&self, outcome: Outcome, all: &[Answered<'_>], words: &mut Words) {
+        let mut standings: Vec<tollgate_http::Standing<'_>> = Vec::new();
+        let counted = all
+            .iter()
+            .filter(|one| one.asked.descriptor.limit.is_none());
+        for new in counted.flat_map(|one| one.decided.standings()) {
+            let is_same = |known: &&mut tollgate_http::Standing<'_>| known.policy == new.policy;
+            match standings.iter_mut().find(is_same) {
+                Some(known) if new.remaining < known.remaining => *known = new,
+                Some(_) => {}
+                None => standings.push(new),
+            }
+        }
+        self.word(outcome, &standings, words);
+    }
+
+    /// Nobody tells Envoy's limiter when a request is over, so places cannot be held for it: they are given back at once.
+    fn settle(&self, ticket: Option<Ticket>) {
+        if let Some(ticket) = ticket.filter(Ticket::holds_places) {
+            // No rule counts responses of this status, which is none.
+            let _released = self.engine.respond(ticket, &0_u16);
+        }
+    }
+}
+
+/// A domain and an entry's key as one, which no other two are. It begins with a digit, so it is no `domain` either.
+fn joined(domain: &str, entry: &Entry<'_>) -> String {
+    format!("{}:{domain}{}", domain.len(), entry.key)
+}
+
+fn check(request: &Request<'_>) -> Result<(), BadRequest> {
+    if request.domain.is_empty() {
+        return Err(BadRequest::EmptyDomain);
+    }
+    match request.descriptors.len() {
+        0 => Err(BadRequest::NoDescriptors),
+        count if count > MAX_DESCRIPTORS => Err(BadRequest::TooManyDescriptors { count }),
+        _ => Ok(()),
+    }
+}
+
+/// One descriptor as a request to the engine.
+struct Asked<'a> {
+    /// What it came by.
+    transport: Transport,
+    descriptor: &'a Descriptor<'a>,
+    domain: &'a str,
+    /// What it counts, if the question says so; else the policy does.
+    hits: Option<u64>,
+}
+
+/// A descriptor and what was decided about it.
+struct Answered<'a> {
+    asked: Asked<'a>,
+    decided: Decided,
+}
+
+impl<'a> Asked<'a> {
+    fn new(transport: Transport, request: &Request<'a>, descriptor: &'a Descriptor<'a>) -> Self {
+        let by_request = (request.hits_addend > 0).then(|| request.hits_addend.into());
+        Self {
+            transport,
+            descriptor,
+            domain: request.domain,
+            hits: descriptor.hits_addend.or(by_request),
+        }
+    }
+
+    fn is_refund(&self) -> bool {
+        self.descriptor.is_negative_hits && self.descriptor.limit.is_none()
+    }
+
+    fn is_peek(&self) -> bool {
+        self.hits == Some(0)
+    }
+
+    /// Whether the engine is to charge it.
+    fn is_charged(&self) -> bool {
+        !self.descriptor.is_negative_hits && !self.is_peek() && self.descriptor.limit.is_none()
+    }
+
+    fn decide<C: Clock>(&self, app: &App<C>) -> Decided {
+        let (purpose, cost) = match self.hits {
+            hits if self.is_refund() => (Purpose::GiveBack, Some(hits.unwrap_or(1))),
+            Some(0) => (Purpose::Look, Some(0)),
+            hits => (Purpose::Charge, hits),
+        };
+        app.ask(self.transport, self, Terms::of(purpose, cost))
+    }
+
+    fn reserve<C: Clock>(&self, app: &App<C>) -> Decided {
+        app.ask(
+            self.transport,
+            self,
+            Terms::of(Purpose::Estimate, self.hits),
+        )
+    }
+
+    fn look<C: Clock>(&self, app: &App<C>) -> Decided {
+        let cost = if self.is_charged() {
+            self.hits
+        } else {
+            Some(0)
+        };
+        app.ask(self.transport, self, Terms::of(Purpose::Look, cost))
+    }
+}
+
+impl Answered<'_> {
+    /// Whether it is admitted. Whoever only looks is not where nothing is left, also by a limit that never refuses: that is
+    /// how work that is paid for later is stopped.
+    fn is_admitted(&self) -> bool {
+        if self.asked.descriptor.limit.is_some() || self.asked.is_refund() {
+            return true;
+        }
+        self.decided.verdict.is_admitted() && !(self.asked.is_peek() && self.exhausted().is_some())
+    }
+
+    /// The limit of which nothing is left.
+    fn exhausted(&self) -> Option<&LimitState> {
+        let mut states = self.decided.verdict.limits().iter();
+        states.find(|state| {
+            let is_enforced = state.standing == Standing::Enforced && state.role() == Role::Main;
+            is_enforced && state.status.remaining == 0
+        })
+    }
+
+    fn status(&self) -> Status<'_> {
+        let is_admitted = self.is_admitted();
+        let code = if is_admitted {
+            Code::Ok
+        } else {
+            Code::OverLimit
+        };
+        if self.asked.descriptor.limit.is_some() {
+            return Status {
+                code,
+                ..Status::default()
+            };
+        }
+        let exhausted = self.exhausted().filter(|_| self.asked.is_peek());
+        let Some(state) = exhausted.or_else(|| self.decided.verdict.binding()) else {
+            let retry_after = match self.decided.verdict.outcome() {
+                Outcome::Deny { retry_after } => Some(seconds(retry_after).max(1)),
+                _ => None,
+            };
+            return Status {
+                code,
+                until_reset: retry_after,
+                ..Status::default()
+            };
+        };
+        let until_reset = match (state.retry_after(), state.outcome) {
+            (Some(retry_after), _) => Some(seconds(retry_after).max(1)),
+            (None, Outcome::Never) => None,
+            (None, _) if state.status.remaining == 0 => {
+                Some(seconds(self.until_more(state)).max(1))
+            }
+            (None, _) => Some(seconds(state.status.reset_after)),
+        };
+        Status {
+            code,
+            limit: limit_of(&self.decided, state),
+            remaining: u32::try_from(state.status.remaining).unwrap_or(u32::MAX),
+            until_reset,
+        }
+    }
+
+    /// Time until there is one more, where nothing is left.
+    fn until_more(&self, state: &LimitState) -> Nanos {
+        match self.decided.more_after(state) {
+            Nanos::ZERO => state.status.reset_after,
+            more_after => more_after,
+        }
+    }
+
+    fn wait(&self) -> Nanos {
+        match self.decided.verdict.outcome() {
+            Outcome::Wait(wait) => wait,
+            _ => Nanos::ZERO,
+        }
+    }
+}
+
+impl Attributes for Asked<'_> {
+    /// The entry that is called so, or the address that Envoy's own action gives.
+    fn ip(&self) -> Option<IpAddr> {
+        let entry = self.entry("ip").or_else(|| self.entry("remote_address"));
+        std::str::from_utf8(entry?).ok()?.parse().ok()
+    }
+
+    fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
+        match attribute {
+            Attribute::Descriptor(name) => self.entry(name),
+            Attribute::Domain => Some(self.domain.as_bytes()),
+            Attribute::Method => self.entry("method"),
+            Attribute::Host => self.entry("host"),
+            Attribute::Route => self.entry("route"),
+            Attribute::Path => self.entry("path").filter(|path| path.starts_with(b"/")),
+            Attribute::Header(name) => self.of_family("header.", name, str::eq_ignore_ascii_case),
+            Attribute::Query(name) => self.of_family("query.", name, str::eq),
+            Attribute::Cookie(name) => self.of_family("cookie.", name, str::eq),
+            Attribute::Claim(name) => self.of_family("claim.", name, str::eq),
+            _ => None,
+        }
+    }
+}
+
+impl Asked<'_> {
+    fn entry(&self, key: &str) -> Option<&[u8]> {
+        let mut entries = self.descriptor.entries.iter();
+        let found = entries.find(|entry| entry.key == key);
+        found.map(|entry| entry.value.as_bytes())
+    }
+
+    fn of_family(
+        &self,
+        family: &str,
+        name: &str,
+        is_same: impl Fn(&str, &str) -> bool,
+    ) -> Option<&[u8]> {
+        let mut entries = self.descriptor.entries.iter();
+        let is_it = |entry: &&Entry<'_>| {
+            let rest = entry.key.strip_prefix(family);
+            rest.is_some_and(|rest| is_same(rest, name))
+        };
+        entries.find(is_it).map(|entry| entry.value.as_bytes())
+    }
+}

@@ -1,0 +1,71 @@
+//! What clients are told of rules of envoyproxy/ratelimit in header fields: names and quotas, each written once.
+//!
+//! Must not know: how anything is decided.
+
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use tollgate_core::Unit as Counted;
+use tollgate_http::Policy;
+use tollgate_policy::envoy::{Quota, Rule};
+
+/// The words of all rules of one version of the files. Each is found when it is first needed.
+#[derive(Debug, Default)]
+pub(super) struct Labels {
+    current: ArcSwap<OfVersion>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct OfVersion {
+    generation: u64,
+    rules: Box<[OnceLock<Option<Policy>>]>,
+}
+
+impl Labels {
+    /// Those of a version with so many rules. A decision that still goes by the version before gets its own.
+    pub(super) fn of(&self, generation: u64, count: usize) -> arc_swap::Guard<Arc<OfVersion>> {
+        let current = self.current.load();
+        if current.generation == generation {
+            return current;
+        }
+        let new = Arc::new(OfVersion {
+            generation,
+            rules: (0..count).map(|_| OnceLock::new()).collect(),
+        });
+        if generation > current.generation {
+            self.current.store(Arc::clone(&new));
+        }
+        arc_swap::Guard::from_inner(new)
+    }
+}
+
+impl OfVersion {
+    /// The words of one rule. None where its name cannot be sent, or nothing is counted.
+    pub(super) fn of_rule(&self, rule: &Rule) -> Option<&Policy> {
+        let index = usize::try_from(rule.number).ok()?;
+        let label = self.rules.get(index)?;
+        label.get_or_init(|| label_of(rule)).as_ref()
+    }
+}
+
+fn label_of(rule: &Rule) -> Option<Policy> {
+    let Quota::Limited {
+        requests_per_unit,
+        unit,
+        ..
+    } = rule.quota
+    else {
+        return None;
+    };
+    let name = match &*rule.limit_name {
+        "" => &rule.name,
+        name => name,
+    };
+    Policy::new(
+        name,
+        requests_per_unit.into(),
+        unit.length(),
+        Counted::Requests,
+    )
+    .ok()
+}

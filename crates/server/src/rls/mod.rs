@@ -1,0 +1,226 @@
+//! Envoy's question, whether a request may proceed, decided by files of envoyproxy/ratelimit or by a policy of ours.
+//!
+//! [`App::should_rate_limit`] is all of it; gRPC and `/json` bring the question in and carry the answer out. By files every
+//! descriptor is charged on its own and what is denied counts too, as there; by a policy of ours all descriptors of a
+//! request are charged or none. Must not know: gRPC, sockets, how files are read.
+
+mod by_files;
+mod by_policy;
+mod json;
+mod labels;
+pub(crate) mod message;
+pub(crate) mod said;
+mod shared;
+mod standing;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use tollgate_core::{Nanos, Outcome};
+use tollgate_engine::envoy::{EnvoyEngine, Undecided};
+use tollgate_engine::reload::EnvoyReloader;
+use tollgate_engine::{Engine, OutOfNumbers};
+use tollgate_http::{Standing, Words};
+use tollgate_policy::envoy::{BadRequest, Code, EnvoyPolicy, FilesRefused, Request};
+use tollgate_store::{Clock, Memory, StoreError};
+
+use self::labels::Labels;
+use self::said::Said;
+use self::shared::SharedStore;
+use crate::app::App;
+use crate::metrics::{Answered, Transport};
+use crate::reply::Reply;
+
+/// Envoy's rules, on the store of an app's engine.
+pub(crate) struct Rls<C> {
+    /// Decides by files, or where a policy of ours is in force on limits that come with descriptors.
+    engine: Arc<EnvoyEngine<SharedStore<C>>>,
+    /// What looks at the files, if they come from somewhere.
+    reloader: Option<Arc<EnvoyReloader<SharedStore<C>>>>,
+    /// Whether files of envoyproxy/ratelimit decide.
+    by_files: bool,
+    labels: Labels,
+}
+
+impl<C: Clock> Rls<C> {
+    /// By files of envoyproxy/ratelimit.
+    pub(crate) fn following(
+        path: &Path,
+        engine: &Arc<Engine<Memory<C>>>,
+        secret: [u8; 16],
+    ) -> Result<Self, FilesRefused> {
+        let store = SharedStore(Arc::clone(engine));
+        let reloader = EnvoyReloader::open(path, secret, store, &engine.numbering())?;
+        Ok(Self {
+            engine: Arc::clone(reloader.engine()),
+            reloader: Some(Arc::new(reloader)),
+            by_files: true,
+            labels: Labels::default(),
+        })
+    }
+
+    /// By files that were read by somebody else.
+    pub(crate) fn by_files(
+        policy: EnvoyPolicy,
+        engine: &Arc<Engine<Memory<C>>>,
+        secret: [u8; 16],
+    ) -> Result<Self, OutOfNumbers> {
+        let by_files = true;
+        let rls = Self::new(policy, engine, secret)?;
+        Ok(Self { by_files, ..rls })
+    }
+
+    /// By the engine's own policy.
+    pub(crate) fn by_policy(
+        engine: &Arc<Engine<Memory<C>>>,
+        secret: [u8; 16],
+    ) -> Result<Self, OutOfNumbers> {
+        Self::new(by_policy::overrides(), engine, secret)
+    }
+
+    fn new(
+        policy: EnvoyPolicy,
+        engine: &Arc<Engine<Memory<C>>>,
+        secret: [u8; 16],
+    ) -> Result<Self, OutOfNumbers> {
+        let store = SharedStore(Arc::clone(engine));
+        let engine = EnvoyEngine::new(policy, secret, store, &engine.numbering())?;
+        Ok(Self {
+            engine: Arc::new(engine),
+            reloader: None,
+            by_files: false,
+            labels: Labels::default(),
+        })
+    }
+
+    /// What looks at the files, if files are in force.
+    pub(crate) const fn reloader(&self) -> Option<&Arc<EnvoyReloader<SharedStore<C>>>> {
+        self.reloader.as_ref()
+    }
+
+    /// What every rule of the files does, if files are in force.
+    pub(crate) fn rules_in_words(&self) -> Option<Vec<String>> {
+        self.is_by_files().then(|| self.engine.explain())
+    }
+
+    /// Whether files of envoyproxy/ratelimit are in force.
+    pub(crate) const fn is_by_files(&self) -> bool {
+        self.by_files
+    }
+}
+
+impl<C: Clock> App<C> {
+    /// Decides on a request, charges it, and hands the answer over.
+    pub(crate) fn should_rate_limit<T>(
+        &self,
+        transport: Transport,
+        request: &Request<'_>,
+        see: impl FnOnce(&Said<'_>) -> T,
+    ) -> Result<T, Refused> {
+        let began = self.engine.store().now();
+        let decided = if self.rls.is_by_files() {
+            let see = |said: &Said<'_>| {
+                let answered = match said.overall {
+                    Code::Ok => Answered::Allowed,
+                    Code::OverLimit => Answered::Denied,
+                };
+                self.metrics().count_answer(transport, answered);
+                see(said)
+            };
+            self.decide_by_files(request, see)
+        } else {
+            self.decide_by_policy(transport, request, see)
+        };
+        if decided.is_err() {
+            self.metrics().count_answer(transport, Answered::Failed);
+        }
+        // What comes by HTTP is measured with all else that does.
+        if transport == Transport::Grpc {
+            let span = self.engine.store().now().since(began);
+            self.metrics().took(transport, span, 1);
+        }
+        decided
+    }
+}
+
+impl<C: Clock> App<C> {
+    /// The same question and answer as JSON, with the status that envoyproxy/ratelimit gives them.
+    pub(crate) fn should_rate_limit_json(&self, body: &[u8]) -> Reply {
+        let answered = json::read_json(body, |request| {
+            self.should_rate_limit(Transport::Http, request, |said| {
+                let reply = Reply::json(json::write_json(said));
+                let reply = match said.overall {
+                    Code::Ok => reply,
+                    Code::OverLimit => reply.answered_with(StatusCode::TOO_MANY_REQUESTS),
+                };
+                reply.after(said.wait)
+            })
+        });
+        match answered {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(Refused::BadRequest(reason))) => {
+                Reply::plain(StatusCode::BAD_REQUEST, reason.to_string())
+            }
+            Ok(Err(Refused::Store(error))) => {
+                Reply::plain(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+            }
+            Err(reason) => Reply::plain(StatusCode::BAD_REQUEST, reason),
+        }
+    }
+
+    /// Writes the header fields that tell of limits, wherever they stand.
+    fn word(&self, outcome: Outcome, standings: &[Standing<'_>], words: &mut Words) {
+        let now = || self.engine.store().now();
+        let answer = self.wording.about(outcome, standings, now);
+        answer.write(self.wording.dialects(), words);
+    }
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The question makes no sense. Nothing was charged.
+    BadRequest(BadRequest),
+    /// The store did not answer.
+    Store(StoreError),
+}
+
+impl From<Undecided> for Refused {
+    fn from(undecided: Undecided) -> Self {
+        match undecided {
+            Undecided::BadRequest(reason) => Self::BadRequest(reason),
+            Undecided::Store(error) => Self::Store(error),
+            // What is not known yet is no fault of whoever asks.
+            other => Self::Store(StoreError::new(
+                tollgate_store::ErrorKind::Garbled,
+                other.to_string(),
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadRequest(reason) => reason.fmt(f),
+            Self::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Whole seconds, rounded up.
+fn seconds(span: Nanos) -> u64 {
+    span.as_nanos().div_ceil(1_000_000_000)
+}
+
+impl<C> fmt::Debug for Rls<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rls")
+            .field("by_files", &self.by_files)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,299 @@
+//! Metrics: what they count is what happened, every scraper can read them, and there are never too many.
+
+use std::sync::Arc;
+
+use tollgate_core::{Nanos, Timestamp};
+use tollgate_server::{Cause, Limits};
+use tollgate_store::ManualClock;
+
+use super::exposition::{Format, Page, read};
+use super::{Managed, managed};
+use crate::harness::{policy, serve_app};
+
+const POLICY: &str = r#"
+deny: [{ match: { header.x-banned: present } }]
+limits:
+  - { name: api, key: header.x-api-key, rate: 5/h, candidate: { rate: 3/h } }
+  - { name: trial, key: header.x-api-key, rate: 4/h, mode: shadow }
+"#;
+
+async fn scraped(managed: &Managed) -> Page {
+    let answer = managed.get("/metrics").await;
+    assert_eq!(answer.status, 200);
+    let kind = answer.field("content-type");
+    assert_eq!(kind, Some("text/plain; version=0.0.4; charset=utf-8"));
+    read(&answer.body, Format::Prometheus).unwrap_or_else(|why| panic!("{why}"))
+}
+
+fn feed(managed: &Managed, commands: &str) -> String {
+    let mut input = commands.as_bytes().to_vec();
+    let mut out = Vec::new();
+    let fed = managed
+        .resp
+        .feed(&mut managed.resp.session(None), &mut input, &mut out);
+    assert_eq!(fed.consumed, input.len());
+    String::from_utf8(out).unwrap()
+}
+
+#[tokio::test]
+async fn what_each_limit_decides_is_counted_under_its_name() {
+    let managed = managed(POLICY).await;
+    let admitted = (0..7).filter(|_| managed.check("a")).count();
+    assert_eq!(admitted, 5);
+    let page = scraped(&managed).await;
+    for (series, value) in [
+        (
+            r#"limit_decisions_total{limit="api",outcome="allowed"}"#,
+            "5",
+        ),
+        (
+            r#"limit_decisions_total{limit="api",outcome="denied"}"#,
+            "2",
+        ),
+        (
+            r#"limit_decisions_total{limit="api",outcome="would_deny"}"#,
+            "0",
+        ),
+        (
+            r#"limit_decisions_total{limit="trial",outcome="allowed"}"#,
+            "4",
+        ),
+        (
+            r#"limit_decisions_total{limit="trial",outcome="would_deny"}"#,
+            "1",
+        ),
+        (
+            r#"limit_decisions_total{limit="trial",outcome="denied"}"#,
+            "0",
+        ),
+        // Of five the fourth leaves one and the fifth none; a fifth of five is one.
+        (r#"limit_near_total{limit="api"}"#, "2"),
+        (r#"candidate_compared_total{limit="api"}"#, "7"),
+        (
+            r#"candidate_diverged_total{limit="api",direction="would_deny"}"#,
+            "2",
+        ),
+        (
+            r#"candidate_diverged_total{limit="api",direction="would_allow"}"#,
+            "0",
+        ),
+        (r#"requests_total{transport="resp",outcome="allowed"}"#, "5"),
+        (r#"requests_total{transport="resp",outcome="denied"}"#, "2"),
+        (r#"refusals_total{reason="rate"}"#, "2"),
+        (r#"request_duration_seconds_count{transport="resp"}"#, "7"),
+        (r#"degraded{cause="store"}"#, "0"),
+        ("policy_generation", "1"),
+        ("policy_valid", "1"),
+    ] {
+        assert_eq!(page.value(&format!("tollgate_{series}")), value, "{series}");
+    }
+}
+
+#[tokio::test]
+async fn both_formats_say_the_same() {
+    let managed = managed(POLICY).await;
+    managed.check("a");
+    managed
+        .app
+        .metrics()
+        .degrade(Cause::Saturation, Timestamp::from_secs(1_700_000_000));
+    let mut scraper = managed.operator().await;
+    let accept = [(
+        "accept",
+        "application/openmetrics-text;version=1.0.0,text/plain;q=0.5",
+    )];
+    let open = scraper.ask("GET", "/metrics", &accept, "").await;
+    let kind = open.field("content-type");
+    assert_eq!(
+        kind,
+        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
+    );
+    let open = read(&open.body, Format::OpenMetrics).unwrap_or_else(|why| panic!("{why}"));
+    let plain = scraped(&managed).await;
+    assert_eq!(
+        open.samples.keys().collect::<Vec<_>>(),
+        plain.samples.keys().collect::<Vec<_>>()
+    );
+    // What the process and the admin listener do meanwhile aside.
+    let is_ours =
+        |series: &&String| !series.starts_with("process_") && !series.contains("\"admin\"");
+    for series in open.samples.keys().filter(is_ours) {
+        assert_eq!(open.value(series), plain.value(series), "{series}");
+    }
+    assert_eq!(plain.value(r#"tollgate_degraded{cause="saturation"}"#), "1");
+    assert_eq!(plain.value(r#"tollgate_build_info{version="0.1.0"}"#), "1");
+    managed.clock.advance(Nanos::from_secs(10));
+    let later = scraped(&managed).await;
+    assert_eq!(later.value(r#"tollgate_degraded{cause="saturation"}"#), "0");
+}
+
+#[tokio::test]
+async fn commands_of_redis_clients_are_counted_by_what_came_of_them() {
+    let managed = managed(POLICY).await;
+    feed(
+        &managed,
+        "CL.THROTTLE a 0 1 60\r\nCL.THROTTLE a 0 1 60\r\nTHROTTLE a 2 1 60\r\nGCRA a x 1 60\r\nPING\r\n\
+         TG.CHECK PEEK header.x-api-key a\r\nTG.CHECK weather fine\r\nTG.CHECK header.x-banned yes\r\n",
+    );
+    let page = scraped(&managed).await;
+    for (series, value) in [
+        (
+            r#"throttle_commands_total{command="CL.THROTTLE",outcome="allowed"}"#,
+            "1",
+        ),
+        (
+            r#"throttle_commands_total{command="CL.THROTTLE",outcome="denied"}"#,
+            "1",
+        ),
+        (
+            r#"throttle_commands_total{command="THROTTLE",outcome="allowed"}"#,
+            "1",
+        ),
+        (
+            r#"throttle_commands_total{command="GCRA",outcome="allowed"}"#,
+            "0",
+        ),
+        (r#"requests_total{transport="resp",outcome="allowed"}"#, "2"),
+        (r#"requests_total{transport="resp",outcome="denied"}"#, "2"),
+        (r#"requests_total{transport="resp",outcome="looked"}"#, "1"),
+        (r#"requests_total{transport="resp",outcome="failed"}"#, "2"),
+        (r#"refusals_total{reason="listed"}"#, "1"),
+        (r#"request_duration_seconds_count{transport="resp"}"#, "7"),
+    ] {
+        assert_eq!(page.value(&format!("tollgate_{series}")), value, "{series}");
+    }
+}
+
+#[tokio::test]
+async fn questions_over_http_are_counted_by_what_came_of_them() {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
+    let app = tollgate_server::App::new(&policy(POLICY), 1_000, Arc::clone(&clock)).unwrap();
+    let server = serve_app(app, clock, Limits::default()).await;
+    let mut client = server.connect().await;
+    let key = r#"{"attributes": {"header.x-api-key": "a"}}"#;
+    for _ in 0..4 {
+        client.post("/v1/check", key).await;
+    }
+    client
+        .post(
+            "/v1/check/batch",
+            &format!(r#"{{"requests": [{key}, {key}]}}"#),
+        )
+        .await;
+    client.post("/v1/check", r#"{"weather": "fine"}"#).await;
+    client.get("/v1/status?key=a").await;
+    client.get("/v1/limits").await;
+    let asked = [
+        ("x-forwarded-method", "GET"),
+        ("x-forwarded-uri", "/"),
+        ("x-forwarded-host", "a.example"),
+        ("x-forwarded-for", "192.0.2.7"),
+        ("x-api-key", "b"),
+    ];
+    client.ask_with("GET", "/auth/traefik", &asked, "").await;
+    let metrics = server.app.metrics();
+    use tollgate_server::{Answered, Transport};
+    let answered = |answered| metrics.answered(Transport::Http, answered);
+    assert_eq!(answered(Answered::Allowed), 6);
+    assert_eq!(answered(Answered::Denied), 1);
+    assert_eq!(answered(Answered::Failed), 1);
+    assert_eq!(answered(Answered::Looked), 1);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn counters_survive_another_policy_where_the_limit_stays() {
+    let managed = managed(POLICY).await;
+    managed.check("a");
+    let other =
+        "limits: [{ name: api, key: header.x-api-key, rate: 9/h }, { name: new, rate: 1/s }]";
+    managed.app.replace(&policy(other)).unwrap();
+    managed.check("a");
+    let page = scraped(&managed).await;
+    let allowed = |limit: &str| {
+        let series =
+            format!(r#"tollgate_limit_decisions_total{{limit="{limit}",outcome="allowed"}}"#);
+        page.samples.get(&series).map(String::as_str)
+    };
+    assert_eq!(allowed("api"), Some("2"));
+    assert_eq!(allowed("new"), Some("1"));
+    assert_eq!(allowed("trial"), None, "what is gone has no series");
+    assert_eq!(page.value("tollgate_policy_generation"), "2");
+}
+
+#[tokio::test]
+async fn what_operators_have_done_can_be_seen() {
+    let managed = managed(POLICY).await;
+    let mut operator = managed.operator().await;
+    operator
+        .put("/v1/switches", r#""limit": "api", "to": "off""#)
+        .await;
+    operator
+        .put("/v1/switches", r#""limit": "*", "to": "shadow""#)
+        .await;
+    operator.put("/v1/blocks", r#""address": "::1""#).await;
+    operator
+        .put(
+            "/v1/overrides",
+            r#""limit": "api", "key": "k", "quota": "1/s""#,
+        )
+        .await;
+    operator.ask("PUT", "/v1/switches", &[], "{}").await;
+    let page = scraped(&managed).await;
+    assert_eq!(page.value(r#"tollgate_switches{halt="off"}"#), "1");
+    assert_eq!(page.value(r#"tollgate_switches{halt="shadow"}"#), "1");
+    assert_eq!(page.value("tollgate_blocks"), "1");
+    assert_eq!(page.value("tollgate_overrides"), "1");
+    assert_eq!(
+        page.value(r#"tollgate_admin_rejected_total{why="origin"}"#),
+        "1"
+    );
+}
+
+/// I-06: the number of series is that of the policy, however many keys there are, and has a bound for any policy.
+#[tokio::test]
+async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_limits() {
+    let limits = |count: usize| -> String {
+        let one = |n: usize| {
+            format!(
+                "  - {{ name: limit-{n}, match: {{ header.plan: p{n} }}, key: header.x-api-key, rate: 1/h }}\n"
+            )
+        };
+        format!("limits:\n{}", (0..count).map(one).collect::<String>())
+    };
+    let managed = managed(&limits(3)).await;
+    let before = scraped(&managed).await.samples.len();
+    let mut commands = String::new();
+    for n in 0..100_000 {
+        let plan = n % 700;
+        commands += &format!("TG.CHECK header.plan p{plan} header.x-api-key key-{n}\r\n");
+        if commands.len() > 8_000 || n == 99_999 {
+            feed(&managed, &commands);
+            commands.clear();
+        }
+    }
+    assert_eq!(scraped(&managed).await.samples.len(), before);
+    managed.app.replace(&policy(&limits(700))).unwrap();
+    for n in 0..700 {
+        feed(
+            &managed,
+            &format!("TG.CHECK header.plan p{n} header.x-api-key another\r\n"),
+        );
+    }
+    let page = scraped(&managed).await;
+    let of_limits = |page: &Page| {
+        page.samples
+            .keys()
+            .filter(|series| series.contains("limit="))
+            .count()
+    };
+    assert_eq!(
+        of_limits(&page),
+        501 * 7,
+        "five hundred limits and the others, seven series each"
+    );
+    let rest = r#"tollgate_limit_decisions_total{limit="other",outcome="allowed"}"#;
+    assert_eq!(page.value(rest), "200", "nothing is lost");
+    managed.app.replace(&policy(&limits(2_000))).unwrap();
+    assert_eq!(of_limits(&scraped(&managed).await), 501 * 7);
+}

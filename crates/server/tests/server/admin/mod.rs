@@ -1,0 +1,172 @@
+//! The admin listener over real sockets: what it shows, what it does, and to whom.
+
+mod browsers;
+mod exposition;
+mod metrics;
+mod operating;
+mod tokens;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tollgate_core::Timestamp;
+use tollgate_server::admin::{Admin, Tokens};
+use tollgate_server::listen::{Ended, Place, Stop};
+use tollgate_server::resp::Resp;
+use tollgate_server::{App, Limits};
+use tollgate_store::{ManualClock, Memory};
+
+use crate::harness::{Answer, Connection, policy};
+
+const READ: &str = "read-token-0123456789";
+const OPERATE: &str = "operate-token-0123456789";
+const SIGNED: &str = r#""who": "ada", "why": "incident 7""#;
+
+type Clocked = Arc<ManualClock>;
+
+/// An app with its admin listener; requests are decided without sockets.
+struct Managed {
+    app: Arc<App<Clocked>>,
+    resp: Arc<Resp<Clocked>>,
+    clock: Clocked,
+    stop: Option<Stop>,
+    address: std::net::SocketAddr,
+    /// Ends the listener when the test is over.
+    _over: oneshot::Sender<()>,
+    _run: JoinHandle<Ended>,
+}
+
+/// Without tokens, as on a developer's machine.
+async fn managed(text: &str) -> Managed {
+    managed_by(text, Tokens::default()).await
+}
+
+async fn managed_by(text: &str, tokens: Tokens) -> Managed {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
+    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    manage(app, clock, tokens).await
+}
+
+async fn manage(app: App<Clocked>, clock: Clocked, tokens: Tokens) -> Managed {
+    let app = Arc::new(app);
+    let resp = Resp::new(Memory::with_clock(1_000, Arc::clone(&clock)).unwrap()).unwrap();
+    let checker = Arc::<App<Clocked>>::clone(&app);
+    let resp = resp.with_checker(checker);
+    let resp = Arc::new(resp.with_metrics(Arc::clone(app.metrics())));
+    let (stop, stopping) = Stop::new();
+    let place = Place::Tcp(([127, 0, 0, 1], 0).into());
+    let admin = Admin::new(Arc::clone(&app), &place, tokens).unwrap();
+    let admin = Arc::new(admin.with_resp(Arc::clone(&resp)).until(stopping));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (over, is_over) = oneshot::channel::<()>();
+    let shutdown = async {
+        drop(is_over.await);
+    };
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the harness keeps the handle, and the test's end is the task's"
+    )]
+    let run = tokio::spawn(admin.run(listener.into(), Limits::default(), shutdown));
+    Managed {
+        app,
+        resp,
+        clock,
+        stop: Some(stop),
+        address,
+        _over: over,
+        _run: run,
+    }
+}
+
+impl Managed {
+    async fn operator(&self) -> Operator {
+        Operator {
+            connection: Connection::to(self.address).await,
+            token: None,
+        }
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.operator().await.get(path).await
+    }
+
+    /// A request by this API key, decided as Redis clients have it decided. Answers whether it is admitted.
+    fn check(&self, key: &str) -> bool {
+        let mut input = format!("TG.CHECK header.x-api-key {key} ip 192.0.2.7\r\n").into_bytes();
+        let mut out = Vec::new();
+        let mut session = self.resp.session(None);
+        let fed = self.resp.feed(&mut session, &mut input, &mut out);
+        assert_eq!(fed.consumed, input.len());
+        let said = String::from_utf8(out).unwrap();
+        let (_, allowed) = said
+            .split_once("allowed\r\n:")
+            .unwrap_or_else(|| panic!("{said}"));
+        allowed.starts_with('1')
+    }
+}
+
+/// Somebody who asks the admin listener, as curl would.
+struct Operator {
+    connection: Connection,
+    token: Option<&'static str>,
+}
+
+impl Operator {
+    fn showing(mut self, token: &'static str) -> Self {
+        self.token = Some(token);
+        self
+    }
+
+    async fn get(&mut self, path: &str) -> Answer {
+        self.ask("GET", path, &[], "").await
+    }
+
+    /// Puts JSON whose signature is added.
+    async fn put(&mut self, path: &str, body: &str) -> Answer {
+        self.change("PUT", path, body).await
+    }
+
+    async fn change(&mut self, method: &str, path: &str, body: &str) -> Answer {
+        let comma = if body.is_empty() { "" } else { ", " };
+        let body = format!("{{{body}{comma}{SIGNED}}}");
+        self.ask(method, path, &[("content-type", "application/json")], &body)
+            .await
+    }
+
+    async fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
+        let mut head = format!("{method} {path} HTTP/1.1\r\n");
+        if !fields.iter().any(|(name, _)| *name == "host") {
+            head += "host: 127.0.0.1:8088\r\n";
+        }
+        if let Some(token) = self.token {
+            head += &format!("authorization: Bearer {token}\r\n");
+        }
+        for (name, value) in fields {
+            head += &format!("{name}: {value}\r\n");
+        }
+        let length = body.len();
+        self.connection
+            .send(&format!("{head}content-length: {length}\r\n\r\n{body}"))
+            .await;
+        self.connection.answer(method == "HEAD").await
+    }
+}
+
+/// The value of a field somewhere inside, by the names on the way.
+fn at<'a>(value: &'a Value, way: &str) -> &'a Value {
+    way.split('.')
+        .fold(value, |value, name| match name.parse::<usize>() {
+            Ok(index) => &value[index],
+            Err(_) => &value[name],
+        })
+}

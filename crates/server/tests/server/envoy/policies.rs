@@ -1,0 +1,73 @@
+//! The same Envoy, decided by a policy of ours: everything or nothing, and what is refused costs nothing.
+
+use tollgate_core::Nanos;
+use tollgate_testkit::envoy::Version;
+
+use super::rig::{ENVOY, Rig, remaining};
+use crate::grpc::by_policy;
+
+const POLICY: &str = "
+limits:
+  - name: per-address
+    match: { domain: edge, descriptor.remote_address: present }
+    key: ip
+    rate: 5/h
+  - name: per-user
+    match: { descriptor.user: present }
+    key: descriptor.user
+    rate: 2/h
+  - name: tokens
+    match: { descriptor.tokens: present }
+    key: descriptor.tokens
+    rate: 100/h
+    charge: always
+    overdraft: 1000
+";
+
+const BOB: [(&str, &str); 1] = [("x-user", "bob")];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_request_takes_nothing_from_its_other_limits() {
+    let server = by_policy(POLICY).await;
+    let mut rig = Rig::before(server, Version::V1_40, ENVOY).await;
+    for left in [1, 0] {
+        assert_eq!(rig.left("/api", &BOB).await, left);
+    }
+    for _ in 0..10 {
+        let denied = rig.get("/api", &BOB).await;
+        assert_eq!((denied.status, remaining(&denied)), (429, Some(0)));
+        // A bucket: one comes back every half hour, and not all of them at once at the end of a window.
+        assert_eq!(denied.field("retry-after"), Some("1800"));
+        let ours = denied.field("ratelimit").unwrap();
+        assert!(ours.contains(r#""per-user";r=0;t=1800"#), "{ours}");
+    }
+    // By files the address would have been charged twelve times. Here it was charged twice, and three are left.
+    for (user, left) in [("carol", 1), ("dave", 1), ("erin", 0)] {
+        assert_eq!(rig.left("/api", &[("x-user", user)]).await, left, "{user}");
+    }
+    let denied = rig.get("/api", &[("x-user", "frank")]).await;
+    assert_eq!(denied.status, 429);
+    let ours = denied.field("ratelimit").unwrap();
+    assert!(ours.contains(r#""per-address";r=0"#), "{ours}");
+    rig.clock.advance(Nanos::from_secs(1_800));
+    assert_eq!(rig.get("/api", &BOB).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_paid_afterwards_may_go_into_debt_and_looking_says_so() {
+    let server = by_policy(POLICY).await;
+    let mut rig = Rig::before(server, Version::V1_40, ENVOY).await;
+    let using = [("x-user", "bob"), ("say-x-tokens-used", "60")];
+    assert_eq!(rig.left("/chat", &using).await, 100);
+    rig.until_asked(2);
+    assert_eq!(rig.left("/chat", &using).await, 40);
+    rig.until_asked(4);
+    // Forty were left and sixty were used: twenty are owed, and one is there again when they are paid back.
+    let denied = rig.get("/chat", &using).await;
+    assert_eq!((denied.status, remaining(&denied)), (429, Some(0)));
+    assert_eq!(denied.field("retry-after"), Some("756"));
+    rig.clock.advance(Nanos::from_secs(755));
+    assert_eq!(rig.get("/chat", &using).await.status, 429);
+    rig.clock.advance(Nanos::from_secs(1));
+    assert_eq!(rig.left("/chat", &BOB).await, 1);
+}

@@ -1,0 +1,86 @@
+//! gRPC over real sockets: the answers that Envoy gets, what others ask, and what nobody should send.
+
+mod any_bytes;
+mod calls;
+mod client;
+mod hostile;
+mod policies;
+mod services;
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tollgate_core::Timestamp;
+use tollgate_server::App;
+use tollgate_server::grpc::{Grpc, GrpcLimits};
+use tollgate_server::listen::{Ended, Listener};
+use tollgate_store::ManualClock;
+
+use crate::harness::policy;
+use client::Client;
+
+pub(crate) const OK: u64 = 1;
+pub(crate) const OVER: u64 = 2;
+
+pub(crate) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+/// A server that speaks gRPC on a free port, on a clock that stands still.
+pub(crate) struct Serving {
+    pub(crate) address: std::net::SocketAddr,
+    pub(crate) clock: Arc<ManualClock>,
+    stop: oneshot::Sender<()>,
+    run: JoinHandle<Ended>,
+}
+
+/// By a policy of ours.
+pub(crate) async fn by_policy(text: &str) -> Serving {
+    by_policy_within(text, GrpcLimits::default()).await
+}
+
+pub(crate) async fn by_policy_within(text: &str, limits: GrpcLimits) -> Serving {
+    let clock = Arc::new(ManualClock::at(START));
+    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    serve(app, clock, limits).await
+}
+
+/// By a file of envoyproxy/ratelimit.
+pub(crate) async fn by_file(text: &str) -> Serving {
+    let clock = Arc::new(ManualClock::at(START));
+    let files = tollgate_policy::envoy::load(&[("edge.yaml", text)]).unwrap();
+    let app = App::by_envoys_files(files, 1_000, Arc::clone(&clock)).unwrap();
+    serve(app, clock, GrpcLimits::default()).await
+}
+
+async fn serve(app: App<Arc<ManualClock>>, clock: Arc<ManualClock>, limits: GrpcLimits) -> Serving {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel();
+    let shutdown = async {
+        drop(stopped.await);
+    };
+    let grpc = Arc::new(Grpc::new(Arc::new(app)));
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the harness keeps the handle and every test that stops it awaits it"
+    )]
+    let run = tokio::spawn(grpc.run(Listener::from(listener), limits, shutdown));
+    Serving {
+        address,
+        clock,
+        stop,
+        run,
+    }
+}
+
+impl Serving {
+    pub(crate) async fn connect(&self) -> Client {
+        Client::to(self.address).await
+    }
+
+    /// Tells the server to stop.
+    pub(crate) fn begin_to_stop(self) -> JoinHandle<Ended> {
+        self.stop.send(()).unwrap();
+        self.run
+    }
+}

@@ -1,0 +1,142 @@
+//! Health and reflection, calls that are no calls, and the end.
+
+use bytes::Bytes;
+
+use super::client::{SHOULD_RATE_LIMIT, bytes_field, ending, framed, read, request};
+use super::{OK, by_policy};
+
+const CHECK: &str = "/grpc.health.v1.Health/Check";
+const WATCH: &str = "/grpc.health.v1.Health/Watch";
+const POLICY: &str = "limits: [{ name: all, rate: 1000/s }]";
+
+#[tokio::test]
+async fn health_is_checked_listed_and_unknown_where_there_is_no_such_service() {
+    let serving = by_policy(POLICY).await;
+    let mut client = serving.connect().await;
+    for service in [
+        "",
+        "envoy.service.ratelimit.v3.RateLimitService",
+        "ratelimit",
+    ] {
+        let question = bytes_field(1, service.as_bytes());
+        let ending = client.call(CHECK, &question).await;
+        assert_eq!(ending.status, Some(0));
+        assert_eq!(ending.answers, [&[8, 1][..]], "serving");
+    }
+    let nobody = client.call(CHECK, &bytes_field(1, b"nobody")).await;
+    assert_eq!(nobody.status, Some(5));
+    let list = client.call("/grpc.health.v1.Health/List", b"").await;
+    assert_eq!(read(list.answers[0].clone()).len(), 6);
+}
+
+#[tokio::test]
+async fn whoever_watches_is_told_that_the_server_stops_and_calls_under_way_finish() {
+    let serving = by_policy(POLICY).await;
+    let mut client = serving.connect().await;
+    let (watched, mut question) = client.open(WATCH).await;
+    question.send_data(framed(b"").into(), true).unwrap();
+    let mut watched = watched.await.unwrap().into_body();
+    assert_eq!(watched.data().await.unwrap().unwrap(), framed(&[8, 1]));
+    // A call that has begun before the end and is completed after it.
+    let (response, mut slow) = client.open(SHOULD_RATE_LIMIT).await;
+    let message = framed(&request(
+        "d",
+        &[super::client::Descriptor::of(&[("a", "b")])],
+        0,
+    ));
+    slow.send_data(Bytes::copy_from_slice(&message[..7]), false)
+        .unwrap();
+    // The answer to a later call means that the server has seen the earlier one.
+    client.call(CHECK, b"").await;
+    let run = serving.begin_to_stop();
+    assert_eq!(watched.data().await.unwrap().unwrap(), framed(&[8, 2]));
+    assert!(watched.data().await.is_none());
+    let trailers = watched.trailers().await.unwrap().unwrap();
+    assert_eq!(trailers["grpc-status"], "14");
+    slow.send_data(Bytes::copy_from_slice(&message[7..]), true)
+        .unwrap();
+    let ending = ending(response).await.unwrap();
+    assert_eq!(ending.status, Some(0));
+    assert_eq!(
+        super::client::Response::read(&ending.answers[0]).overall,
+        OK
+    );
+    client.closed().await.unwrap();
+    assert_eq!(run.await.unwrap().cut, 0);
+}
+
+#[tokio::test]
+async fn reflection_answers_question_after_question_in_both_versions() {
+    let serving = by_policy(POLICY).await;
+    let mut client = serving.connect().await;
+    for version in ["v1", "v1alpha"] {
+        let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
+        let (response, mut questions) = client.open(&path).await;
+        for question in [
+            bytes_field(7, b""),
+            bytes_field(4, b"envoy.service.ratelimit.v3.RateLimitService"),
+            bytes_field(3, b"nowhere.proto"),
+        ] {
+            questions
+                .send_data(framed(&question).into(), false)
+                .unwrap();
+        }
+        questions.send_data(Bytes::new(), true).unwrap();
+        let ending = ending(response).await.unwrap();
+        assert_eq!((ending.status, ending.answers.len()), (Some(0), 3));
+        let kinds: Vec<u64> = ending
+            .answers
+            .into_iter()
+            .map(|answer| read(answer).last().unwrap().0)
+            .collect();
+        assert_eq!(kinds, [6, 4, 7]);
+    }
+    // Nobody keeps more streams open than there is room for.
+    let mut open = Vec::new();
+    for _ in 0..16 {
+        let (response, questions) = client.open(WATCH).await;
+        open.push((response, questions));
+    }
+    let (response, _questions) = client.open(WATCH).await;
+    assert_eq!(ending(response).await.unwrap().status, Some(8));
+}
+
+#[tokio::test]
+async fn what_is_no_call_is_refused_as_http_and_grpc_say() {
+    let serving = by_policy(POLICY).await;
+    let mut client = serving.connect().await;
+    let unknown = client.call("/nowhere.Service/Method", b"").await;
+    assert_eq!((unknown.http, unknown.status), (200, Some(12)));
+    assert!(unknown.message.contains("reflection"), "{unknown:?}");
+    let message = Bytes::from(framed(&request("d", &[], 0)));
+    for (content_type, http) in [
+        ("application/json", 415),
+        ("application/grpc-web", 415),
+        ("application/grpc+json", 415),
+        ("application/grpc+proto", 200),
+        ("application/grpc;charset=x", 200),
+    ] {
+        let call = client.call_with(SHOULD_RATE_LIMIT, message.clone(), content_type, true);
+        assert_eq!(call.await.unwrap().http, http, "{content_type}");
+    }
+    let two = [framed(b"").as_slice(), &framed(b"")].concat();
+    let (compressed, cut) = (vec![1, 0, 0, 0, 0], vec![0, 0, 0, 0, 9, 1]);
+    let long = [0, 0, 1, 0, 1];
+    for (body, status) in [
+        (Vec::new(), 3),
+        (vec![0; 4], 3),
+        (two, 3),
+        (cut, 3),
+        (compressed, 12),
+        (long.to_vec(), 8),
+    ] {
+        let call = client.call_with(SHOULD_RATE_LIMIT, body.into(), "application/grpc", true);
+        assert_eq!(call.await.unwrap().status, Some(status));
+    }
+    // The longest message there may be is read, whatever it says.
+    let longest = framed(&bytes_field(9, &vec![0; 65_532]));
+    assert_eq!(longest.len(), 65_541);
+    let call = client.call_with(SHOULD_RATE_LIMIT, longest.into(), "application/grpc", true);
+    let ending = call.await.unwrap();
+    assert_eq!(ending.message, "domain: must not be empty");
+}

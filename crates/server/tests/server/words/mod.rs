@@ -1,0 +1,69 @@
+//! What clients are told of their limits: each dialect over real sockets, and what holds for every policy.
+
+mod allocation;
+mod dialects;
+mod documents;
+mod problems;
+mod promises;
+mod quotas;
+
+use std::sync::Arc;
+
+use tollgate_core::Timestamp;
+use tollgate_engine::{Purpose, Terms};
+use tollgate_http::Words;
+use tollgate_policy::attributes::{Attribute, Attributes};
+use tollgate_server::{App, Decided, Transport};
+use tollgate_store::ManualClock;
+
+use crate::harness::policy;
+
+const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+type TestApp = App<Arc<ManualClock>>;
+
+/// An app on a clock that stands still.
+fn app(text: &str) -> (TestApp, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::at(NOW));
+    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    (app, clock)
+}
+
+/// A request that says these attributes.
+struct Says<'a>(&'a [(&'a str, &'a str)]);
+
+impl Attributes for Says<'_> {
+    fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
+        let is_it = |(name, _): &&(&str, &str)| match attribute {
+            Attribute::Header(header) => name.strip_prefix("header.") == Some(header),
+            Attribute::Path => *name == "path",
+            _ => false,
+        };
+        self.0.iter().find(is_it).map(|(_, value)| value.as_bytes())
+    }
+}
+
+/// Decides at this cost, or at the policy's.
+fn ask(app: &TestApp, says: &[(&str, &str)], cost: impl Into<Option<u64>>) -> Decided {
+    app.ask(
+        Transport::Http,
+        &Says(says),
+        Terms::of(Purpose::Charge, cost.into()),
+    )
+}
+
+/// The fields of a decision as text.
+fn told(app: &TestApp, decided: &Decided) -> Vec<(&'static str, String)> {
+    let mut words = Words::new();
+    app.fields(decided, &mut words);
+    let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
+    words
+        .iter()
+        .map(|(name, value)| (name, text(value)))
+        .collect()
+}
+
+fn field(fields: &[(&'static str, String)], name: &str) -> Option<String> {
+    let found = fields.iter().find(|(known, _)| *known == name);
+    found.map(|(_, value)| value.clone())
+}

@@ -1,0 +1,72 @@
+//! `cargo xtask bench servers`: our server beside others, and beside floors that only read and write.
+//!
+//! Builds ours as people run it, installs the peer that comes as a crate into a folder of its own under cargo's target
+//! folder, and starts the program in `bench/servers`. Knows nothing of what is measured.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::needs;
+use crate::process::{self, cargo};
+use crate::workspace::Workspace;
+
+/// The peer, in the version that was compared.
+const PEER: &str = "throttlecrab-server";
+const PEER_VERSION: &str = "0.4.40";
+
+/// Everything that is needed, then the run itself with whatever it is to be told.
+pub(super) fn run(workspace: &Workspace, args: &[String]) -> Result<(), String> {
+    needs::ensure(needs::FOR_SERVERS)?;
+    let peer = peer(&workspace.target)?;
+    process::run(cargo().args(["build", "--release", "--package", "tollgate-cli"]))?;
+    let manifest = workspace.root.join("bench/servers/Cargo.toml");
+    process::run(
+        cargo()
+            .args(["run", "--release", "--locked", "--manifest-path"])
+            .arg(manifest)
+            .args(["--", "--tollgate"])
+            .arg(workspace.target.join("release/tollgate"))
+            .arg("--throttlecrab")
+            .arg(peer)
+            .args(args),
+    )
+}
+
+/// The peer's program, installed if it is not there.
+fn peer(target: &Path) -> Result<PathBuf, String> {
+    let folder = target.join("peers").join(PEER);
+    let program = folder.join("bin").join(PEER);
+    if !program.is_file() {
+        process::run(&mut installation(&folder))?;
+    }
+    println!("{PEER} {PEER_VERSION}: present (it serves the same commands)");
+    Ok(program)
+}
+
+/// With its own lock file, as its authors build it.
+fn installation(folder: &Path) -> Command {
+    let mut command = cargo();
+    command
+        .args(["install", PEER, "--version", PEER_VERSION, "--locked"])
+        .arg("--root")
+        .arg(folder)
+        .arg("--target-dir")
+        .arg(folder.join("build"));
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peer_is_built_and_installed_in_its_own_folder() {
+        let command = installation(Path::new("target/peers/x"));
+        let words: Vec<_> = command
+            .get_args()
+            .map(|word| word.to_string_lossy())
+            .collect();
+        assert!(words.iter().any(|word| word == "target/peers/x"));
+        assert!(words.iter().any(|word| word == "target/peers/x/build"));
+    }
+}
