@@ -2,6 +2,7 @@
 //!
 //! Must not know: connections, scripts.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::name::Secret;
 use crate::tls::Tls;
 
 /// Where the server is and how it is used.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Options {
     /// The server or servers:
@@ -76,5 +77,47 @@ impl Options {
             most_in_flight: 4_096,
             remembering: Remembering::default(),
         }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("address", &shown(&self.address))
+            .field("credentials", &self.credentials)
+            .field("sentinel_credentials", &self.sentinel_credentials)
+            .field("tls", &self.tls)
+            .field("deadline", &self.deadline)
+            .field("connect_deadline", &self.connect_deadline)
+            .field("connections", &self.connections)
+            .field("most_in_flight", &self.most_in_flight)
+            .field("remembering", &self.remembering)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An address without the user and the password.
+fn shown(address: &str) -> String {
+    match (address.split_once("://"), address.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, servers))) => format!("{scheme}://..@{servers}"),
+        _ => address.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s_39_an_address_is_shown_without_its_password() {
+        let shown = |address: &str| {
+            let options = Options::new(address, Secret::new(*b"0123456789abcdef"));
+            format!("{options:?}")
+        };
+        let told = shown("redis+cluster://limiter:open@sesame@a:1,b:2");
+        assert!(told.contains("redis+cluster://..@a:1,b:2"), "{told}");
+        assert!(!told.contains("sesame") && !told.contains("open"), "{told}");
+        assert!(!told.contains("0123456789abcdef"), "{told}");
+        assert!(shown("redis://a:1/2").contains("redis://a:1/2"));
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use tollgate_redis::{Options, PasswordFile, RedisStore};
 use tollgate_store::{ErrorKind, Op};
 use tollgate_testkit::process::Folder;
-use tollgate_testkit::redis::{Kind, Node, info};
+use tollgate_testkit::redis::{Cluster, Kind, Node, info};
 
-use super::until;
+use super::{alone, until};
 use crate::SECRET;
 use crate::server_time::{PATIENT, one, ruled, slow_bucket};
 
@@ -105,6 +105,40 @@ async fn a_wrong_password_is_nobody_until_it_is_right() {
         one(&store, "alice", &limit, Op::Spend(1)).await.is_ok()
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_least_rights_that_the_documentation_names_are_enough_in_a_cluster() {
+    let _alone = alone().await;
+    let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let rights = "on >right ~tg1:* -@all +evalsha +script|load +time +get +mget +set +ping +role +info \
+        +cluster|slots +asking";
+    for node in &cluster.nodes {
+        let mut call = vec!["ACL", "SETUSER", "limiter"];
+        call.extend(rights.split_whitespace());
+        node.tell(&call);
+    }
+    let url = cluster.url().replace("://", "://limiter:right@");
+    let store = super::store_at(url, PATIENT).await;
+    let limit = ruled(1, slow_bucket(1_000));
+    let name = super::name_of("alice");
+    let slot: u16 = cluster.nodes[0]
+        .ask(&["CLUSTER", "KEYSLOT", &name])
+        .parse()
+        .unwrap();
+    let home = cluster.owner(slot, 0).unwrap();
+    // A key that is not there yet, of a slot that is on its way: its first call is told to ask elsewhere.
+    cluster.begin_move(slot, home, (home + 1) % 3);
+    for left in [999, 998] {
+        let answer = one(&store, "alice", &limit, Op::Spend(1)).await.unwrap();
+        assert_eq!(answer.status.remaining, left);
+    }
+    let there = &cluster.nodes[(home + 1) % 3];
+    cluster.end_move(slot, home, (home + 1) % 3);
+    assert_eq!(there.ask(&["EXISTS", &name]), "1");
+    let answer = one(&store, "alice", &limit, Op::Spend(1)).await.unwrap();
+    assert_eq!(answer.status.remaining, 997);
+    assert_eq!(store.inspect().await, []);
 }
 
 /// A user that may only do what the store needs.

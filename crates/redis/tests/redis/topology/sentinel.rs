@@ -3,15 +3,31 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tollgate_redis::{Credentials, CredentialsProvider, Options, RedisStore};
 use tollgate_store::{ErrorKind, Op};
 use tollgate_testkit::redis::{Kind, Sentinels};
 
 use super::history::check;
 use super::load::{Load, keys};
 use super::{alone, store_at, until};
+use crate::SECRET;
 use crate::server_time::{PATIENT, one, ruled, slow_bucket};
 
 const BURST: u64 = 40;
+
+/// A user of the sentinels.
+#[derive(Debug)]
+struct Fixed(&'static str);
+
+impl CredentialsProvider for Fixed {
+    fn current(&self) -> std::io::Result<Credentials> {
+        Ok(Credentials {
+            username: Some("asker".to_owned()),
+            password: self.0.to_owned(),
+        })
+    }
+}
+
 const DOWN_AFTER: u32 = 1_500;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -98,6 +114,20 @@ async fn sentinels_that_come_later_are_asked_later_and_an_unknown_master_is_nobo
         one(&store, "alice", &limit, Op::Spend(0)).await.is_ok()
     })
     .await;
+    // As another user than the servers know.
+    set.sentinels[2].tell(&[
+        "ACL", "SETUSER", "asker", "on", ">right", "~*", "&*", "+@all",
+    ]);
+    for (password, is_right) in [("right", true), ("wrong", false)] {
+        let one_sentinel = format!("redis+sentinel://{}/limits", set.sentinels[2].address());
+        let mut options = Options::new(one_sentinel, SECRET);
+        options.deadline = PATIENT;
+        options.connect_deadline = Duration::from_secs(2);
+        options.sentinel_credentials = Some(Arc::new(Fixed(password)));
+        let store = RedisStore::connect(options).await.unwrap();
+        let asked = one(&store, "alice", &limit, Op::Spend(0)).await;
+        assert_eq!(asked.is_ok(), is_right, "{asked:?}");
+    }
     let wrong = store_at(url.replace("/limits", "/unknown"), PATIENT).await;
     let error = one(&wrong, "alice", &limit, Op::Spend(1))
         .await
