@@ -272,7 +272,8 @@ impl Drop for Folder {
     }
 }
 
-/// An address on the loopback interface that nobody listened on a moment ago.
+/// An address on the loopback interface that nobody listened on a moment ago, for programs that cannot choose one by
+/// themselves.
 ///
 /// # Errors
 /// There is none.

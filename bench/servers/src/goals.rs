@@ -18,22 +18,37 @@ impl Goals {
 
     /// Ours must not take more than so many times another's.
     pub(crate) fn at_most(&mut self, what: &str, goal: f64, measured: Option<Spread>) {
-        self.line(what, &format!("≤ {goal}×"), measured, |median| median <= goal);
+        self.line(what, &format!("≤ {goal}×"), measured, |median| {
+            median <= goal
+        });
     }
 
     /// Another's must be so many times ours.
     pub(crate) fn at_least(&mut self, what: &str, goal: f64, measured: Option<Spread>) {
-        self.line(what, &format!("≥ {goal}×"), measured, |median| median >= goal);
+        self.line(what, &format!("≥ {goal}×"), measured, |median| {
+            median >= goal
+        });
     }
 
     /// A number of megabytes must not be more than that.
     pub(crate) fn megabytes(&mut self, what: &str, goal: f64, measured: f64) {
         let met = is_met(measured <= goal);
-        let cells = [what, &format!("≤ {goal} MB"), &format!("{measured:.1} MB"), met];
+        let cells = [
+            what,
+            &format!("≤ {goal} MB"),
+            &format!("{measured:.1} MB"),
+            met,
+        ];
         self.table.row(cells.map(str::to_owned).to_vec());
     }
 
-    fn line(&mut self, what: &str, goal: &str, measured: Option<Spread>, met: impl Fn(f64) -> bool) {
+    fn line(
+        &mut self,
+        what: &str,
+        goal: &str,
+        measured: Option<Spread>,
+        met: impl Fn(f64) -> bool,
+    ) {
         let Some(measured) = measured else { return };
         let met = is_met(met(measured.median));
         let cells = [what, goal, &format!("{}×", measured.show(2)), met];

@@ -57,7 +57,11 @@ impl Options {
         };
         let mut words = words.iter();
         while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
+            let mut value = || {
+                words
+                    .next()
+                    .ok_or_else(|| format!("`{word}` needs a value"))
+            };
             match word.as_str() {
                 "--quick" => options.shorten(),
                 "--markdown" => options.markdown = true,
@@ -88,7 +92,10 @@ impl Options {
 }
 
 fn number<T: TryFrom<u64>>(word: &str, value: &str) -> Result<T, String> {
-    let number = value.parse::<u64>().ok().filter(|number| (1..=10_000_000).contains(number));
+    let number = value
+        .parse::<u64>()
+        .ok()
+        .filter(|number| (1..=10_000_000).contains(number));
     let number = number.and_then(|number| T::try_from(number).ok());
     number.ok_or_else(|| format!("{word}: `{value}` is not a whole number from 1 to 10000000"))
 }

@@ -74,15 +74,27 @@ fn resp(
         if options.parts.contains(&Part::Resp) {
             let title = "Redis protocol, one by one";
             let study = Study::run(title, options, ONE_BY_ONE, keys, &contenders)?;
-            goals.at_most(&format!("RESP beside the echo, {what}"), 1.15, study.ours_to(echo));
+            goals.at_most(
+                &format!("RESP beside the echo, {what}"),
+                1.15,
+                study.ours_to(echo),
+            );
             tables.push(study.table());
         }
         if options.parts.contains(&Part::Pipelined) {
             let title = "Redis protocol, pipelined by 16";
             let study = Study::run(title, options, PIPELINED, keys, &contenders)?;
             let goal = |part| format!("RESP by 16 {part}, {what}");
-            goals.at_least(&goal("beside throttlecrab-server"), 4.0, study.times_ours(crab));
-            goals.at_least(&goal("beside the articles' script"), 8.0, study.times_ours(lua));
+            goals.at_least(
+                &goal("beside throttlecrab-server"),
+                4.0,
+                study.times_ours(crab),
+            );
+            goals.at_least(
+                &goal("beside the articles' script"),
+                8.0,
+                study.times_ours(lua),
+            );
             goals.at_most(&goal("beside the echo"), 2.0, study.ours_to(echo));
             tables.push(study.table());
         }
@@ -141,7 +153,10 @@ fn cores(options: &Options, tables: &mut Vec<Table>) -> Result<(), String> {
         ("gRPC, Envoy's RLS", Ours::grpc, MULTIPLEXED),
     ];
     for (title, way, shape) in ways {
-        let contenders = [way(&one).called("one worker"), way(&two).called("two workers")];
+        let contenders = [
+            way(&one).called("one worker"),
+            way(&two).called("two workers"),
+        ];
         let study = Study::run(title, options, shape, Keys::Many(options.keys), &contenders)?;
         tables.push(study.table());
     }

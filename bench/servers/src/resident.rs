@@ -18,10 +18,13 @@ const SPARE_FILES: u64 = 200;
 pub(crate) fn study(options: &Options, goals: &mut Goals) -> Result<Table, String> {
     let (keys, count) = (options.keys, options.idle);
     if system::raise_open_files() < count as u64 + SPARE_FILES {
-        return Err(format!("{count} connections need more open files than this system allows"));
+        return Err(format!(
+            "{count} connections need more open files than this system allows"
+        ));
     }
     let mut table = Table::new("Resident memory of the server", &["", "MB"]);
-    let mut row = |what: String, bytes: u64| table.row(vec![what, format!("{:.1}", megabytes(bytes))]);
+    let mut row =
+        |what: String, bytes: u64| table.row(vec![what, format!("{:.1}", megabytes(bytes))]);
     // A process for each kind, so that nobody profits from what another has left behind.
     for (kind, of) in [
         ("Redis protocol", Ours::resp as fn(&Ours) -> Contender),
@@ -34,12 +37,20 @@ pub(crate) fn study(options: &Options, goals: &mut Goals) -> Result<Table, Strin
         fill(&contender, keys)?;
         let full = ours.server.resident()?;
         row(format!("{kind}: with {keys} live keys"), full);
-        goals.megabytes(&format!("{keys} live keys in all, {kind}"), 80.0, megabytes(full));
+        goals.megabytes(
+            &format!("{keys} live keys in all, {kind}"),
+            80.0,
+            megabytes(full),
+        );
         let connections = idle(contender.address, count, &contender)?;
         let more = ours.server.resident()?.saturating_sub(full);
         let with = connections.len();
         row(format!("{kind}: {with} idle connections, more"), more);
-        goals.megabytes(&format!("{with} idle connections more, {kind}"), 100.0, megabytes(more));
+        goals.megabytes(
+            &format!("{with} idle connections more, {kind}"),
+            100.0,
+            megabytes(more),
+        );
     }
     Ok(table)
 }
@@ -49,7 +60,11 @@ fn megabytes(bytes: u64) -> f64 {
 }
 
 /// Connections that have asked one question each and say nothing more.
-fn idle(address: SocketAddr, count: usize, contender: &Contender) -> Result<Vec<TcpStream>, String> {
+fn idle(
+    address: SocketAddr,
+    count: usize,
+    contender: &Contender,
+) -> Result<Vec<TcpStream>, String> {
     let failed = |error: std::io::Error| format!("an idle connection to {address}: {error}");
     let mut open = Vec::with_capacity(count);
     let (mut question, mut buffer) = (Vec::new(), [0; 4_096]);

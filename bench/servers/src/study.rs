@@ -73,12 +73,16 @@ impl Study {
 
     /// How many times the processor time of `other` ours is, round by round.
     pub(crate) fn ours_to(&self, other: &str) -> Option<Spread> {
-        self.ratio(other).map(|(ours, theirs)| ours / theirs).spread()
+        self.ratio(other)
+            .map(|(ours, theirs)| ours / theirs)
+            .spread()
     }
 
     /// How many times our processor time that of `other` is.
     pub(crate) fn times_ours(&self, other: &str) -> Option<Spread> {
-        self.ratio(other).map(|(ours, theirs)| theirs / ours).spread()
+        self.ratio(other)
+            .map(|(ours, theirs)| theirs / ours)
+            .spread()
     }
 
     fn ratio(&self, other: &str) -> Pairs<'_> {
@@ -127,7 +131,11 @@ struct Pairs<'a> {
 impl Pairs<'_> {
     fn map(&self, ratio: impl Fn((f64, f64)) -> f64) -> Ratios {
         let pairs = self.ours.iter().zip(self.theirs);
-        Ratios(pairs.map(|(ours, theirs)| ratio((ours.processor, theirs.processor))).collect())
+        Ratios(
+            pairs
+                .map(|(ours, theirs)| ratio((ours.processor, theirs.processor)))
+                .collect(),
+        )
     }
 }
 
@@ -147,7 +155,9 @@ pub(crate) fn fill(contender: &Contender, keys: u32) -> Result<(), String> {
     let (address, talk) = contender
         .fill
         .as_ref()
-        .map_or((contender.address, &contender.talk), |(address, talk)| (*address, talk));
+        .map_or((contender.address, &contender.talk), |(address, talk)| {
+            (*address, talk)
+        });
     let way = Way {
         address,
         shape: Shape {
@@ -160,7 +170,9 @@ pub(crate) fn fill(contender: &Contender, keys: u32) -> Result<(), String> {
     };
     let numbers: Vec<u32> = (0..keys).collect();
     let filled = load::lap(&way, &numbers);
-    filled.map(|_| ()).map_err(|error| format!("{}: {error}", contender.name))
+    filled
+        .map(|_| ())
+        .map_err(|error| format!("{}: {error}", contender.name))
 }
 
 fn ask(contender: &Contender, shape: Shape, numbers: &[u32]) -> Result<Seen, String> {

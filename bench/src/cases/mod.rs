@@ -75,6 +75,7 @@ pub const CASES: &[(&str, Case)] = &[
     ("serve/http_check", |n| {
         serving::http_check(n, 1_000_000_000)
     }),
+    ("serve/grpc_rls", serving::grpc_rls),
     ("serve/http_check_denied", |n| serving::http_check(n, 1)),
     ("match/route_10", |n| {
         matching::find(n, 10, matching::By::Route)

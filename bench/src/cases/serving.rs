@@ -11,6 +11,7 @@ use hyper::Request;
 use tollgate_policy::load;
 use tollgate_policy::source::Format;
 use tollgate_server::App;
+use tollgate_server::grpc::Grpc;
 use tollgate_server::listen::{Peer, Reached};
 use tollgate_server::resp::Resp;
 use tollgate_store::{ManualClock, Memory};
@@ -22,6 +23,9 @@ const THROTTLE: &[u8] = b"*6\r\n$11\r\nCL.THROTTLE\r\n$16\r\nuser000000000001\r\
 const CHECK: &[u8] =
     b"*3\r\n$8\r\nTG.CHECK\r\n$16\r\nheader.x-api-key\r\n$16\r\nuser000000000001\r\n";
 const QUESTION: &[u8] = br#"{"attributes":{"header.x-api-key":"user000000000001"}}"#;
+
+/// Domain `bench`, and one descriptor of one entry: `user` is `user000000000001`.
+const RLS: &[u8] = b"\x0a\x05bench\x12\x1a\x0a\x18\x0a\x04user\x12\x10user000000000001";
 
 /// So many commands in one read.
 pub(super) fn throttle(times: u64, commands: usize) -> Ran {
@@ -54,6 +58,21 @@ pub(super) fn http_check(times: u64, units: u64) -> Ran {
     }
     measured_section(times, || {
         black_box(&app).respond(black_box(&request), &peer)
+    });
+    Ok(())
+}
+
+/// Envoy's question about one descriptor: the bytes of the message, and those of the answer.
+pub(super) fn grpc_rls(times: u64) -> Ran {
+    let server = Grpc::new(Arc::new(app(1_000_000_000)?));
+    let mut out = Vec::with_capacity(4_096);
+    server.answer_bytes(RLS, &mut out).map_err(|(_, why)| why)?;
+    if !out.starts_with(&[8, 1]) {
+        return Err(format!("answered: {}", out.escape_ascii()).into());
+    }
+    measured_section(times, || {
+        out.clear();
+        black_box(&server).answer_bytes(black_box(RLS), &mut out)
     });
     Ok(())
 }

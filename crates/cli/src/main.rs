@@ -6,17 +6,19 @@
 mod check;
 mod completions;
 mod explain;
+mod health;
 mod input;
 mod json;
 mod output;
 mod request;
 mod schema;
 mod serve;
+mod settings;
 mod testing;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use output::{Color, Failure, complain};
 
@@ -34,15 +36,19 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Answer checks over HTTP by a policy, with its state in memory
-    Serve(serve::Options),
+    Serve(Box<serve::Options>),
+    /// Say whether a server on this machine is ready; the exit code is 0 if it is
+    Health(health::Options),
     /// Say everything that is wrong with policy files
     Check(check::Options),
     /// Say in plain words what a policy does, or what it does with one request
-    Explain(explain::Options),
+    Explain(Box<explain::Options>),
     /// Run tests of policies: requests at points in time, and what should come of them
     Test(testing::Options),
     /// Print the JSON Schema of policy files, for editors
     Schema,
+    /// Print every setting of `serve` as a page of Markdown
+    Settings,
     /// Print a script that completes this program's arguments in a shell
     Completions(completions::Options),
 }
@@ -51,10 +57,15 @@ fn main() -> ExitCode {
     let Arguments { command, color } = Arguments::parse();
     let done = match command {
         Command::Serve(options) => serve::serve(&options).map_err(Failure::Other),
+        Command::Health(options) => return ended(health::health(&options)),
         Command::Check(options) => return ended(check::check(&options, color)),
         Command::Explain(options) => return ended(explain::explain(&options, color)),
         Command::Test(options) => return ended(testing::test(&options, color)),
         Command::Schema => schema::print(),
+        Command::Settings => match Arguments::command().find_subcommand("serve") {
+            Some(serve) => settings::print_page(serve),
+            None => Ok(()),
+        },
         Command::Completions(options) => completions::print::<Arguments>(&options),
     };
     ended(done.map(|()| true))

@@ -8,91 +8,37 @@ use tollgate_core::{Nanos, Outcome};
 use tollgate_engine::{LimitState, Standing, Verdict};
 use tollgate_http::Answer;
 
+use crate::wire::write_number;
 use crate::words::{part_word, reason_word, write_problem};
 
-/// What is said about one request.
-#[derive(Debug, Serialize)]
+/// What is said about one request. Written piece by piece: it is most of what an answer costs, and names with what is
+/// around them are known beforehand.
+#[derive(Debug)]
 pub(crate) struct Body<'a> {
-    #[serde(skip)]
     verdict: &'a Verdict,
-    allowed: bool,
-    /// How long the caller has to let the request wait before it goes on.
-    wait_ms: u64,
-    reason: Option<&'static str>,
-    /// The limit that decided, or the one of which the smallest part is left.
-    limit: Option<&'a str>,
-    retry_after_ms: Option<u64>,
-    ticket: Option<String>,
-    degraded: Vec<&'static str>,
-    generation: u64,
-    limits: Vec<Stand<'a>>,
-}
-
-/// Where one limit stands.
-#[derive(Debug, Serialize)]
-struct Stand<'a> {
-    name: &'a str,
-    level: Option<&'a str>,
-    part: &'static str,
-    mode: &'static str,
-    outcome: &'static str,
-    limit: u64,
-    remaining: u64,
-    reset_after_ms: u64,
-    retry_after_ms: Option<u64>,
+    ticket: Option<u128>,
 }
 
 impl<'a> Body<'a> {
     /// All of a verdict, and the id of its ticket if it has one.
-    pub(crate) fn new(verdict: &'a Verdict, ticket: Option<u128>) -> Self {
-        let degraded = verdict.degraded();
-        let words = [(degraded.overflow, "overflow"), (degraded.store, "store")];
-        let binding = verdict.binding().and_then(|state| verdict.rule(state));
-        let binding = binding.map(|rule| &*rule.name);
-        Self {
-            verdict,
-            allowed: verdict.is_admitted(),
-            wait_ms: match verdict.outcome() {
-                Outcome::Wait(wait) => wait.as_millis_ceil(),
-                _ => 0,
-            },
-            reason: verdict.reason().map(reason_word),
-            limit: verdict.rule_name().or(binding),
-            retry_after_ms: match verdict.outcome() {
-                Outcome::Deny { retry_after } => Some(retry_after.as_millis_ceil()),
-                _ => None,
-            },
-            ticket: ticket.map(|id| format!("{id:032x}")),
-            degraded: words
-                .into_iter()
-                .filter_map(|(holds, word)| holds.then_some(word))
-                .collect(),
-            generation: verdict.generation().number(),
-            limits: verdict
-                .limits()
-                .iter()
-                .map(|state| stand(verdict, state))
-                .collect(),
-        }
+    pub(crate) const fn new(verdict: &'a Verdict, ticket: Option<u128>) -> Self {
+        Self { verdict, ticket }
     }
 
     /// As JSON, behind what `out` holds. A refusal begins with its problem, `status` being the code that is really sent.
     pub(crate) fn write(&self, answer: &Answer<'_>, status: u16, out: &mut Vec<u8>) {
         let begin = out.len();
-        if !self.allowed {
+        if !self.verdict.is_admitted() {
             write_problem(self.verdict, answer, status, out);
         }
-        let goes_on = out.len() > begin;
-        if goes_on {
-            // The closing brace becomes a comma, and the opening one of what follows is left out.
+        if out.len() > begin {
+            // The closing brace becomes a comma: what follows goes on with the same object.
             out.pop();
             out.push(b',');
+        } else {
+            out.push(b'{');
         }
-        let at = out.len();
-        // Writing strings and integers into memory cannot fail.
-        if serde_json::to_writer(&mut *out, self).is_ok() && goes_on {
-            out.remove(at);
-        }
+        self.write_members(&mut Json(out));
     }
 
     /// The same by itself. The status of a refusal is the limit's own.
@@ -100,6 +46,112 @@ impl<'a> Body<'a> {
         let mut out = Vec::with_capacity(ROOM);
         self.write(answer, self.verdict.status().unwrap_or(200), &mut out);
         out
+    }
+
+    fn write_members(&self, json: &mut Json<'_>) {
+        let verdict = self.verdict;
+        let (wait, retry) = match verdict.outcome() {
+            Outcome::Wait(wait) => (wait.as_millis_ceil(), None),
+            Outcome::Deny { retry_after } => (0, Some(retry_after)),
+            Outcome::Allow | Outcome::Never => (0, None),
+        };
+        json.raw(match verdict.is_admitted() {
+            true => "\"allowed\":true,\"wait_ms\":",
+            false => "\"allowed\":false,\"wait_ms\":",
+        });
+        json.number(wait);
+        json.raw(",\"reason\":");
+        json.text_or_null(verdict.reason().map(reason_word));
+        // The limit that decided, or the one of which the smallest part is left.
+        let binding = verdict.binding().and_then(|state| verdict.rule(state));
+        json.raw(",\"limit\":");
+        json.text_or_null(verdict.rule_name().or(binding.map(|rule| &*rule.name)));
+        json.raw(",\"retry_after_ms\":");
+        json.millis_or_null(retry);
+        match self.ticket {
+            None => json.raw(",\"ticket\":null"),
+            Some(id) => json.raw(&format!(",\"ticket\":\"{id:032x}\"")),
+        }
+        let degraded = verdict.degraded();
+        json.raw(match (degraded.overflow, degraded.store) {
+            (false, false) => ",\"degraded\":[],\"generation\":",
+            (true, false) => ",\"degraded\":[\"overflow\"],\"generation\":",
+            (false, true) => ",\"degraded\":[\"store\"],\"generation\":",
+            (true, true) => ",\"degraded\":[\"overflow\",\"store\"],\"generation\":",
+        });
+        json.number(verdict.generation().number());
+        json.raw(",\"limits\":[");
+        for (index, state) in verdict.limits().iter().enumerate() {
+            json.raw(if index == 0 { "{" } else { ",{" });
+            write_stand(verdict, state, json);
+        }
+        json.raw("]}");
+    }
+}
+
+/// Where one limit stands, but for the brace that opens it.
+fn write_stand(verdict: &Verdict, state: &LimitState, json: &mut Json<'_>) {
+    json.raw("\"name\":");
+    json.text(verdict.rule(state).map_or("", |rule| &rule.name));
+    json.raw(",\"level\":");
+    json.text_or_null(verdict.level(state));
+    json.raw(",\"part\":");
+    json.text(part_word(state.role()));
+    json.raw(match state.standing {
+        Standing::Enforced => ",\"mode\":\"enforce\",\"outcome\":",
+        Standing::Shadow => ",\"mode\":\"shadow\",\"outcome\":",
+    });
+    json.raw(match state.outcome {
+        Outcome::Allow => "\"allow\",\"limit\":",
+        Outcome::Wait(_) => "\"wait\",\"limit\":",
+        Outcome::Deny { .. } => "\"deny\",\"limit\":",
+        Outcome::Never => "\"never\",\"limit\":",
+    });
+    json.number(state.status.limit);
+    json.raw(",\"remaining\":");
+    json.number(state.status.remaining);
+    json.raw(",\"reset_after_ms\":");
+    json.number(state.status.reset_after.as_millis_ceil());
+    json.raw(",\"retry_after_ms\":");
+    json.millis_or_null(state.retry_after());
+    json.raw("}");
+}
+
+/// JSON being written.
+struct Json<'a>(&'a mut Vec<u8>);
+
+impl Json<'_> {
+    /// Text that is JSON already.
+    fn raw(&mut self, json: &str) {
+        self.0.extend_from_slice(json.as_bytes());
+    }
+
+    fn number(&mut self, number: u64) {
+        write_number(number, self.0);
+    }
+
+    fn millis_or_null(&mut self, span: Option<Nanos>) {
+        match span {
+            Some(span) => self.number(span.as_millis_ceil()),
+            None => self.raw("null"),
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        let is_special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
+        if text.bytes().any(is_special) {
+            return self.raw(&json(&text));
+        }
+        self.raw("\"");
+        self.raw(text);
+        self.raw("\"");
+    }
+
+    fn text_or_null(&mut self, text: Option<&str>) {
+        match text {
+            Some(text) => self.text(text),
+            None => self.raw("null"),
+        }
     }
 }
 
@@ -112,24 +164,16 @@ pub(crate) fn json<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_else(|_| String::from("{}"))
 }
 
-fn stand<'a>(verdict: &'a Verdict, state: &LimitState) -> Stand<'a> {
-    Stand {
-        name: verdict.rule(state).map_or("", |rule| &rule.name),
-        level: verdict.level(state),
-        part: part_word(state.role()),
-        mode: match state.standing {
-            Standing::Enforced => "enforce",
-            Standing::Shadow => "shadow",
-        },
-        outcome: match state.outcome {
-            Outcome::Allow => "allow",
-            Outcome::Wait(_) => "wait",
-            Outcome::Deny { .. } => "deny",
-            Outcome::Never => "never",
-        },
-        limit: state.status.limit,
-        remaining: state.status.remaining,
-        reset_after_ms: state.status.reset_after.as_millis_ceil(),
-        retry_after_ms: state.retry_after().map(Nanos::as_millis_ceil),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_escaped_where_it_has_to_be() {
+        for text in ["", "per-key", "a\"b", "a\\b", "a\nb", "é/ü"] {
+            let mut out = Vec::new();
+            Json(&mut out).text(text);
+            assert_eq!(String::from_utf8(out).unwrap(), json(&text));
+        }
     }
 }

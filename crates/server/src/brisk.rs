@@ -19,7 +19,8 @@ use crate::http::{Answers, Limits, Question, answer};
 use crate::listen::{Peer, Stopping, Stream, Vigil, Woken};
 use crate::plain::plain;
 use crate::reply::Reply;
-use crate::wire::write_head;
+use crate::saturation::Place;
+use crate::wire::write_response;
 
 /// What is read at once at most. A request that is longer is not plain.
 const READ_LEN: usize = 32 * 1_024;
@@ -89,6 +90,8 @@ struct Unsent {
     /// The last one is held back for so long.
     wait: Nanos,
     late: Vec<u8>,
+    /// The place of whoever waits for it.
+    _place: Option<Place>,
 }
 
 impl Round {
@@ -109,6 +112,14 @@ impl Unsent {
         }
         stream.flush().await
     }
+}
+
+/// An answer that is to be held back.
+#[derive(Default)]
+struct Late {
+    wait: Nanos,
+    bytes: Vec<u8>,
+    place: Option<Place>,
 }
 
 /// Buffers that whoever works on this thread may use until it waits.
@@ -141,9 +152,13 @@ fn poll_round<A: Answers>(
         };
         let sent = send(stream, context, output)?;
         let unsent = (!sent.is_gone || late.is_some()).then(|| {
-            let (wait, late) = late.unwrap_or_default();
-            let now = output.get(sent.count..).unwrap_or_default().to_vec();
-            Box::new(Unsent { now, wait, late })
+            let Late { wait, bytes, place } = late.unwrap_or_default();
+            Box::new(Unsent {
+                now: output.get(sent.count..).unwrap_or_default().to_vec(),
+                wait,
+                late: bytes,
+                _place: place,
+            })
         });
         output.shrink_to(KEPT_OUTPUT_LEN);
         Poll::Ready(Ok(Round { unsent, then }))
@@ -157,14 +172,14 @@ fn answer_all<A: Answers>(
     input: &[u8],
     peer: &Peer,
     out: &mut Vec<u8>,
-) -> (usize, Option<(Nanos, Vec<u8>)>) {
+) -> (usize, Option<Late>) {
     let mut consumed = 0_usize;
     let mut now = None;
     while let Some(rest @ [_, ..]) = input.get(consumed..)
         && let Some(request) = plain(rest, answers)
     {
         consumed = consumed.saturating_add(request.len);
-        let reply = answer(
+        let mut reply = answer(
             answers,
             &Question {
                 method: &request.method,
@@ -178,20 +193,21 @@ fn answer_all<A: Answers>(
         let wait = reply.wait();
         let now = *now.get_or_insert_with(Instant::now);
         if wait.is_zero() {
-            write(reply, now, out);
+            drop(write(&mut reply, now, out));
         } else {
-            let mut late = Vec::new();
-            write(reply, now, &mut late);
-            return (consumed, Some((wait, late)));
+            let mut bytes = Vec::new();
+            let place = write(&mut reply, now, &mut bytes);
+            return (consumed, Some(Late { wait, bytes, place }));
         }
     }
     (consumed, None)
 }
 
-fn write(reply: Reply, now: Instant, out: &mut Vec<u8>) {
-    let (head, body) = reply.into_parts();
-    write_head(&head, body.len(), now, out);
-    out.extend_from_slice(&body);
+/// Writes an answer. Whoever waits for it has a place until it is sent.
+fn write(reply: &mut Reply, now: Instant, out: &mut Vec<u8>) -> Option<Place> {
+    let place = reply.take_place();
+    write_response(reply, now, out);
+    place
 }
 
 /// What became of bytes that were to be sent.

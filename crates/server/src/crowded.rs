@@ -12,12 +12,15 @@ use tollgate_store::Clock;
 use crate::app::App;
 use crate::decided::Decided;
 use crate::gateways::Gateway;
+use crate::metrics::Cause;
 use crate::reply::Reply;
 use crate::words::About;
 
 impl<C: Clock> App<C> {
     /// The answer to a gateway about a request that was looked at, would have to wait, and cannot.
     pub(crate) fn crowd_out(&self, gateway: Gateway, seen: &Decided, wait: Nanos) -> Reply {
+        self.metrics()
+            .degrade(Cause::Saturation, self.engine.store().now());
         let Fate::Refused(status, reason) = fate(&seen.verdict) else {
             self.saturation.count_let_through();
             return self.answering(seen, About::Request, |answer| {

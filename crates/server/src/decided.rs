@@ -76,9 +76,16 @@ impl<C: Clock> App<C> {
     /// ```
     #[must_use]
     pub fn ask(&self, transport: Transport, request: &dyn Attributes, terms: Terms) -> Decided {
+        let decided = self.ask_unseen(request, terms);
+        let is_look = terms.purpose == Purpose::Look;
+        self.observe(transport, request, &decided.verdict, is_look);
+        decided
+    }
+
+    /// The same without counting or logging it, for whoever asks several times about one request.
+    pub(crate) fn ask_unseen(&self, request: &dyn Attributes, terms: Terms) -> Decided {
         let notes = self.wording.notes();
         let verdict = self.engine.ask(request, terms, &notes);
-        self.observe(transport, request, &verdict, terms.purpose == Purpose::Look);
         Decided { verdict, notes }
     }
 

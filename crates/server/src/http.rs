@@ -22,11 +22,8 @@ use tokio::time::{sleep, timeout};
 use crate::brisk;
 use crate::counters::{Counters, count};
 use crate::listen::{Bounds, Ended, Listener, Peer, Rewound, Serve, Stopping, Stream, accept};
-use crate::plain::{MAX_FIELDS, Wants};
+use crate::plain::{MAX_FIELDS, MAX_HEAD_LEN, Wants};
 use crate::reply::Reply;
-
-/// The largest request head, in bytes.
-const MAX_HEAD_LEN: usize = 16_384;
 
 /// One request, read in full.
 #[derive(Debug)]

@@ -3,12 +3,15 @@
 //! Strict: an unknown field, one that is given twice and one of the wrong type are errors that name the field. Must not
 //! know: HTTP, which limits exist.
 
+mod plain;
+
 use std::fmt;
 
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use self::plain::plain_question;
 use crate::asked::Asked;
 use crate::input::{BadInput, parse_cost};
 
@@ -29,6 +32,11 @@ pub(crate) struct Report {
 
 /// Parses `{"attributes": {…}, "cost": 1, "peek": false}`, every field optional.
 pub(crate) fn parse_question(body: &[u8]) -> Result<Asked, BadInput> {
+    plain_question(body).map_or_else(|| explained_question(body), Ok)
+}
+
+/// The same for any body, with the reason why it cannot be understood.
+fn explained_question(body: &[u8]) -> Result<Asked, BadInput> {
     let mut asked = Asked::default();
     for (name, value) in object(body)? {
         question_field(&mut asked, &name, value)?;

@@ -9,7 +9,9 @@ use std::mem::MaybeUninit;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method};
 
-/// The most fields that a plain request has; hyper is told the same bound.
+/// The largest head of a plain request, in bytes; hyper is told the same bound.
+pub(crate) const MAX_HEAD_LEN: usize = 16_384;
+/// The most fields that a plain request has, likewise.
 pub(crate) const MAX_FIELDS: usize = 64;
 
 /// A request, found in the bytes that were read.
@@ -53,6 +55,9 @@ pub(crate) fn plain<'a>(input: &'a [u8], wants: &impl Wants) -> Option<Plain<'a>
     }
     let length = body_len(request.headers)?;
     if length > 0 && (method == Method::GET || length > wants.most_body(&method, path)) {
+        return None;
+    }
+    if head > MAX_HEAD_LEN {
         return None;
     }
     let len = head.checked_add(length)?;
@@ -204,6 +209,7 @@ mod tests {
             "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
             "GET / HTTP/1.1\r\n a: folded\r\n\r\n".to_owned(),
             format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(65)),
+            format!("GET / HTTP/1.1\r\na: {}\r\n\r\n", "b".repeat(MAX_HEAD_LEN)),
         ] {
             assert!(!is_plain(&request), "{request}");
         }

@@ -7,7 +7,6 @@ use std::cell::Cell;
 use bytes::{Bytes, BytesMut};
 use http_body_util::Full;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
-use hyper::http::response::Parts;
 use hyper::{Response, StatusCode};
 use tollgate_core::Nanos;
 use tollgate_http::{Merge, Problem, Words};
@@ -16,11 +15,16 @@ use crate::saturation::Place;
 
 /// Room for the values of some dozens of answers, so that most take none of their own.
 const VALUES_LEN: usize = 4_096;
+/// Most answers have no more fields.
+const USUAL_FIELDS: usize = 6;
 
 /// A response being put together.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    response: Response<Bytes>,
+    status: StatusCode,
+    /// In a list and not in a map: there are a handful, most are written once and never looked for.
+    fields: Vec<(HeaderName, HeaderValue)>,
+    body: Bytes,
     wait: Nanos,
     /// Where it waits.
     place: Option<Place>,
@@ -33,7 +37,7 @@ impl Reply {
 
     pub(crate) fn empty(status: StatusCode) -> Self {
         let mut reply = Self::new(status, "", Bytes::new());
-        reply.response.headers_mut().remove(CONTENT_TYPE);
+        reply.fields.retain(|(name, _)| name != CONTENT_TYPE);
         reply
     }
 
@@ -71,7 +75,8 @@ impl Reply {
     pub(crate) fn with(mut self, name: HeaderName, value: &str) -> Self {
         // Values are ours and printable: numbers, and names that were checked when the limit was made.
         if let Ok(value) = HeaderValue::from_str(value) {
-            self.response.headers_mut().insert(name, value);
+            self.fields.retain(|(other, _)| *other != name);
+            self.fields.push((name, value));
         }
         self
     }
@@ -79,19 +84,19 @@ impl Reply {
     /// The same with these fields. What is there already is not replaced: lists get another line, others are left alone.
     ///
     /// Values share a buffer of this thread, so what is left to allocate is one buffer for some dozens of answers, and
-    /// the map of fields itself.
+    /// the list of fields itself.
     pub(crate) fn saying(mut self, words: &Words) -> Self {
         thread_local! {
             static VALUES: Cell<BytesMut> = Cell::new(BytesMut::new());
         }
         let mut values = VALUES.take();
-        let headers = self.response.headers_mut();
         for word in words.words() {
             let name = HeaderName::from_static(word.name);
+            let mut same = self.fields.iter().filter(|(other, _)| *other == name);
             let is_there = match word.merge {
-                Merge::KeepTheirs => headers.contains_key(&name),
+                Merge::KeepTheirs => same.next().is_some(),
                 // Saying the same twice says nothing more.
-                Merge::Append => headers.get_all(&name).iter().any(|one| one == word.value),
+                Merge::Append => same.any(|(_, one)| one == word.value),
             };
             if is_there {
                 continue;
@@ -101,7 +106,7 @@ impl Reply {
             }
             values.extend_from_slice(word.value);
             if let Ok(value) = HeaderValue::from_maybe_shared(values.split().freeze()) {
-                headers.append(name, value);
+                self.fields.push((name, value));
             }
         }
         VALUES.set(values);
@@ -110,7 +115,7 @@ impl Reply {
 
     /// The same with another status.
     pub(crate) fn answered_with(mut self, status: StatusCode) -> Self {
-        *self.response.status_mut() = status;
+        self.status = status;
         self
     }
 
@@ -118,6 +123,11 @@ impl Reply {
     pub(crate) fn at(mut self, place: Place) -> Self {
         self.place = Some(place);
         self
+    }
+
+    /// The place of whoever waits for it, to be kept until it is sent.
+    pub(crate) const fn take_place(&mut self) -> Option<Place> {
+        self.place.take()
     }
 
     /// The same, sent only after a while.
@@ -132,22 +142,35 @@ impl Reply {
     }
 
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
-        self.response.map(Full::new)
+        let mut response = Response::new(Full::new(self.body));
+        *response.status_mut() = self.status;
+        for (name, value) in self.fields {
+            response.headers_mut().append(name, value);
+        }
+        response
     }
 
-    pub(crate) fn into_parts(self) -> (Parts, Bytes) {
-        self.response.into_parts()
+    pub(crate) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(crate) fn fields(&self) -> &[(HeaderName, HeaderValue)] {
+        &self.fields
+    }
+
+    pub(crate) const fn body(&self) -> &Bytes {
+        &self.body
     }
 
     fn new(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Self {
-        let mut response = Response::new(body.into());
-        *response.status_mut() = status;
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        let mut fields = Vec::with_capacity(USUAL_FIELDS);
+        fields.push((CONTENT_TYPE, HeaderValue::from_static(content_type)));
         // Every answer is about this moment. RFC 6585 forbids storing a 429, and a stored 200 would admit forever.
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        fields.push((CACHE_CONTROL, HeaderValue::from_static("no-store")));
         Self {
-            response,
+            status,
+            fields,
+            body: body.into(),
             wait: Nanos::ZERO,
             place: None,
         }
@@ -181,8 +204,8 @@ mod tests {
     }
 
     fn lines(reply: &Reply, name: &str) -> Vec<String> {
-        let all = reply.response.headers().get_all(name).into_iter();
-        all.map(|value| value.to_str().unwrap().to_owned())
+        let all = reply.fields.iter().filter(|(other, _)| other == name);
+        all.map(|(_, value)| value.to_str().unwrap().to_owned())
             .collect()
     }
 

@@ -154,6 +154,7 @@ impl Route {
             Endpoint::Envoy
                 | Endpoint::OpenApi
                 | Endpoint::Health
+                | Endpoint::Ready
                 | Endpoint::EnvoysHealth
                 | Endpoint::Front
         )
@@ -164,8 +165,9 @@ impl Route {
         self.methods.is_empty()
             || self
                 .methods
-                .split(", ")
-                .any(|allowed| allowed == method.as_str())
+                .as_bytes()
+                .split(|byte| *byte == b',')
+                .any(|allowed| allowed.trim_ascii_start() == method.as_str().as_bytes())
     }
 }
 

@@ -26,9 +26,14 @@ impl Article {
     pub(crate) fn start() -> Result<Self, String> {
         let [address] = free_addresses()?;
         let mut command = Command::new("redis-server");
-        command
-            .args(["--port", &address.port().to_string()])
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+        command.args(["--port", &address.port().to_string()]).args([
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ]);
         let server = Server::start(&mut command, &[address])?;
         Ok(Self {
             server: Rc::new(server),

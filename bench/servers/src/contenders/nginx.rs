@@ -87,9 +87,11 @@ fn program() -> Result<PathBuf, String> {
     // Where distributions put it is not on everybody's path.
     let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
     let mut candidates = folders.map(|folder| folder.join("nginx"));
-    candidates.find(|candidate| candidate.is_file()).ok_or_else(|| {
-        "nginx is not installed. Install it and run again:\n    \
+    candidates
+        .find(|candidate| candidate.is_file())
+        .ok_or_else(|| {
+            "nginx is not installed. Install it and run again:\n    \
          sudo apt-get install -y --no-install-recommends nginx"
-            .to_owned()
-    })
+                .to_owned()
+        })
 }

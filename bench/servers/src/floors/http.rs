@@ -51,7 +51,9 @@ async fn connection(stream: TcpStream, answer: &'static Answer) {
 impl Answer {
     fn read(answer: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(answer).map_err(|error| error.to_string())?;
-        let (head, body) = text.split_once("\r\n\r\n").ok_or("the answer has no body")?;
+        let (head, body) = text
+            .split_once("\r\n\r\n")
+            .ok_or("the answer has no body")?;
         let mut fields = Vec::new();
         for line in head.lines().skip(1) {
             let (name, value) = line.split_once(": ").ok_or("a field without a value")?;

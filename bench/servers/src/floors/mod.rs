@@ -16,9 +16,13 @@ pub(crate) const CHILD: &str = "floor";
 /// The child: `floor KIND ADDRESS ANSWER [COMMAND_LEN]`.
 pub(crate) fn child(words: &[String]) -> Result<(), String> {
     let [kind, address, answer, rest @ ..] = words else {
-        return Err(format!("usage: {CHILD} resp|http|grpc ADDRESS ANSWER [LEN]"));
+        return Err(format!(
+            "usage: {CHILD} resp|http|grpc ADDRESS ANSWER [LEN]"
+        ));
     };
-    let address: SocketAddr = address.parse().map_err(|error| format!("{address}: {error}"))?;
+    let address: SocketAddr = address
+        .parse()
+        .map_err(|error| format!("{address}: {error}"))?;
     let answer = from_hex(answer).ok_or("the answer is not hexadecimal")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -68,9 +68,16 @@ fn response(input: &[u8]) -> Result<Option<(usize, [u8; 3])>, String> {
         .split(|byte| *byte == b'\n')
         .find_map(|line| {
             let (name, value) = line.split_at_checked(15)?;
-            name.eq_ignore_ascii_case(b"content-length:").then_some(value)
+            name.eq_ignore_ascii_case(b"content-length:")
+                .then_some(value)
         })
-        .and_then(|value| std::str::from_utf8(value).ok()?.trim().parse::<usize>().ok())
+        .and_then(|value| {
+            std::str::from_utf8(value)
+                .ok()?
+                .trim()
+                .parse::<usize>()
+                .ok()
+        })
         .ok_or("a response does not say how long it is")?;
     let whole = head + 4 + length;
     let code = status.get(9..12).and_then(|code| code.try_into().ok());
@@ -92,7 +99,10 @@ mod tests {
         let mut out = Vec::new();
         requests.ask(7, &mut out);
         let text = String::from_utf8(out).unwrap();
-        assert!(text.ends_with("content-length: 26\r\n\r\n{\"key\":\"user000000000007\"}"), "{text}");
+        assert!(
+            text.ends_with("content-length: 26\r\n\r\n{\"key\":\"user000000000007\"}"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -101,6 +111,10 @@ mod tests {
         let input = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 429 No\r\ncontent-length: 0\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no";
         let heard = requests.hear(input, &mut Vec::new()).unwrap();
         assert_eq!((heard.answers, heard.admitted), (2, 1));
-        assert!(requests.hear(b"HTTP/1.1 200 OK\r\n\r\n", &mut Vec::new()).is_err());
+        assert!(
+            requests
+                .hear(b"HTTP/1.1 200 OK\r\n\r\n", &mut Vec::new())
+                .is_err()
+        );
     }
 }

@@ -172,7 +172,9 @@ impl Client {
             if began.elapsed() > DEADLINE {
                 return Err(format!("{left} answers are missing after {DEADLINE:?}"));
             }
-            let waited = self.poll.poll(&mut self.events, Some(Duration::from_secs(1)));
+            let waited = self
+                .poll
+                .poll(&mut self.events, Some(Duration::from_secs(1)));
             waited.or_else(|error| match error.kind() {
                 ErrorKind::Interrupted => Ok(()),
                 _ => Err(error.to_string()),
@@ -236,7 +238,12 @@ impl Line {
                 .extend_from_slice(buffer.get(..read).unwrap_or_default());
             let heard = self.talk.hear(&self.pending, &mut self.unsent)?;
             if heard.admitted != heard.answers {
-                let shown: String = self.pending.escape_ascii().take(600).map(char::from).collect();
+                let shown: String = self
+                    .pending
+                    .escape_ascii()
+                    .take(600)
+                    .map(char::from)
+                    .collect();
                 return Err(format!("an answer does not admit: {shown}"));
             }
             self.pending.drain(..heard.consumed);

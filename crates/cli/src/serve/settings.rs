@@ -20,9 +20,15 @@ use tollgate_server::listen::Place;
 use tollgate_server::{Dialects, MOST_RETRY_JITTER, Networks};
 
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Listeners")]
 pub(crate) struct Options {
     /// The policy file: YAML, TOML or JSON by its ending, or a file or directory of files of envoyproxy/ratelimit; without one a demonstration policy. Changes are put in force at once if they are right; SIGHUP reads it again
-    #[arg(long, value_name = "FILE", env = "TOLLGATE_CONFIG")]
+    #[arg(
+        long,
+        help_heading = "Policy",
+        value_name = "FILE",
+        env = "TOLLGATE_CONFIG"
+    )]
     pub(super) config: Option<PathBuf>,
     /// Where to listen for HTTP: an address and port (port 0 takes a free one), `unix:` and a path, or `off`
     #[arg(
@@ -61,11 +67,17 @@ pub(crate) struct Options {
     #[command(flatten)]
     pub(super) logs: LogSettings,
     /// Networks of gateways whose word about clients is taken, separated by commas; without it only this machine
-    #[arg(long, value_name = "NETWORKS", env = "TOLLGATE_TRUSTED_PROXIES")]
+    #[arg(
+        long,
+        help_heading = "Answers",
+        value_name = "NETWORKS",
+        env = "TOLLGATE_TRUSTED_PROXIES"
+    )]
     pub(super) trusted_proxies: Option<Networks>,
     /// The dialects in which clients are told about their limits, separated by commas: draft-11, next, draft-07, draft-06, draft-03, envoy, x-ratelimit, x-ratelimit-epoch, x-ratelimit-epoch-ms, discord, github; or none
     #[arg(
         long,
+        help_heading = "Answers",
         value_name = "DIALECTS",
         default_value_t = Dialects::default(),
         env = "TOLLGATE_WORDS"
@@ -74,6 +86,7 @@ pub(crate) struct Options {
     /// The most that those who are denied are told to wait longer than needed, each another time, so that they do not come back together: 5s, at most 1h; without it nobody waits longer
     #[arg(
         long,
+        help_heading = "Answers",
         value_name = "DURATION",
         value_parser = jitter,
         env = "TOLLGATE_RETRY_JITTER"

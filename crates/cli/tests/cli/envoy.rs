@@ -5,8 +5,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use tollgate_testkit::certificates::{Authority, Pair};
 use tollgate_testkit::envoy::{Envoy, Reply, Upstream, Version, with_ports};
-use tollgate_testkit::process::{Folder, Process, free_address};
+use tollgate_testkit::process::{Folder, Process};
 
 use crate::harness::tollgate;
 
@@ -27,10 +28,15 @@ fn serve(grpc: &str) -> Process {
 }
 
 fn serve_in(folder: Folder, grpc: &str) -> Process {
+    serve_with(folder, grpc, &[])
+}
+
+fn serve_with(folder: Folder, grpc: &str, arguments: &[&str]) -> Process {
     let file = folder.write("ratelimit.yaml", &limits()).unwrap();
     let mut command = tollgate(&["serve", "--listen=off", "--listen-resp=off"]);
     command
         .args(["--listen-grpc", grpc])
+        .args(arguments)
         .arg("--config")
         .arg(file);
     let process = Process::start("tollgate", &mut command, folder).unwrap();
@@ -38,8 +44,18 @@ fn serve_in(folder: Folder, grpc: &str) -> Process {
     process
 }
 
+/// Where it says that it listens.
+fn place(said: &str) -> String {
+    let mut lines = said.lines();
+    let line = lines.find_map(|line| line.strip_prefix("listening on "));
+    let line = line.unwrap_or_else(|| panic!("{said}"));
+    let address = line.split_once("://").map_or(line, |(_, address)| address);
+    address.to_owned()
+}
+
 struct Rig {
     server: Process,
+    /// Where the next one has to listen. Nobody else gets the port meanwhile: connections to it are remembered for a minute.
     grpc: String,
     envoy: Envoy,
     edge: SocketAddr,
@@ -47,14 +63,14 @@ struct Rig {
 }
 
 impl Rig {
-    /// The example after a change, asking a server on a free port.
+    /// The example after a change, asking a server on a port of its own choice.
     fn new(change: impl Fn(&str) -> String) -> Self {
-        let grpc = free_address().unwrap().to_string();
-        Self::before(serve(&grpc), grpc, &change(ENVOY))
+        Self::before(serve("127.0.0.1:0"), &change(ENVOY))
     }
 
-    /// An Envoy before a server that it knows how to reach.
-    fn before(server: Process, grpc: String, bootstrap: &str) -> Self {
+    /// An Envoy before a server.
+    fn before(server: Process, bootstrap: &str) -> Self {
+        let grpc = place(&server.log());
         let upstream = Upstream::answering(|_| Reply::new(200));
         let mut ports = vec![(9901, 0), (10000, 0), (3000, upstream.address().port())];
         if let Ok(address) = grpc.parse::<SocketAddr>() {
@@ -177,10 +193,62 @@ fn it_is_reached_through_a_unix_socket_too() {
     let there = "socket_address: { address: 127.0.0.1, port_value: 8081 }";
     let changed = patient(ENVOY).replace(there, &format!("pipe: {{ path: {socket} }}"));
     let grpc = format!("unix:{socket}");
-    let rig = Rig::before(serve_in(folder, &grpc), grpc, &changed);
+    let rig = Rig::before(serve_in(folder, &grpc), &changed);
     for answer in [(200, 2), (200, 1), (200, 0), (429, 0)] {
         assert_eq!(rig.get("bob"), (answer.0, Some(answer.1)));
     }
+}
+
+/// The example with what it has in comments about TLS, and files in a folder of the test's.
+fn with_tls(folder: &Folder) -> String {
+    let mut changed = String::new();
+    for line in patient(ENVOY).lines() {
+        let hidden = line.strip_prefix("    #");
+        // What is meant for people has one space behind the sign.
+        let hidden = hidden.filter(|rest| rest.starts_with("  ") || !rest.starts_with(' '));
+        changed += &hidden.map_or_else(|| line.to_owned(), |rest| format!("    {rest}"));
+        changed.push('\n');
+    }
+    assert_eq!(changed.matches("    transport_socket:").count(), 1);
+    changed.replace("/etc/envoy/tls", &folder.path().display().to_string())
+}
+
+#[test]
+fn both_sides_show_certificates_and_a_stranger_is_not_answered() {
+    let (authority, other) = (Authority::new("ours"), Authority::new("theirs"));
+    let served = Folder::new("tollgate").unwrap();
+    let shown = authority.server("tollgate");
+    let files = [
+        ("--tls-cert", "server.pem", &shown.certificate),
+        ("--tls-key", "server.key", &shown.key),
+        ("--tls-client-ca", "authority.pem", &authority.pem()),
+    ]
+    .map(|(option, name, text)| {
+        let path = served.write(name, text).unwrap();
+        format!("{option}={}", path.display())
+    });
+    let arguments = files.each_ref().map(String::as_str);
+    let server = serve_with(served, "127.0.0.1:0", &arguments);
+    let envoys = |client: &Pair| {
+        let folder = Folder::new("certificates").unwrap();
+        for (name, text) in [
+            ("envoy.pem", &client.certificate),
+            ("envoy.key", &client.key),
+            ("authority.pem", &authority.pem()),
+        ] {
+            folder.write(name, text).unwrap();
+        }
+        folder
+    };
+    let known = envoys(&authority.client("envoy"));
+    let rig = Rig::before(server, &with_tls(&known));
+    for answer in [(200, 2), (200, 1), (200, 0), (429, 0)] {
+        assert_eq!(rig.get("bob"), (answer.0, Some(answer.1)));
+    }
+    let unknown = envoys(&other.client("envoy"));
+    let rig = Rig::before(rig.server, &with_tls(&unknown));
+    assert_eq!(rig.get("carol"), (200, None));
+    assert_eq!(rig.errors(), 1);
 }
 
 /// What was counted stays, and nobody is let through in between.
@@ -188,8 +256,7 @@ fn it_is_reached_through_a_unix_socket_too() {
 fn other_limits_are_put_in_force_while_envoy_asks() {
     let folder = Folder::new("tollgate").unwrap();
     let file = folder.path().join("ratelimit.yaml");
-    let grpc = free_address().unwrap().to_string();
-    let rig = Rig::before(serve_in(folder, &grpc), grpc, &patient(ENVOY));
+    let rig = Rig::before(serve_in(folder, "127.0.0.1:0"), &patient(ENVOY));
     for left in [2, 1, 0] {
         assert_eq!(rig.get("bob"), (200, Some(left)));
     }

@@ -5,6 +5,7 @@
 //! counted under the same identity. A warm decision allocates nothing. Must not know: protobuf, how files are read.
 
 mod ask;
+mod tallies;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,8 @@ use tollgate_core::limit::Limit;
 use tollgate_policy::envoy::{BadRequest, EnvoyPolicy, Modes, Plan, Quota, Reply, Request, State};
 use tollgate_store::{LimitId, Ruled, StoreError};
 
+use self::tallies::Tallies;
+use crate::counters::Counted;
 use crate::numbers::{Assigned, ENVOY, Kind, Numbering, OutOfNumbers, Party, Wanted, lifetime};
 use crate::store::StateStore;
 
@@ -64,6 +67,8 @@ struct Loaded {
     number: u64,
     policy: EnvoyPolicy,
     ids: Box<[LimitId]>,
+    /// What was decided under each identity, by [`State`] too.
+    counted: Tallies,
 }
 
 /// What was decided about a request.
@@ -105,6 +110,7 @@ impl<S: StateStore> EnvoyEngine<S> {
         drop(given);
         let loaded = Loaded {
             number: 1,
+            counted: Tallies::of(&policy, None),
             policy,
             ids: ids.into(),
         };
@@ -141,6 +147,7 @@ impl<S: StateStore> EnvoyEngine<S> {
         )?;
         let loaded = Loaded {
             number: before.number.saturating_add(1),
+            counted: Tallies::of(&policy, Some(&before.counted)),
             policy,
             ids: ids.into(),
         };
@@ -178,7 +185,14 @@ impl<S: StateStore> EnvoyEngine<S> {
             .policy
             .plan(request)
             .map_err(Undecided::BadRequest)?;
-        let reply = self.ask(&current, &plan).map_err(Undecided::Store)?;
+        let reply = match self.ask(&current, &plan) {
+            Ok(reply) => reply,
+            Err(error) => {
+                current.counted.count_errors(&plan);
+                return Err(Undecided::Store(error));
+            }
+        };
+        current.counted.count(&plan, &reply, self.modes());
         Ok(see(&Decided {
             plan: &plan,
             reply: &reply,
@@ -205,6 +219,14 @@ impl<S: StateStore> EnvoyEngine<S> {
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.current.load().number
+    }
+
+    /// What every rule that counts has decided so far, by its identity: where it stands in the files and its unit,
+    /// `domain.key_value.key2/minute`. The first ones are limits that come with requests, `override/second` and so on.
+    #[must_use]
+    pub fn counted(&self) -> Vec<(Box<str>, Counted)> {
+        let current = self.current.load();
+        current.counted.read()
     }
 
     /// What every rule in force does, a line each.

@@ -370,3 +370,47 @@ fn both_engines_share_a_store_without_taking_each_others_counters() {
     assert!(!engine.decide(&alice).is_admitted());
     assert_eq!(code(&envoys, &[("user", "alice")]), (Code::Ok, 0));
 }
+
+#[test]
+fn what_rules_decide_is_counted_and_goes_on_with_other_files() {
+    let (engine, _clock) = engine_of(FILE);
+    let ask = |entries: &[Entry<'_>], hits: u32| {
+        let mut descriptor = Descriptor::new(entries);
+        descriptor.hits_addend = Some(hits.into());
+        let descriptors = [descriptor];
+        let request = Request::new("edge", &descriptors);
+        engine.decide(&request, |_| ()).unwrap();
+    };
+    let ip = [Entry::new("ip", "192.0.2.7")];
+    for _ in 0..5 {
+        ask(&ip, 1);
+    }
+    ask(&ip, 0);
+    let shadow = [Entry::new("user", "a"), Entry::new("path", "shadow")];
+    ask(&shadow, 1);
+    ask(&shadow, 1);
+    let counted = |name: &str| {
+        let all = engine.counted();
+        let found = all.iter().find(|(identity, _)| **identity == *name);
+        found.map(|(_, counted)| *counted)
+    };
+    let of_ip = counted("edge.ip/second").unwrap();
+    assert_eq!((of_ip.allowed, of_ip.denied, of_ip.near_limit), (3, 2, 1));
+    let of_shadow = counted("edge.user.path_shadow/hour").unwrap();
+    assert_eq!((of_shadow.allowed, of_shadow.would_deny), (1, 1));
+    engine.set_modes(Modes {
+        shadow_mode: true,
+        ..Modes::default()
+    });
+    ask(&ip, 1);
+    assert_eq!(counted("edge.ip/second").unwrap().would_deny, 1);
+    engine
+        .replace(load(
+            &FILE.replace("requests_per_unit: 3", "requests_per_unit: 4"),
+        ))
+        .unwrap();
+    assert_eq!(counted("edge.ip/second").unwrap().denied, 2);
+    engine.replace(load("domain: other\ndescriptors: [{ key: a, rate_limit: { unit: day, requests_per_unit: 1 } }]")).unwrap();
+    assert_eq!(counted("edge.ip/second"), None);
+    assert!(counted("other.a/day").is_some());
+}

@@ -43,7 +43,17 @@ impl<C: Clock + 'static> Admin<C> {
         let said = Said::read(question.body, &["limit", "to", "enforce"])?;
         let signed = said.signed(&from(question.peer))?;
         let (limit, to) = (said.limit_or_everything()?, said.switch()?);
-        Ok(done(self.control().switch(limit, to, by(&signed))))
+        let by_files = self.app.is_by_envoys_files();
+        if by_files && to.enforce.is_some() {
+            let reason = "files of envoyproxy/ratelimit are enforced for every key or in shadow";
+            return Err(BadInput::new("enforce", b"", reason));
+        }
+        let switched = self.control().switch(limit, to, by(&signed));
+        if by_files && switched.is_ok() {
+            // There are no limits of ours then, so this was everything. What files decide is always counted.
+            self.app.rls.shadow(to.halt.is_some());
+        }
+        Ok(done(switched))
     }
 
     pub(super) fn change_override(&self, question: &Question<'_>) -> Answer {
@@ -103,7 +113,7 @@ impl<C: Clock + 'static> Admin<C> {
     pub(super) fn reload(&self, question: &Question<'_>) -> Answer {
         let said = Said::read(question.body, &[])?;
         let (who, why) = said.signed(&from(question.peer))?;
-        let Some(reloader) = self.app.reloader() else {
+        let Some(reloader) = self.app.reload() else {
             let detail = "the policy comes from no file; start with --config";
             return Ok(Reply::plain(StatusCode::CONFLICT, detail));
         };

@@ -90,6 +90,9 @@ struct Policy<'a> {
     deny: &'a [String],
     exempt: &'a [String],
     limits: Vec<PolicyLimit<'a>>,
+    /// What every rule does, where files of envoyproxy/ratelimit decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rules: Option<Vec<String>>,
 }
 
 #[derive(Serialize)]
@@ -185,7 +188,7 @@ impl<C: Clock + 'static> Admin<C> {
         Reply::json(json(&State {
             version: env!("CARGO_PKG_VERSION"),
             ready: self.is_ready(),
-            generation: engine.generation().number(),
+            generation: self.app.generation(),
             stores: stores.into_iter().map(store).collect(),
             tickets: TicketState { kept, given_up },
             connections: connections.collect(),
@@ -196,8 +199,8 @@ impl<C: Clock + 'static> Admin<C> {
     pub(super) fn policy(&self) -> Reply {
         let told = self.app.told();
         let explanation = &told.explanation;
-        let reloader = self.app.reloader();
-        let status = reloader.map(|reloader| reloader.status());
+        let reload = self.app.reload();
+        let status = reload.as_ref().map(|reload| reload.status());
         let limits = explanation.limits.iter().map(|limit| PolicyLimit {
             name: &limit.name,
             mode: &limit.mode,
@@ -211,8 +214,9 @@ impl<C: Clock + 'static> Admin<C> {
             notes: &limit.notes,
         });
         Reply::json(json(&Policy {
-            file: reloader.map(|reloader| reloader.path().display().to_string()),
-            generation: told.generation,
+            file: reload.map(|reload| reload.path().display().to_string()),
+            generation: self.app.generation(),
+            rules: self.app.rls.rules_in_words(),
             valid: status.as_ref().is_none_or(|status| status.valid),
             fingerprint: status.as_ref().map(|status| status.hash.to_string()),
             loaded_at: status.as_ref().map(|status| utc(status.loaded_at)),

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tollgate_core::Nanos;
 
 use super::status::Status;
+use crate::listen::Stopping;
 
 /// The methods that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,11 @@ pub(crate) struct Answer {
 
 /// Who answers what is called.
 pub(crate) trait Service: Send + Sync + 'static {
+    /// What is said when the server wants to be asked no more, if it is said before it stops.
+    fn leaving(&self) -> Option<&Stopping> {
+        None
+    }
+
     /// Answers one message with one message, at once.
     fn answer(&self, method: Method, message: &[u8], is_stopping: bool) -> Result<Answer, Status>;
 }

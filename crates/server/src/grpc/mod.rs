@@ -35,14 +35,16 @@ use self::status::{Code, Status};
 use crate::app::App;
 use crate::counters::{Counters, count};
 use crate::listen::{Ended, Listener, Peer, Serve, Stopping, Stream, accept};
-use crate::metrics::Transport;
+use crate::metrics::{Answered, Transport};
 use crate::rls::Refused;
 use crate::rls::message::{read_request, write_response};
 
 /// What speaks gRPC for an app.
 pub struct Grpc<C> {
     app: Arc<App<C>>,
-    counters: Counters,
+    counters: Arc<Counters>,
+    /// Said when the server wants to be asked no more, before it stops.
+    leaving: Option<Stopping>,
 }
 
 impl<C: Clock + 'static> Grpc<C> {
@@ -51,8 +53,16 @@ impl<C: Clock + 'static> Grpc<C> {
     pub fn new(app: Arc<App<C>>) -> Self {
         Self {
             app,
-            counters: Counters::default(),
+            counters: Arc::default(),
+            leaving: None,
         }
+    }
+
+    /// The same, not ready any more once this is said.
+    #[must_use]
+    pub fn until(mut self, leaving: Stopping) -> Self {
+        self.leaving = Some(leaving);
+        self
     }
 
     /// Serves on `listener` until `shutdown` completes, then lets calls that are under way finish. Never ends for any
@@ -72,7 +82,7 @@ impl<C: Clock + 'static> Grpc<C> {
 
     /// What went wrong and was survived so far.
     #[must_use]
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 
@@ -96,6 +106,10 @@ impl<C: Clock + 'static> Grpc<C> {
                     said.wait
                 })
         });
+        if decided.is_err() {
+            let metrics = self.app.metrics();
+            metrics.count_answer(Transport::Grpc, Answered::Failed);
+        }
         match decided {
             Ok(Ok(wait)) => Ok(wait),
             Ok(Err(Refused::BadRequest(reason))) => {
@@ -110,8 +124,13 @@ impl<C: Clock + 'static> Grpc<C> {
 }
 
 impl<C: Clock + 'static> Service for Grpc<C> {
+    fn leaving(&self) -> Option<&Stopping> {
+        self.leaving.as_ref()
+    }
+
     fn answer(&self, method: Method, message: &[u8], is_stopping: bool) -> Result<Answer, Status> {
         let mut wait = Ok(Nanos::ZERO);
+        let is_stopping = is_stopping || self.leaving().is_some_and(Stopping::is_said);
         // A panic here is a bug of ours. It costs this call, not the process; state is safe to look at again because the
         // store writes it whole.
         let answered = catch_unwind(AssertUnwindSafe(|| {

@@ -93,9 +93,11 @@ async fn watch<S: Service>(
             return Some(Err(Status::new(Code::DeadlineExceeded, message)));
         }
     };
-    for is_last in [false, true] {
-        if is_last {
+    let leaving = service.leaving().unwrap_or(stopping);
+    for is_news in [false, true] {
+        if is_news {
             tokio::select! {
+                () = leaving.wait() => {}
                 () = stopping.wait() => {}
                 () = given_up(stream) => return None,
             }
@@ -105,10 +107,12 @@ async fn watch<S: Service>(
             Err(status) => return Some(Err(status)),
         }
     }
-    Some(Err(Status::new(
-        Code::Unavailable,
-        "the server is stopping",
-    )))
+    tokio::select! {
+        () = stopping.wait() => {}
+        () = given_up(stream) => return None,
+    }
+    let status = Status::new(Code::Unavailable, "the server is stopping");
+    Some(Err(status))
 }
 
 async fn reflect<S: Service>(

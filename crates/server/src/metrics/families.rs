@@ -104,6 +104,12 @@ families! {
         "Bytes set aside for tables and taken by collections";
     DEGRADED Gauge "tollgate_degraded" ["cause"]
         "1 if within the last 10 s some decision could not be exact: store (it did not answer), overflow (no room for a key), saturation (this server had too much to do)";
+    MOST_WAITING Gauge "tollgate_waiting_requests_most" []
+        "How many gateways' requests may be held back at the same time";
+    CROWDED_OUT Counter "tollgate_crowded_out" ["outcome"]
+        "Requests that would have had to wait while as many did as may: refused, let_through (their limits want it so)";
+    RUNTIME_LATE Gauge "tollgate_runtime_late_seconds" []
+        "How long something that was ready waited for a thread, at worst in the last seconds";
     CONNECTIONS Gauge "tollgate_connections" ["listener"]
         "Connections that are open";
     CONNECTIONS_ACCEPTED Counter "tollgate_connections_accepted" ["listener"]

@@ -16,6 +16,7 @@ use super::{Answered, Cause, Metrics, REASONS, Rejected, Throttling, Transport};
 use crate::app::App;
 use crate::counters::Counters;
 use crate::resp::Resp;
+use crate::saturation::Saturation;
 
 /// So many limits have series of their own, the first ones of the policy. The rest is added up under [`OTHER`], so that a
 /// policy with thousands of limits does not flood whoever keeps the series.
@@ -46,7 +47,7 @@ pub(crate) fn gather<C: Clock>(from: &Gathered<'_, C>, format: Format) -> String
     } = from;
     let now = app.engine().store().now();
     let metrics = app.metrics();
-    limits(&mut page, &app.engine().generation());
+    limits(&mut page, &app.engine().generation(), &app.rls.counted());
     requests(&mut page, metrics, listeners);
     let mut stores = vec![("policy", app.engine().store())];
     stores.extend(resp.map(|resp| ("throttle", resp.store())));
@@ -55,6 +56,7 @@ pub(crate) fn gather<C: Clock>(from: &Gathered<'_, C>, format: Format) -> String
     for cause in Cause::ALL {
         degraded.add(&[cause.word()], metrics.is_degraded(cause, now).into());
     }
+    busy(&mut page, app.saturation());
     listened(&mut page, listeners);
     policy(&mut page, app);
     operators(&mut page, &app.engine().control().controls());
@@ -73,15 +75,14 @@ pub(crate) fn gather<C: Clock>(from: &Gathered<'_, C>, format: Format) -> String
     page.finish()
 }
 
-/// What limits and candidates have decided, each under its name; those beyond the bound together.
-fn limits(page: &mut Page, generation: &Generation) {
+/// What limits, rules of Envoy's files and candidates have decided, each under its name; those beyond the bound together.
+fn limits(page: &mut Page, generation: &Generation, of_files: &[(Box<str>, Counted)]) {
     let names = generation.rules().rules().iter().map(|rule| &*rule.name);
     let counted = |index| generation.counted(index).unwrap_or_default();
     let named = names.clone().enumerate();
-    let counted = folded(
-        named.clone().map(|(index, name)| (name, counted(index))),
-        add,
-    );
+    let of_policy = named.clone().map(|(index, name)| (name, counted(index)));
+    let of_files = of_files.iter().map(|(name, counted)| (&**name, *counted));
+    let counted = folded(of_policy.chain(of_files), add);
     let mut family = page.family(&are::LIMIT_DECISIONS);
     for (limit, sum) in &counted {
         family
@@ -224,6 +225,17 @@ fn store<C: Clock>(page: &mut Page, stores: &[(&str, &Memory<C>)]) {
     }
 }
 
+/// How busy the server is, and what that has led to.
+fn busy(page: &mut Page, saturation: &Saturation) {
+    let most = saturation.most_waiting() as u64;
+    page.family(&are::MOST_WAITING).add(&[], most);
+    page.family(&are::CROWDED_OUT)
+        .add(&["refused"], saturation.refused())
+        .add(&["let_through"], saturation.let_through());
+    let late = saturation.late_micros().saturating_mul(1_000);
+    page.family(&are::RUNTIME_LATE).add_nanos(&[], late);
+}
+
 fn listened(page: &mut Page, listeners: Listeners<'_>) {
     let families: [(Family, Number<Counters>); 5] = [
         (are::CONNECTIONS, Counters::open),
@@ -242,9 +254,9 @@ fn listened(page: &mut Page, listeners: Listeners<'_>) {
 
 /// Which policy is in force, and what became of its file.
 fn policy<C: Clock>(page: &mut Page, app: &App<C>) {
-    let generation = app.engine().generation().number();
+    let generation = app.generation();
     page.family(&are::GENERATION).add(&[], generation);
-    let status = app.reloader().map(|reloader| reloader.status());
+    let status = app.file_status();
     // A policy that comes from no file cannot be at odds with one.
     let valid = status.as_ref().is_none_or(|status| status.valid);
     page.family(&are::POLICY_VALID).add(&[], valid.into());

@@ -4,13 +4,14 @@
 
 use tollgate_store::Clock;
 
+use super::check::Report;
 use super::families::{self};
 use super::parse::Command;
 use super::server::Resp;
 use super::session::Session;
 use super::throttle::Family;
 use super::write::{Echo, Reply};
-use super::{about, check, greetings};
+use super::{about, check, greetings, tickets};
 
 /// The longest name of a command.
 const MAX_NAME_LEN: usize = 11;
@@ -79,8 +80,14 @@ pub(super) const ENTRIES: &[Entry] = entries! {
         "Makes the connection as it was when it began.";
     "select" 2 0 "connection" ["loading" "stale" "fast"] ["index"]
         "Chooses database 0, the only one.";
+    "tg.acquire" -3 0 "rate_limit" ["write" "fast"] ["COST?" "cost?" "attribute" "value"]
+        "Decides on a request that will be worked on for a while.";
     "tg.check" -3 0 "rate_limit" ["write" "fast"] ["COST?" "cost?" "PEEK?" "attribute" "value"]
         "Decides on a request by the policy of this server.";
+    "tg.release" 2 0 "rate_limit" ["write" "fast"] ["ticket"]
+        "Gives back the places of a request that is done.";
+    "tg.renew" 2 0 "rate_limit" ["write" "fast"] ["ticket"]
+        "Keeps the places of a request that goes on.";
     "throttle" -5 1 "rate_limit" ["write" "fast"] ["key" "max_burst" "count_per_period" "period" "quantity?"]
         "Takes tokens of a key, answered in the order of throttlecrab.";
 };
@@ -92,24 +99,9 @@ pub(super) fn run<C: Clock>(
     command: &Command<'_>,
     out: &mut Vec<u8>,
 ) -> After {
-    let mut upper = [0; MAX_NAME_LEN];
-    let name = upper_case(command.word(0), &mut upper);
     let reply = &mut Reply::new(out, session.is_resp3);
-    if !session.is_trusted && !matches!(name, b"AUTH" | b"HELLO" | b"QUIT" | b"RESET") {
-        // A browser must not be able to guess on, either.
-        if is_http(name) {
-            return After::Close;
-        }
-        reply.error(format_args!("NOAUTH Authentication required."));
-        return After::GoOn;
-    }
-    let family = match name {
-        b"CL.THROTTLE" => Some(Family::Cell),
-        b"THROTTLE" => Some(Family::Crab),
-        b"GCRA" => Some(Family::Gcra),
-        _ => None,
-    };
-    if let Some(family) = family {
+    // What nearly everybody asks comes first, before names are spelt out.
+    if let Some(family) = family(command.word(0)).filter(|_| session.is_trusted) {
         families::run(
             &server.throttle,
             family,
@@ -119,10 +111,30 @@ pub(super) fn run<C: Clock>(
         );
         return After::GoOn;
     }
+    let mut upper = [0; MAX_NAME_LEN];
+    let name = upper_case(command.word(0), &mut upper);
+    if !session.is_trusted && !matches!(name, b"AUTH" | b"HELLO" | b"QUIT" | b"RESET") {
+        // A browser must not be able to guess on, either.
+        if is_http(name) {
+            return After::Close;
+        }
+        reply.error(format_args!("NOAUTH Authentication required."));
+        return After::GoOn;
+    }
     match name {
         b"TG.CHECK" => {
             let checker = server.checker.as_deref();
-            check::run(checker, command, &mut session.tally, reply);
+            check::run(checker, command, false, &mut session.tally, reply);
+        }
+        b"TG.ACQUIRE" => {
+            let checker = server.checker.as_deref();
+            check::run(checker, command, true, &mut session.tally, reply);
+        }
+        b"TG.RELEASE" => {
+            tickets::run(server.checker.as_deref(), Report::Release, command, reply);
+        }
+        b"TG.RENEW" => {
+            tickets::run(server.checker.as_deref(), Report::Renew, command, reply);
         }
         b"PING" => greetings::ping(command, reply),
         b"ECHO" => greetings::echo(command, reply),
@@ -145,6 +157,17 @@ pub(super) fn run<C: Clock>(
         _ => unknown(command, reply),
     }
     After::GoOn
+}
+
+/// The family of commands that bring their own quota, if it is one of them.
+fn family(name: &[u8]) -> Option<Family> {
+    let (known, family): (&[u8], _) = match name.len() {
+        11 => (b"CL.THROTTLE", Family::Cell),
+        8 => (b"THROTTLE", Family::Crab),
+        4 => (b"GCRA", Family::Gcra),
+        _ => return None,
+    };
+    name.eq_ignore_ascii_case(known).then_some(family)
 }
 
 /// How many words a command came with is wrong.

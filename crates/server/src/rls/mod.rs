@@ -4,16 +4,16 @@
 //! descriptor is charged on its own and what is denied counts too, as there; by a policy of ours all descriptors of a
 //! request are charged or none. Must not know: gRPC, sockets, how files are read.
 
+mod asked;
 mod by_files;
 mod by_policy;
+mod files;
 mod json;
 mod labels;
 pub(crate) mod message;
 pub(crate) mod said;
 mod shared;
 mod standing;
-#[cfg(test)]
-mod tests;
 
 use std::fmt;
 use std::path::Path;
@@ -23,9 +23,9 @@ use hyper::StatusCode;
 use tollgate_core::{Nanos, Outcome};
 use tollgate_engine::envoy::{EnvoyEngine, Undecided};
 use tollgate_engine::reload::EnvoyReloader;
-use tollgate_engine::{Engine, OutOfNumbers};
+use tollgate_engine::{Counted, Engine, OutOfNumbers};
 use tollgate_http::{Standing, Words};
-use tollgate_policy::envoy::{BadRequest, Code, EnvoyPolicy, FilesRefused, Request};
+use tollgate_policy::envoy::{BadRequest, Code, EnvoyPolicy, FilesRefused, Modes, Request};
 use tollgate_store::{Clock, Memory, StoreError};
 
 use self::labels::Labels;
@@ -100,6 +100,28 @@ impl<C: Clock> Rls<C> {
     /// What looks at the files, if files are in force.
     pub(crate) const fn reloader(&self) -> Option<&Arc<EnvoyReloader<SharedStore<C>>>> {
         self.reloader.as_ref()
+    }
+
+    /// What every rule of the files has decided, and limits that came with requests where any did.
+    pub(crate) fn counted(&self) -> Vec<(Box<str>, Counted)> {
+        let mut counted = self.engine.counted();
+        let is_used = |counted: &Counted| *counted != Counted::default();
+        counted.retain(|(name, counted)| !name.starts_with("override/") || is_used(counted));
+        counted
+    }
+
+    /// Whether everything that files decide is in shadow: the kill switch.
+    pub(crate) fn shadow(&self, is_halted: bool) {
+        let modes = self.engine.modes();
+        self.engine.set_modes(Modes {
+            shadow_mode: is_halted,
+            ..modes
+        });
+    }
+
+    /// The version of the files, if files are in force.
+    pub(crate) fn generation(&self) -> Option<u64> {
+        self.is_by_files().then(|| self.engine.generation())
     }
 
     /// What every rule of the files does, if files are in force.

@@ -29,7 +29,7 @@ pub(crate) struct Note {
     /// Time until there is more.
     pub(crate) more_after: Nanos,
     /// Who was counted. `None` where everybody is counted together.
-    pub(super) partition: Option<PartitionKey>,
+    pub(crate) partition: Option<PartitionKey>,
 }
 
 impl Note {

@@ -35,7 +35,13 @@ async fn by_directory(name: &str) -> (Server<ManualClock>, Dir) {
     std::fs::write(dir.0.join("edge.yaml"), FILE).unwrap();
     std::fs::write(dir.0.join("other.yaml"), "domain: other\ndescriptors: []\n").unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-    let app = App::following(&dir.0, 1_000, Arc::clone(&clock)).unwrap();
+    let app = App::following(
+        &dir.0,
+        1_000,
+        Arc::clone(&clock),
+        tollgate_server::Secret::random(),
+    )
+    .unwrap();
     (serve_app(app, clock, Limits::default()).await, dir)
 }
 
@@ -141,4 +147,27 @@ async fn a_policy_of_ours_is_asked_by_json_too() {
     assert_eq!(answer.json()["statuses"][0]["currentLimit"], limit);
     assert_eq!(client.post("/json", question).await.status, 429);
     assert_eq!(server.get("/v1/limits").await.status, 200);
+}
+
+/// Found by schemathesis: as many entries as there may be, with a limit of their own, were refused after they were charged.
+#[tokio::test]
+async fn as_many_entries_as_there_may_be_can_have_a_limit_of_their_own() {
+    let server = serving("limits: [{ name: per-user, key: descriptor.k0, rate: 10/h }]").await;
+    let mut client = server.connect().await;
+    let question = |domain: &str, count: usize| {
+        let entry = |index: usize| json!({ "key": format!("k{index}"), "value": "v" });
+        let entries: Vec<_> = (0..count).map(entry).collect();
+        let limit = json!({ "requests_per_unit": 1, "unit": "HOUR" });
+        let descriptors = [json!({ "entries": entries, "limit": limit })];
+        json!({ "domain": domain, "descriptors": descriptors }).to_string()
+    };
+    // Each domain and each list of entries has its own, also where what is joined reads the same.
+    for (domain, count) in [("a", 16), ("b", 16), ("a", 15), ("ak", 16)] {
+        for expected in [200, 429] {
+            let answer = client.post("/json", &question(domain, count)).await;
+            assert_eq!(answer.status, expected, "{domain} {count}: {}", answer.body);
+        }
+    }
+    let answer = client.post("/json", &question("a", 17)).await;
+    assert_eq!(answer.status, 400, "{}", answer.body);
 }

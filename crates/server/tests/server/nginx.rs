@@ -160,3 +160,22 @@ async fn told_to_stay_open_nginx_lets_through_what_nobody_answers_and_nothing_el
         assert_eq!(get(&mut client, &ASK).await.status, expected);
     }
 }
+
+/// A server that takes connections and never answers is waited for as long as the documented settings say, and not longer.
+#[tokio::test]
+async fn a_silent_server_is_given_up_and_treated_like_one_that_is_gone() {
+    let upstream = serving(POLICY).await;
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let closed = documented(&upstream).replace(
+        &format!("http://{}/auth/nginx", upstream.address),
+        &format!("http://{}/auth/nginx", silent.local_addr().unwrap()),
+    );
+    assert!(closed.contains("proxy_read_timeout 1s;"));
+    let catch = "    internal;\n    error_page 502 504 = @unanswered;\n";
+    let open = closed.replace("    internal;\n", catch) + "location @unanswered { return 204; }";
+    for (settings, expected) in [(closed, 500), (open, 200)] {
+        let nginx = Nginx::serving(&settings);
+        let mut client = Connection::to(nginx.address()).await;
+        assert_eq!(get(&mut client, &ASK).await.status, expected);
+    }
+}

@@ -3,6 +3,7 @@
 mod any_bytes;
 mod calls;
 mod client;
+mod clients;
 mod hostile;
 mod policies;
 mod services;

@@ -36,3 +36,9 @@ fn what_an_admission_says_reaches_the_upstream_and_not_the_client() {
 fn it_says_500_while_the_server_is_gone() {
     story::nothing_passes_while_the_server_is_gone(&TRAEFIK, 500);
 }
+
+/// It has no setting for how long it waits: half a minute.
+#[test]
+fn it_says_500_while_the_server_is_silent() {
+    story::nothing_passes_while_the_server_is_silent(&TRAEFIK, 500);
+}

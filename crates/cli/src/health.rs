@@ -1,0 +1,85 @@
+//! `tollgate health`: whether a server on this machine is ready, for containers and scripts that have no other client.
+//!
+//! Must not know: what makes a server ready.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use tollgate_server::listen::Place;
+
+use crate::output::{Failure, complain, print};
+
+/// Who does not answer within this is not well.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// More than any answer to this question has.
+const MOST_BYTES: u64 = 16_384;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Where to ask: the place of a listener of the same server that speaks HTTP and no TLS, as `serve` was given it
+    #[arg(
+        long,
+        value_name = "PLACE",
+        default_value = "127.0.0.1:8088",
+        env = "TOLLGATE_LISTEN_ADMIN"
+    )]
+    at: Place,
+}
+
+/// Asks, and says what came of it. Answers whether the server is ready.
+pub(crate) fn health(options: &Options) -> Result<bool, Failure> {
+    let place = &options.at;
+    let answer = ask(place);
+    let why = match answer.as_ref().map(|answer| answer.split(' ').nth(1)) {
+        Ok(Some("200")) => {
+            print("ready\n")?;
+            return Ok(true);
+        }
+        Ok(Some("503")) => "the server is stopping".to_owned(),
+        Ok(_) => "the answer is not HTTP; if TLS is spoken there, ask a listener that --tls-listeners leaves out, \
+                  or a Unix socket"
+            .to_owned(),
+        Err(error) => error.to_string(),
+    };
+    complain(&format!("not ready: {place}: {why}\n"));
+    Ok(false)
+}
+
+fn ask(place: &Place) -> io::Result<String> {
+    match place {
+        Place::Off => Err(io::Error::other("nothing is listened on")),
+        Place::Tcp(address) => {
+            let stream = TcpStream::connect_timeout(&reachable(*address), PATIENCE)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            talk(stream)
+        }
+        #[cfg(unix)]
+        Place::Unix(path) => {
+            let stream = std::os::unix::net::UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            talk(stream)
+        }
+        #[cfg(not(unix))]
+        Place::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+/// Whoever listens on all addresses is asked on one of them.
+const fn reachable(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => address.set_ip(IpAddr::V6(Ipv6Addr::LOCALHOST)),
+        _ => {}
+    }
+    address
+}
+
+fn talk(mut stream: impl Read + Write) -> io::Result<String> {
+    stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.take(MOST_BYTES).read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}

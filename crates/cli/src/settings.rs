@@ -1,0 +1,78 @@
+//! `tollgate settings`: every setting of the server as a page, written from the definitions that the command line is parsed by.
+//!
+//! `docs/settings.md` is what it prints; a test compares them. Must not know: what any setting does.
+
+use clap::{Arg, Command};
+
+use crate::output::{Failure, print};
+
+const INTRODUCTION: &str = "# Settings of `tollgate serve`
+
+Written by `tollgate settings > docs/settings.md`; do not edit. [running.md](running.md) says what to make of them.
+
+Each can be given as a flag or in the environment; the flag wins. A setting that is wrong ends the program with a message that
+names it, before anything is listened on.
+";
+
+/// Prints the page of this command.
+pub(crate) fn print_page(serve: &Command) -> Result<(), Failure> {
+    print(&page(serve))
+}
+
+fn page(serve: &Command) -> String {
+    let mut page = INTRODUCTION.to_owned();
+    let mut headings: Vec<&str> = Vec::new();
+    for argument in settings(serve) {
+        let heading = heading(argument);
+        if !headings.contains(&heading) {
+            headings.push(heading);
+        }
+    }
+    for one in headings {
+        page.push_str(&format!(
+            "\n## {one}\n\n| flag | variable | default | meaning |\n|---|---|---|---|\n"
+        ));
+        for argument in settings(serve).filter(|argument| heading(argument) == one) {
+            page.push_str(&row(argument));
+        }
+    }
+    page
+}
+
+/// What is particular to this command.
+fn settings(serve: &Command) -> impl Iterator<Item = &Arg> {
+    serve
+        .get_arguments()
+        .filter(|argument| !matches!(argument.get_id().as_str(), "help" | "color"))
+}
+
+fn heading(argument: &Arg) -> &str {
+    argument.get_help_heading().unwrap_or("General")
+}
+
+fn row(argument: &Arg) -> String {
+    let flag = argument.get_long().unwrap_or_default();
+    let value = argument.get_value_names().unwrap_or_default();
+    let value: Vec<&str> = value.iter().map(clap::builder::Str::as_str).collect();
+    let variable = argument.get_env().unwrap_or_default().to_string_lossy();
+    let defaults: Vec<_> = argument
+        .get_default_values()
+        .iter()
+        .map(|value| format!("`{}`", value.to_string_lossy()))
+        .collect();
+    let meaning = argument.get_help().map(ToString::to_string);
+    let mut meaning = meaning.unwrap_or_default().replace('|', "\\|");
+    let possible = argument.get_possible_values();
+    if !possible.is_empty() {
+        let names: Vec<_> = possible
+            .iter()
+            .map(|value| format!("`{}`", value.get_name()))
+            .collect();
+        meaning.push_str(&format!(". Possible: {}", names.join(", ")));
+    }
+    format!(
+        "| `--{flag} {}` | `{variable}` | {} | {meaning} |\n",
+        value.join(" "),
+        defaults.join(" ")
+    )
+}

@@ -1,0 +1,301 @@
+//! How a server is run: what the service manager hears, readiness, stopping in two steps, secrets, settings.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::harness::{Folder, ended, output, repository, tollgate};
+use crate::serve::{Served, get};
+
+/// Far above what anything here takes; only a hang reaches it.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// On free ports, unless an argument says otherwise.
+fn serve(more: &[&str]) -> Command {
+    let mut command = tollgate(&["serve"]);
+    command
+        .env("TOLLGATE_LISTEN", "127.0.0.1:0")
+        .env("TOLLGATE_LISTEN_GRPC", "off")
+        .env("TOLLGATE_LISTEN_RESP", "off")
+        .env("TOLLGATE_LISTEN_ADMIN", "off")
+        .args(more);
+    command
+}
+
+#[test]
+fn the_service_manager_hears_when_it_is_ready_reloads_and_stops() {
+    let folder = Folder::new();
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(DEADLINE)).unwrap();
+    let hear = || {
+        let mut word = [0; 64];
+        let len = manager.recv(&mut word).unwrap();
+        String::from_utf8_lossy(&word[..len]).into_owned()
+    };
+    let mut command = serve(&[]);
+    command.env("NOTIFY_SOCKET", &path);
+    let served = Served::start(command);
+    assert_eq!(hear(), "READY=1");
+    served.signal("HUP");
+    assert_eq!(
+        (hear(), hear()),
+        ("RELOADING=1".to_owned(), "READY=1".to_owned())
+    );
+    let (status, _) = served.stop("TERM");
+    assert_eq!(hear(), "STOPPING=1");
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn before_it_stops_listening_it_says_that_it_is_not_ready_and_a_second_signal_ends_it() {
+    let folder = Folder::new();
+    let mut command = serve(&["--drain-delay=1h", "--listen-admin=unix:admin.sock"]);
+    command.current_dir(folder.path());
+    let served = Served::start(command);
+    let health = || {
+        let mut command = tollgate(&["health", "--at=unix:admin.sock"]);
+        ended(command.current_dir(folder.path()).output().unwrap())
+    };
+    assert_eq!(
+        get(served.address, "/readyz").as_deref(),
+        Some("HTTP/1.1 200 OK")
+    );
+    assert_eq!(health(), (Some(0), "ready\n".to_owned(), String::new()));
+    served.signal("TERM");
+    served.wait_for("stopping");
+    let unready = "HTTP/1.1 503 Service Unavailable";
+    assert_eq!(get(served.address, "/readyz").as_deref(), Some(unready));
+    let told = "not ready: unix:admin.sock: the server is stopping\n";
+    assert_eq!(health(), (Some(1), String::new(), told.to_owned()));
+    assert_eq!(
+        get(served.address, "/healthz").as_deref(),
+        Some("HTTP/1.1 200 OK")
+    );
+    let asked = get(served.address, "/v1/check?key=late");
+    assert_eq!(
+        asked.as_deref(),
+        Some("HTTP/1.1 200 OK"),
+        "who comes all the same is answered"
+    );
+    let (status, _) = served.stop("TERM");
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn a_second_signal_cuts_what_a_client_keeps_open() {
+    let served = Served::start(serve(&["--drain-timeout=1h"]));
+    let mut stuck = TcpStream::connect(served.address).unwrap();
+    stuck.set_read_timeout(Some(DEADLINE)).unwrap();
+    let head =
+        "POST /v1/check HTTP/1.1\r\nhost: t\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n";
+    stuck.write_all(head.as_bytes()).unwrap();
+    let mut answer = [0; 25];
+    stuck.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 100 Continue\r\n\r\n");
+    served.signal("INT");
+    served.wait_for("stopping");
+    served.signal("INT");
+    served.wait_for("told to stop again");
+    let last = served.wait_for("stopped");
+    assert!(last.contains("cut=0"), "{last}");
+    assert_eq!(stuck.read(&mut answer).unwrap_or(0), 0);
+}
+
+#[test]
+fn health_says_why_a_server_is_not_ready() {
+    let (code, stdout, stderr) = output(&["health", "--at=127.0.0.1:9"]);
+    assert_eq!((code, stdout.as_str()), (Some(1), ""));
+    assert!(stderr.starts_with("not ready: 127.0.0.1:9: "), "{stderr}");
+    let (code, _, stderr) = output(&["health", "--at=off"]);
+    assert_eq!(
+        (code, stderr.as_str()),
+        (Some(1), "not ready: off: nothing is listened on\n")
+    );
+    // The place that `serve` was given by the same variable, even if it is every address.
+    let served = Served::start(serve(&[]));
+    let mut command = tollgate(&["health"]);
+    let everywhere = SocketAddr::from(([0, 0, 0, 0], served.address.port()));
+    command.env("TOLLGATE_LISTEN_ADMIN", everywhere.to_string());
+    let (code, stdout, _) = ended(command.output().unwrap());
+    assert_eq!((code, stdout.as_str()), (Some(0), "ready\n"));
+}
+
+/// What a Redis client is answered.
+fn redis(served: &Served, commands: &str) -> String {
+    let (_, address) = served.printed.split_once("listening on redis://").unwrap();
+    let address: SocketAddr = address.lines().next().unwrap().parse().unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream.write_all(commands.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn redis_clients_give_the_password_of_a_file_or_of_the_environment() {
+    let folder = Folder::with(&[("password", "open sesame\n"), ("empty", "\n")]);
+    let file = folder.path().join("password");
+    let flag = format!("--resp-password-file={}", file.display());
+    let resp = "--listen-resp=127.0.0.1:0";
+    let by_file = serve(&[resp, &flag]);
+    let mut by_environment = serve(&[resp]);
+    by_environment.env("TOLLGATE_RESP_PASSWORD", "open sesame");
+    for command in [by_file, by_environment] {
+        let served = Served::start(command);
+        let answer = redis(
+            &served,
+            "PING\r\nAUTH wrong\r\nAUTH 'open sesame'\r\nPING\r\nQUIT\r\n",
+        );
+        let lines: Vec<&str> = answer.split("\r\n").collect();
+        let [first, second, rest @ ..] = lines.as_slice() else {
+            panic!("{answer}");
+        };
+        assert!(
+            first.starts_with("-NOAUTH") && second.starts_with("-WRONGPASS"),
+            "{answer}"
+        );
+        assert_eq!(rest, ["+OK", "+PONG", "+OK", ""]);
+    }
+    let mut twice = serve(&[resp, &flag]);
+    twice.env("TOLLGATE_RESP_PASSWORD", "open sesame");
+    let (code, _, stderr) = ended(twice.output().unwrap());
+    assert_eq!(code, Some(1));
+    assert!(
+        stderr.contains("TOLLGATE_RESP_PASSWORD is set and so is the file"),
+        "{stderr}"
+    );
+    assert!(!stderr.contains("sesame"), "{stderr}");
+    let flag = format!(
+        "--resp-password-file={}",
+        folder.path().join("empty").display()
+    );
+    let (code, _, stderr) = ended(serve(&[resp, &flag]).output().unwrap());
+    assert_eq!(code, Some(1));
+    assert!(
+        stderr.contains("the password of Redis clients is empty"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn numbers_that_cannot_be_are_refused_with_the_reason() {
+    for (argument, expected) in [
+        ("--worker-threads=0", "it must be at least 1"),
+        ("--worker-threads=2000", "it must be at most 1024"),
+        ("--max-connections=0", "it must be at least 1"),
+        ("--drain-delay=2h", "it must be at most 1h"),
+        ("--drain-timeout=10", "'--drain-timeout <DURATION>'"),
+    ] {
+        let (code, _, stderr) = ended(serve(&[argument]).output().unwrap());
+        assert_eq!(code, Some(2), "{argument}: {stderr}");
+        assert!(stderr.contains(expected), "{argument}: {stderr}");
+    }
+}
+
+#[test]
+fn connections_that_cannot_fit_are_warned_of_and_threads_are_as_many_as_asked_for() {
+    let mut command = Command::new("sh");
+    let program = env!("CARGO_BIN_EXE_tollgate");
+    let script = "ulimit -S -n 100 && ulimit -H -n 1000 && exec \"$0\" serve --worker-threads 1 \
+                  --listen 127.0.0.1:0 --listen-resp off --listen-admin off";
+    command
+        .args(["-c", script, program])
+        .env("TOLLGATE_LISTEN_GRPC", "off");
+    let served = Served::start(command);
+    let line = served.wait_for("fewer files may be open than --max-connections needs");
+    assert!(
+        line.contains("allowed=1000"),
+        "the soft limit was raised to the hard one: {line}"
+    );
+    assert_eq!(
+        get(served.address, "/healthz").as_deref(),
+        Some("HTTP/1.1 200 OK")
+    );
+}
+
+#[test]
+fn the_page_of_settings_is_what_the_program_prints() {
+    let (code, printed, _) = output(&["settings"]);
+    assert_eq!(code, Some(0));
+    let page = std::fs::read_to_string(repository().join("docs/settings.md")).unwrap_or_default();
+    assert!(
+        page == printed,
+        "docs/settings.md is stale; write it again with\n    cargo run -- settings > docs/settings.md"
+    );
+    // Whatever is in `--help` is on the page, with its variable and under the same heading.
+    let (_, help, _) = output(&["serve", "--help"]);
+    let mut heading = "";
+    let mut flags = 0;
+    for line in help.lines() {
+        if let Some(found) = line.strip_suffix(':').filter(|line| !line.starts_with(' ')) {
+            heading = found;
+        }
+        let Some(flag) = line.trim_start().strip_prefix("--") else {
+            continue;
+        };
+        let flag = flag.split(' ').next().unwrap();
+        if matches!(flag, "color" | "help") {
+            continue;
+        }
+        let section = page
+            .split(&format!("## {heading}\n"))
+            .nth(1)
+            .unwrap_or_default();
+        let section = section.split("\n## ").next().unwrap();
+        let variable = flag.to_uppercase().replace('-', "_");
+        let row = format!("| `--{flag} ");
+        let row = section.lines().find(|line| line.starts_with(&row));
+        let row = row.unwrap_or_else(|| panic!("--{flag} is not under {heading}"));
+        assert!(
+            row.contains(&format!("| `TOLLGATE_{variable}` |")) || flag == "log-level",
+            "{row}"
+        );
+        flags += 1;
+    }
+    assert!(flags >= 20, "{flags} of {help}");
+}
+
+/// The digest of a key in the field that tells of it is the same wherever the secret is.
+#[test]
+fn nodes_with_one_secret_make_the_same_digests() {
+    let folder = Folder::with(&[
+        ("secret", "correct horse battery staple\n"),
+        ("short", "too short\n"),
+        (
+            "policy.yaml",
+            "limits: [{ name: a, key: header.x-api-key, rate: 9/h }]\n",
+        ),
+    ]);
+    let partition = |secret: &[&str], variable: Option<&str>| {
+        let mut command = serve(&["--config=policy.yaml"]);
+        command.current_dir(folder.path()).args(secret);
+        if let Some(secret) = variable {
+            command.env("TOLLGATE_FLEET_SECRET", secret);
+        }
+        let served = Served::start(command);
+        let mut stream = TcpStream::connect(served.address).unwrap();
+        let request = "GET /v1/check?key=alice HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (_, rest) = answer
+            .split_once(";pk=:")
+            .unwrap_or_else(|| panic!("{answer}"));
+        rest.split(':').next().unwrap().to_owned()
+    };
+    let one = partition(&["--fleet-secret-file=secret"], None);
+    assert_eq!(partition(&[], Some("correct horse battery staple")), one);
+    assert_ne!(partition(&[], Some("correct horse battery stable")), one);
+    assert_ne!(partition(&[], None), one);
+    let mut command = serve(&["--fleet-secret-file=short"]);
+    let (code, _, stderr) = ended(command.current_dir(folder.path()).output().unwrap());
+    assert_eq!(code, Some(1));
+    assert!(
+        stderr.ends_with("error: the secret of the fleet: it must have at least 16 bytes\n"),
+        "{stderr}"
+    );
+}
