@@ -36,13 +36,13 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Answer checks over HTTP by a policy, with its state in memory
-    Serve(serve::Options),
+    Serve(Box<serve::Options>),
     /// Say whether a server on this machine is ready; the exit code is 0 if it is
     Health(health::Options),
     /// Say everything that is wrong with policy files
     Check(check::Options),
     /// Say in plain words what a policy does, or what it does with one request
-    Explain(explain::Options),
+    Explain(Box<explain::Options>),
     /// Run tests of policies: requests at points in time, and what should come of them
     Test(testing::Options),
     /// Print the JSON Schema of policy files, for editors

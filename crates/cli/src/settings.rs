@@ -53,7 +53,7 @@ fn heading(argument: &Arg) -> &str {
 fn row(argument: &Arg) -> String {
     let flag = argument.get_long().unwrap_or_default();
     let value = argument.get_value_names().unwrap_or_default();
-    let value: Vec<&str> = value.iter().map(|name| name.as_str()).collect();
+    let value: Vec<&str> = value.iter().map(clap::builder::Str::as_str).collect();
     let variable = argument.get_env().unwrap_or_default().to_string_lossy();
     let defaults: Vec<_> = argument
         .get_default_values()

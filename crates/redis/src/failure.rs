@@ -1,4 +1,5 @@
-//! What a failed call means: the client's errors and the server's words for them, as the store contract's kinds.
+//! What a failed call means: the client's errors and the server's words for them, as the store contract's kinds, and what
+//! there is to do about it.
 //!
 //! The question that decides is whether something may have been charged. A server that says why it will not run a script
 //! has not run it; one that says nothing, or that a script failed half way, may have. Must not know: batches, limits,
@@ -28,54 +29,124 @@ const REFUSALS: &[&str] = &[
     "NOSCRIPT",
 ];
 
+/// Refusals of a script's first write, which servers before 7.0 wrap into an error of the script. Nothing was written
+/// before it: all three are looked at only as long as a script has not written.
+const WRAPPED: &[&str] = &["READONLY", "OOM", "MISCONF"];
+
 /// Refusals that end only with another server behind the address, so the connection is made anew.
 const MISPLACED: &[&str] = &["READONLY", "MASTERDOWN"];
 
-/// A failed call: what the caller is told, and whether the connection can go on.
+/// What is wrong besides this one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// Nothing that looking for another server would cure.
+    None,
+    /// The server is not there, or not the one to ask: find out who is.
+    Gone,
+    /// Another server has the slot, for good.
+    Moved(String),
+    /// Another server has this key while its slot is on the way.
+    Ask(String),
+    /// The keys of the call are on two servers for the moment.
+    TryAgain,
+}
+
+/// A failed call: what the caller is told, whether the connection can go on, and what else is wrong.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: StoreError,
     pub(crate) is_connection_spent: bool,
+    pub(crate) trouble: Trouble,
+}
+
+impl Failure {
+    /// A failure that a connection survives.
+    pub(crate) const fn of(error: StoreError, trouble: Trouble) -> Self {
+        Self {
+            error,
+            is_connection_spent: false,
+            trouble,
+        }
+    }
 }
 
 /// What an error of the client means for a call that was handed to a connection.
 pub(crate) fn of_call(error: &RedisError) -> Failure {
-    let failure = |kind, detail: String, is_connection_spent| Failure {
+    let spent = |kind, detail: &'static str| Failure {
         error: StoreError::new(kind, detail),
-        is_connection_spent,
+        is_connection_spent: true,
+        trouble: Trouble::Gone,
     };
     if let Some(code) = error.code() {
-        // Only the code is passed on: the rest of a server's line may name hosts and keys.
-        if REFUSALS.contains(&code) {
-            let is_misplaced = MISPLACED.contains(&code);
-            return failure(
-                ErrorKind::Refused,
-                format!("the server says {code}"),
-                is_misplaced,
-            );
-        }
-        return failure(
-            ErrorKind::Garbled,
-            "the script failed on the server".to_owned(),
-            false,
-        );
+        return of_code(code, error);
     }
     match error.kind() {
-        ClientKind::Io if error.is_timeout() => failure(
-            ErrorKind::TimedOut,
-            "the connection timed out".to_owned(),
-            true,
-        ),
-        ClientKind::Io => failure(ErrorKind::Lost, "the connection ended".to_owned(), true),
-        _ => failure(
-            ErrorKind::Garbled,
-            "the reply could not be read".to_owned(),
-            true,
-        ),
+        ClientKind::Io if error.is_timeout() => {
+            spent(ErrorKind::TimedOut, "the connection timed out")
+        }
+        ClientKind::Io => spent(ErrorKind::Lost, "the connection ended"),
+        _ => Failure {
+            trouble: Trouble::None,
+            ..spent(ErrorKind::Garbled, "the reply could not be read")
+        },
     }
+}
+
+fn of_code(code: &str, error: &RedisError) -> Failure {
+    let code = if REFUSALS.contains(&code) {
+        Some(code)
+    } else {
+        wrapped(error.detail().unwrap_or_default())
+    };
+    let Some(code) = code else {
+        let detail = "the script failed on the server";
+        return Failure::of(StoreError::new(ErrorKind::Garbled, detail), Trouble::None);
+    };
+    let to = || error.redirect_node().map(|(to, _slot)| to.to_owned());
+    let trouble = match code {
+        "MOVED" => to().map_or(Trouble::Gone, Trouble::Moved),
+        "ASK" => to().map_or(Trouble::Gone, Trouble::Ask),
+        "TRYAGAIN" => Trouble::TryAgain,
+        "READONLY" | "MASTERDOWN" | "LOADING" | "CLUSTERDOWN" => Trouble::Gone,
+        _ => Trouble::None,
+    };
+    // Only the code is passed on: the rest of a server's line may name hosts and keys.
+    let detail = format!("the server says {code}");
+    Failure {
+        error: StoreError::new(ErrorKind::Refused, detail),
+        is_connection_spent: MISPLACED.contains(&code),
+        trouble,
+    }
+}
+
+/// The refusal inside an error of a script, as in `Error running script (call to f_1): @user_script:1: -READONLY You …`.
+fn wrapped(detail: &str) -> Option<&'static str> {
+    let (before, inside) = detail.split_once(": -")?;
+    if !before.contains("running script") {
+        return None;
+    }
+    let code = inside.split(' ').next()?;
+    WRAPPED.iter().copied().find(|known| *known == code)
 }
 
 /// Whether the server does not know the script: normal after a restart, a failover or a flush.
 pub(crate) fn is_unknown_script(error: &RedisError) -> bool {
     error.code() == Some("NOSCRIPT")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s_11_what_older_servers_wrap_is_still_a_refusal() {
+        let readonly = "Error running script (call to f_12): @user_script:60: @user_script: 60: -READONLY You can't write against a read only replica.";
+        assert_eq!(wrapped(readonly), Some("READONLY"));
+        assert_eq!(
+            wrapped("Error running script (call to f_1): -WRONGTYPE no"),
+            None
+        );
+        assert_eq!(wrapped("Error running script (call to f_1): oops"), None);
+        assert_eq!(wrapped("key: -READONLY of somebody's choosing"), None);
+    }
 }

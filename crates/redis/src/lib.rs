@@ -1,21 +1,31 @@
-//! The store contract over one Redis or Valkey node: one script call decides a whole batch, all or nothing.
+//! The store contract over Redis or Valkey: one script call decides a whole batch, all or nothing, on one server, on the
+//! one that sentinels name, in a cluster, or on several that share the keys.
 //!
 //! The scripts under `lua/` are ports of `tollgate-core`, and tests hold them to it step by step. They decide whether to
 //! admit and what to keep; they return what they saw, and core computes the answer from it: outcome, remaining, times and
 //! receipts are rounded in one place whatever the store.
 //!
-//! Must not know: rules, names of limits, HTTP; clusters and sentinels.
+//! Must not know: rules, names of limits, HTTP.
 #![forbid(unsafe_code)]
 
+mod address;
+mod credentials;
 mod failure;
 mod link;
 mod name;
 mod options;
 mod script;
+mod spread;
 mod store;
+mod task;
+mod tls;
+mod topology;
 #[doc(hidden)]
 pub mod wire;
 
+pub use credentials::{Credentials, CredentialsProvider, PasswordFile};
 pub use name::Secret;
 pub use options::{Options, Remembering};
 pub use store::RedisStore;
+pub use tls::{Identity, Tls};
+pub use topology::{Finding, Unwise};

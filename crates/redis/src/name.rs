@@ -47,18 +47,33 @@ impl Digest {
         usize::try_from(self.0.checked_rem(places).unwrap_or(0)).unwrap_or(0)
     }
 
-    /// The name of a limit's state under this key.
-    pub(crate) fn name(self, limit: LimitId) -> Vec<u8> {
-        let mut name = Vec::with_capacity(33);
-        name.extend_from_slice(b"tg1:{");
-        for index in 0..22_u32 {
+    /// Half of its bits.
+    pub(crate) fn half(self) -> u64 {
+        u64::try_from(self.0 >> 64).unwrap_or(u64::MAX)
+    }
+
+    /// The digest as digits.
+    pub(crate) fn text(self) -> [u8; 22] {
+        let mut text = [0; 22];
+        for (place, index) in text.iter_mut().zip(0_u32..) {
             // Six bits a time from the top; the last digit holds the two that are left.
             let shifted = self.0.rotate_left(6 * (index + 1));
-            name.push(digit(
-                shifted & if index == 21 { 0b11_0000 } else { 0b11_1111 },
-            ));
+            *place = digit(shifted & if index == 21 { 0b11_0000 } else { 0b11_1111 });
         }
-        name.extend_from_slice(b"}:");
+        text
+    }
+
+    /// The name of a limit's state under this key, in the place of the tag: whatever has the same tag lies in one slot. A key that is its own tag
+    /// has the short name.
+    fn name_under(self, tag: Self, limit: LimitId) -> Vec<u8> {
+        let mut name = Vec::with_capacity(if self == tag { 33 } else { 55 });
+        name.extend_from_slice(b"tg1:{");
+        name.extend_from_slice(&tag.text());
+        name.push(b'}');
+        if self != tag {
+            name.extend_from_slice(&self.text());
+        }
+        name.push(b':');
         let id = u128::from(limit.0.get());
         if id >= 1 << 12 {
             name.push(digit(id >> 12));
@@ -69,14 +84,41 @@ impl Digest {
         name.push(digit(id));
         name
     }
+}
 
-    /// The name of the reservations on that state.
-    pub(crate) fn ledger_name(self, limit: LimitId) -> Vec<u8> {
-        let mut name = self.name(limit);
-        // Not a digit, so no other limit has this name.
-        name.push(b'.');
-        name
+/// A key as the server knows it, and the tag that it lies under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    key: Digest,
+    tag: Digest,
+}
+
+impl Named {
+    pub(crate) fn of(secret: Secret, key: &Key<'_>, tag: Option<&Key<'_>>) -> Self {
+        let key = Digest::of(secret, key);
+        let tag = tag.map_or(key, |tag| Digest::of(secret, tag));
+        Self { key, tag }
     }
+
+    pub(crate) const fn tag(self) -> Digest {
+        self.tag
+    }
+
+    /// The name of a limit's state under this key.
+    pub(crate) fn name(self, limit: LimitId) -> Vec<u8> {
+        self.key.name_under(self.tag, limit)
+    }
+}
+
+/// The name of what says that a charge on the state of this name was given back.
+pub(crate) fn marker_of(name: &[u8], id: u128) -> Vec<u8> {
+    [name, b"!", &Digest(id).text()].concat()
+}
+
+/// The name of the reservations on the state of this name.
+pub(crate) fn ledger_of(name: &[u8]) -> Vec<u8> {
+    // Not a digit, so no other limit has this name.
+    [name, b"."].concat()
 }
 
 fn digit(bits: u128) -> u8 {
@@ -97,26 +139,48 @@ mod tests {
         LimitId(NonZeroU16::new(n).unwrap())
     }
 
+    fn name(digest: Digest, limit: LimitId) -> Vec<u8> {
+        digest.name_under(digest, limit)
+    }
+
+    #[test]
+    fn under_a_tag_keys_differ_and_lie_together() {
+        let key = |text: &'static [u8]| Key::of(text).unwrap();
+        let under = |text, tag: Option<&Key<'_>>| {
+            let named = Named::of(SECRET, &key(text), tag);
+            String::from_utf8(named.name(id(1))).unwrap()
+        };
+        let org = key(b"org");
+        let (alice, bob) = (under(b"alice", Some(&org)), under(b"bob", Some(&org)));
+        let own = under(b"org", Some(&org));
+        assert_eq!(own, under(b"org", None), "its own tag");
+        assert_ne!(alice, bob);
+        assert_eq!(alice.len(), 52);
+        for name in [&alice, &bob] {
+            assert_eq!(name[..28], own[..28], "one tag, one slot");
+        }
+    }
+
     #[test]
     fn a_name_is_thirty_bytes_for_the_first_sixty_three_limits() {
         let digest = Digest::of(SECRET, &Key::of(b"alice").unwrap());
-        assert_eq!(digest.name(id(63)).len(), 30);
-        assert_eq!(digest.name(id(64)).len(), 31);
-        assert_eq!(digest.name(id(u16::MAX)).len(), 32);
+        assert_eq!(name(digest, id(63)).len(), 30);
+        assert_eq!(name(digest, id(64)).len(), 31);
+        assert_eq!(name(digest, id(u16::MAX)).len(), 32);
     }
 
     #[test]
     fn no_two_limits_share_a_name() {
         let digest = Digest::of(SECRET, &Key::of(b"alice").unwrap());
-        let names: HashSet<Vec<u8>> = (1..=u16::MAX).map(|n| digest.name(id(n))).collect();
+        let names: HashSet<Vec<u8>> = (1..=u16::MAX).map(|n| name(digest, id(n))).collect();
         assert_eq!(names.len(), usize::from(u16::MAX));
     }
 
     #[test]
     fn names_are_stable_and_depend_on_the_secret() {
         let key = Key::of(b"alice").unwrap();
-        let name = String::from_utf8(Digest::of(SECRET, &key).name(id(1))).unwrap();
-        assert_eq!(name, "tg1:{WCWzpWazBHYc6CkAt3RZww}:B");
+        let text = String::from_utf8(name(Digest::of(SECRET, &key), id(1))).unwrap();
+        assert_eq!(text, "tg1:{WCWzpWazBHYc6CkAt3RZww}:B");
         let other = Digest::of(Secret::new([7; 16]), &key);
         assert_ne!(other, Digest::of(SECRET, &key));
     }
@@ -124,8 +188,8 @@ mod tests {
     #[test]
     fn every_bit_of_the_digest_is_in_the_name() {
         let names: HashSet<Vec<u8>> = (0..128)
-            .map(|bit| Digest(1 << bit).name(id(1)))
-            .chain([Digest(0).name(id(1))])
+            .map(|bit| name(Digest(1 << bit), id(1)))
+            .chain([name(Digest(0), id(1))])
             .collect();
         assert_eq!(names.len(), 129);
     }

@@ -2,25 +2,41 @@
 //!
 //! Must not know: connections, scripts.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::Nanos;
 
+use crate::credentials::CredentialsProvider;
 use crate::name::Secret;
+use crate::tls::Tls;
 
 /// Where the server is and how it is used.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// The server, as `redis://[user:password@]host[:port][/db]` or `redis+unix:///path`.
+    /// The server or servers:
+    /// - `redis://[user:password@]host[:port][/db]` or `redis+unix:///path`: one;
+    /// - `redis+sentinel://[user:password@]host[:port],…/master[/db]`: the one that sentinels name;
+    /// - `redis+cluster://[user:password@]host[:port],…`: a cluster, of which some nodes are named;
+    /// - `redis+shards://[user:password@]name=host[:port],…[/db]`: independent servers that share the keys by their names.
+    ///
+    /// With `rediss` instead of `redis` it is spoken by TLS. User and password are those of the servers, not of sentinels.
     pub address: String,
+    /// Where user and password come from, if not from the address. They may change while the store is in use.
+    pub credentials: Option<Arc<dyn CredentialsProvider>>,
+    /// Where user and password for sentinels come from, if these want any.
+    pub sentinel_credentials: Option<Arc<dyn CredentialsProvider>>,
+    /// Certificates, for TLS.
+    pub tls: Tls,
     /// What the names of keys are derived with. Every node of a fleet must have the same, or each counts by itself.
     pub secret: Secret,
     /// The longest that one decision may take.
     pub deadline: Duration,
     /// The longest that making a connection may take. No decision waits for it.
     pub connect_deadline: Duration,
-    /// Connections, each of which carries many calls at a time.
+    /// Connections to each server, each of which carries many calls at a time.
     pub connections: usize,
     /// The most calls under way at once. Beyond it calls are refused at once instead of queued.
     pub most_in_flight: usize,
@@ -51,6 +67,9 @@ impl Options {
     pub fn new(address: impl Into<String>, secret: Secret) -> Self {
         Self {
             address: address.into(),
+            credentials: None,
+            sentinel_credentials: None,
+            tls: Tls::default(),
             secret,
             deadline: Duration::from_millis(15),
             connect_deadline: Duration::from_millis(200),
@@ -58,5 +77,47 @@ impl Options {
             most_in_flight: 4_096,
             remembering: Remembering::default(),
         }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("address", &shown(&self.address))
+            .field("credentials", &self.credentials)
+            .field("sentinel_credentials", &self.sentinel_credentials)
+            .field("tls", &self.tls)
+            .field("deadline", &self.deadline)
+            .field("connect_deadline", &self.connect_deadline)
+            .field("connections", &self.connections)
+            .field("most_in_flight", &self.most_in_flight)
+            .field("remembering", &self.remembering)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An address without the user and the password.
+fn shown(address: &str) -> String {
+    match (address.split_once("://"), address.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, servers))) => format!("{scheme}://..@{servers}"),
+        _ => address.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s_39_an_address_is_shown_without_its_password() {
+        let shown = |address: &str| {
+            let options = Options::new(address, Secret::new(*b"0123456789abcdef"));
+            format!("{options:?}")
+        };
+        let told = shown("redis+cluster://limiter:open@sesame@a:1,b:2");
+        assert!(told.contains("redis+cluster://..@a:1,b:2"), "{told}");
+        assert!(!told.contains("sesame") && !told.contains("open"), "{told}");
+        assert!(!told.contains("0123456789abcdef"), "{told}");
+        assert!(shown("redis://a:1/2").contains("redis://a:1/2"));
     }
 }

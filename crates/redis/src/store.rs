@@ -1,80 +1,193 @@
 //! The store: a batch becomes one call, its reply becomes the answers.
 //!
-//! Must not know: how calls are encoded, how connections are kept.
+//! Must not know: how calls are encoded, how connections are kept, which server has a key.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::Value;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tollgate_core::compose::Verdict;
-use tollgate_store::{Answer, Check, ErrorKind, StoreError};
+use tollgate_store::contract::MAX_CHECKS;
+use tollgate_store::{Answer, Check, ErrorKind, Key, StoreError};
 
-use crate::link::Link;
-use crate::options::Options;
+use crate::name::Named;
+use crate::options::{Options, Remembering};
+use crate::spread::{self, Debts, Part};
+use crate::topology::{Finding, Place, Topology};
 use crate::wire::{Request, decode};
 
-/// Decides in Redis or Valkey, exactly: one round trip, one script, one clock.
+/// Decides in Redis or Valkey, exactly: one round trip, one script, one clock for all keys that lie together.
 #[derive(Debug)]
 pub struct RedisStore {
-    options: Options,
-    link: Link,
-    corrupt: AtomicU64,
+    shared: Arc<Shared>,
+    in_flight: Semaphore,
+    debts: Debts,
 }
 
 impl RedisStore {
-    /// Connects, as far as the server is there: without it the store exists, answers [`ErrorKind::Unreachable`], and
+    /// Connects, as far as the servers are there: without them the store exists, answers [`ErrorKind::Unreachable`], and
     /// keeps trying in the background. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// The address makes no sense.
     pub async fn connect(options: Options) -> Result<Self, StoreError> {
-        let link = Link::open(&options).await?;
-        Ok(Self {
+        let topology = Topology::open(&options).await?;
+        let in_flight = Semaphore::new(options.most_in_flight.max(1));
+        let shared = Arc::new(Shared {
             options,
-            link,
+            topology,
             corrupt: AtomicU64::new(0),
+        });
+        let debts = Debts::start(&shared)?;
+        Ok(Self {
+            shared,
+            in_flight,
+            debts,
         })
     }
 
     /// Decides on a batch, all or nothing: see [`tollgate_store::Store`], whose contract this is, awaited.
     ///
-    /// Within the deadline, whatever the server does. Dropping the future does not take a call back that was sent.
+    /// Within the deadline, whatever the servers do. Dropping the future does not take a call back that was sent.
+    ///
+    /// In a cluster, and on several servers, keys lie in several places. A batch that does is charged place by place, and
+    /// what was charged is given back when a later place refuses: at most within the deadline others see it. If a server
+    /// fails in between, at most the batch's own cost stays charged, once, until it refills.
     ///
     /// # Errors
-    /// The batch makes no sense, or the server did not answer. No call is repeated that may have been carried out.
+    /// The batch makes no sense, or a server did not answer. No call is repeated that may have been carried out.
     pub async fn decide(
         &self,
         checks: &[Check<'_>],
         answers: &mut [Answer],
     ) -> Result<Verdict, StoreError> {
+        self.decide_under(&[], checks, answers).await
+    }
+
+    /// The same with keys that lie where their tags say, so that those with one tag are decided together: `tags` has one
+    /// for each check, or is empty. A key must have the same tag whenever it is asked for, or it is counted in two places.
+    ///
+    /// # Errors
+    /// The batch makes no sense, or a server did not answer.
+    pub async fn decide_under(
+        &self,
+        tags: &[Option<Key<'_>>],
+        checks: &[Check<'_>],
+        answers: &mut [Answer],
+    ) -> Result<Verdict, StoreError> {
         if checks.len() != answers.len() {
-            let detail = "there must be as many answers as checks";
-            return Err(StoreError::new(ErrorKind::BadRequest, detail));
+            return Err(bad("there must be as many answers as checks"));
+        }
+        if !tags.is_empty() && tags.len() != checks.len() {
+            return Err(bad("there must be as many tags as checks, or none"));
+        }
+        if checks.len() > MAX_CHECKS {
+            return Err(bad("too many checks in one batch"));
         }
         if checks.is_empty() {
             return Ok(Verdict::default());
         }
-        let request = Request::new(self.options.secret, self.options.remembering, checks, None)?;
-        let reply = self.link.call(&request).await?;
+        let Ok(_permit) = self.in_flight.try_acquire() else {
+            let detail = "the most calls in flight are reached";
+            return Err(StoreError::new(ErrorKind::Busy, detail));
+        };
+        let shared = &self.shared;
+        let until = Instant::now() + shared.options.deadline;
+        let parts: Vec<Part<'_>> = checks
+            .iter()
+            .enumerate()
+            .map(|(index, check)| {
+                let tag = tags.get(index).and_then(Option::as_ref);
+                let named = Named::of(shared.options.secret, &check.key, tag);
+                Part {
+                    check: *check,
+                    named,
+                    place: shared.topology.place(named.tag()),
+                }
+            })
+            .collect();
+        let first = parts.first().map(|part| part.place);
+        match first {
+            Some(place) if parts.iter().all(|part| part.place == place) => {
+                let named = parts.iter().map(|part| (&part.check, part.named));
+                let request = Request::named(shared.remembering(), named, None)?;
+                shared.ask(place, &request, checks, answers, until).await
+            }
+            _ => spread::decide(shared, &self.debts, &parts, answers, until).await,
+        }
+    }
+
+    /// Asks the servers about themselves and says what is unwise: replicas, eviction, old versions, a cluster that was not
+    /// called one. Meant for the start; nothing depends on it, and it may take a few connection deadlines.
+    pub async fn inspect(&self) -> Vec<Finding> {
+        let patience = self.shared.options.connect_deadline.saturating_mul(2);
+        self.shared.topology.inspect(patience).await
+    }
+
+    /// Whether any server can be asked.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.shared.topology.is_connected()
+    }
+
+    /// How many states could not be read so far. They were taken for absent and written anew.
+    #[must_use]
+    pub fn corrupt_states(&self) -> u64 {
+        self.shared.corrupt.load(Ordering::Relaxed)
+    }
+
+    /// How often something stayed charged in one place although another had refused, because the server that it was to be
+    /// given back to could not be reached in time.
+    #[must_use]
+    pub fn charges_left(&self) -> u64 {
+        self.debts.unpaid()
+    }
+}
+
+/// What decisions and the tasks behind them share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    options: Options,
+    topology: Topology,
+    corrupt: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) const fn remembering(&self) -> Remembering {
+        self.options.remembering
+    }
+
+    /// One call in one place, and what the checks are answered.
+    pub(crate) async fn ask(
+        &self,
+        place: Place,
+        request: &Request,
+        checks: &[Check<'_>],
+        answers: &mut [Answer],
+        until: Instant,
+    ) -> Result<Verdict, StoreError> {
+        let reply = self.topology.call(place, request, until).await?;
         let decided = integers(&reply)
             .and_then(|integers| decode(checks, &integers, answers))
-            .inspect_err(|_| self.link.distrust(&request))?;
+            .inspect_err(|_| self.topology.distrust(place, request))?;
         if decided.corrupt > 0 {
             self.corrupt.fetch_add(decided.corrupt, Ordering::Relaxed);
         }
         Ok(decided.verdict)
     }
 
-    /// Whether any connection is up.
-    #[must_use]
-    pub fn is_connected(&self) -> bool {
-        self.link.is_connected()
+    /// One call in one place whose answer does not matter. Whether it was carried out.
+    pub(crate) async fn tell(&self, place: Place, request: &Request) -> bool {
+        let until = Instant::now() + self.options.deadline;
+        let reply = self.topology.call(place, request, until).await;
+        reply.is_ok_and(|reply| integers(&reply).is_ok())
     }
+}
 
-    /// How many states could not be read so far. They were taken for absent and written anew.
-    #[must_use]
-    pub fn corrupt_states(&self) -> u64 {
-        self.corrupt.load(Ordering::Relaxed)
-    }
+fn bad(detail: &'static str) -> StoreError {
+    StoreError::new(ErrorKind::BadRequest, detail)
 }
 
 /// A script's reply is a flat list of integers and nothing else.

@@ -1,41 +1,31 @@
-//! The server without its sockets: an engine, the policy in words, open tickets, and which endpoint answers what.
+//! The server without its sockets: an engine, the policy in words, open tickets.
 //!
 //! Synchronous from end to end. Must not know: sockets, connections, timeouts, what is in files.
 
-use std::fmt;
-use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::{Method, Request, Response, StatusCode};
 use tollgate_core::Nanos;
-use tollgate_engine::reload::{EnvoyReloader, Reload, Reloader, Status, is_envoys};
-use tollgate_engine::{Engine, OutOfNumbers, Verdict};
+use tollgate_engine::reload::{Reloader, is_envoys};
+use tollgate_engine::{Engine, Verdict};
 use tollgate_http::{Dialects, Networks};
 use tollgate_policy::attributes::Attributes;
-use tollgate_policy::envoy::{EnvoyPolicy, FilesRefused};
 use tollgate_policy::explain::{Explanation, explain};
 use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
-use tollgate_policy::source::{Problem, Problems};
-use tollgate_store::{Clock, InvalidSize, Memory};
+use tollgate_store::{Clock, Memory};
 
 use crate::counters::Counters;
 use crate::denials::{Denials, LogDenials};
 use crate::gateways::Gateways;
-use crate::http::{Answers, Limits, Question, run};
-use crate::input::{BadInput, echo};
-use crate::listen::{Ended, Listener, Peer, Reached, Stopping};
-use crate::metrics::{Answered, Metrics, Transport};
-use crate::openapi;
+use crate::invalid::InvalidApp;
+use crate::listen::{Reached, Stopping};
+use crate::metrics::{Metrics, Transport};
 use crate::redact::redacted;
-use crate::reply::Reply;
 use crate::rls::Rls;
-use crate::routes::{Endpoint, Route, most_body};
 use crate::saturation::{MOST_WAITING, Saturation};
+use crate::secret::Secret;
 use crate::tickets::Tickets;
 use crate::welcome::{introduction, introduction_of_files};
 use crate::words::Wording;
@@ -60,7 +50,7 @@ pub struct App<C> {
     /// The policy in force, in words.
     told: ArcSwap<Told>,
     /// Keys every digest of this process; another policy must make the same ones.
-    secret: [u8; 16],
+    pub(crate) secret: [u8; 16],
     replacing: Mutex<()>,
     counters: Counters,
     metrics: Arc<Metrics>,
@@ -80,7 +70,19 @@ impl<C: Clock> App<C> {
     /// # Errors
     /// The policy cannot be put in force, or there cannot be so many keys.
     pub fn new(policy: &Policy, keys: usize, clock: C) -> Result<Self, InvalidApp> {
-        let secret = random();
+        Self::keyed(policy, keys, clock, Secret::random())
+    }
+
+    /// The same, whose digests are keyed by a secret that others may share.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn keyed(
+        policy: &Policy,
+        keys: usize,
+        clock: C,
+        Secret(secret): Secret,
+    ) -> Result<Self, InvalidApp> {
         let (rules, explanation) = compile(policy, secret)?;
         let store = Memory::with_clock(keys, clock).map_err(InvalidApp::Size)?;
         let engine = Engine::new(rules, store).map_err(InvalidApp::Numbers)?;
@@ -97,11 +99,16 @@ impl<C: Clock> App<C> {
     ///
     /// # Errors
     /// Everything that is wrong with the file, or there cannot be so many keys.
-    pub fn following(path: &Path, keys: usize, clock: C) -> Result<Self, InvalidApp> {
+    pub fn following(
+        path: &Path,
+        keys: usize,
+        clock: C,
+        secret: Secret,
+    ) -> Result<Self, InvalidApp> {
         if is_envoys(path) {
-            return Self::following_files(path, keys, clock);
+            return Self::following_files(path, keys, clock, secret);
         }
-        let secret = random();
+        let Secret(secret) = secret;
         let store = Memory::with_clock(keys, clock).map_err(InvalidApp::Size)?;
         let reloader = Reloader::open(path, secret, store).map_err(InvalidApp::File)?;
         let (generation, policy) = reloader.in_force();
@@ -111,23 +118,6 @@ impl<C: Clock> App<C> {
         };
         let engine = Arc::clone(reloader.engine());
         Self::made(engine, Some(Arc::new(reloader)), told, secret)
-    }
-
-    /// An app that decides by files of envoyproxy/ratelimit, and only on what Envoy asks.
-    ///
-    /// # Errors
-    /// There cannot be so many keys.
-    pub fn by_envoys_files(files: EnvoyPolicy, keys: usize, clock: C) -> Result<Self, InvalidApp> {
-        let none = Self::new(&Policy::default(), keys, clock)?;
-        let rls = Rls::by_files(files, &none.engine, none.secret).map_err(InvalidApp::Numbers)?;
-        Ok(Self { rls, ..none })
-    }
-
-    /// The same, of which somebody says when to look at the files again.
-    fn following_files(path: &Path, keys: usize, clock: C) -> Result<Self, InvalidApp> {
-        let none = Self::new(&Policy::default(), keys, clock)?;
-        let rls = Rls::following(path, &none.engine, none.secret).map_err(InvalidApp::Files)?;
-        Ok(Self { rls, ..none })
     }
 
     fn made(
@@ -232,39 +222,6 @@ impl<C: Clock> App<C> {
         self.reloader.as_ref()
     }
 
-    /// What looks at the file or files that decide, whichever kind they are, if there are any.
-    pub fn reload(&self) -> Option<Arc<dyn Reload>>
-    where
-        C: 'static,
-    {
-        if let Some(reloader) = self.rls.reloader() {
-            return Some(Arc::<EnvoyReloader<_>>::clone(reloader));
-        }
-        let reloader = self.reloader.as_ref()?;
-        Some(Arc::<Reloader<_>>::clone(reloader))
-    }
-
-    /// What is known of the file or files that decide, if there are any.
-    pub(crate) fn file_status(&self) -> Option<Status> {
-        match self.rls.reloader() {
-            Some(reloader) => Some(reloader.status()),
-            None => Some(self.reloader.as_ref()?.status()),
-        }
-    }
-
-    /// The number of the version of the policy, or of the files, that decides.
-    pub(crate) fn generation(&self) -> u64 {
-        self.rls
-            .generation()
-            .unwrap_or_else(|| self.engine.generation().number())
-    }
-
-    /// Whether files of envoyproxy/ratelimit decide. Then only what Envoy asks is answered.
-    #[must_use]
-    pub const fn is_by_envoys_files(&self) -> bool {
-        self.rls.is_by_files()
-    }
-
     /// The policy in force in words. After the file has changed they are found when somebody asks.
     pub(crate) fn told(&self) -> Arc<Told> {
         let told = self.told.load_full();
@@ -286,14 +243,10 @@ impl<C: Clock> App<C> {
         self.told.load_full()
     }
 
-    /// Decisions need no store that is elsewhere, so nothing but the end makes it unready.
-    fn ready(&self) -> Reply {
-        match &self.leaving {
-            Some(leaving) if leaving.is_said() => {
-                Reply::plain(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
-            }
-            _ => Reply::text("ready\n"),
-        }
+    /// Whether no more requests should be sent here.
+    pub(crate) fn is_leaving(&self) -> bool {
+        let leaving = self.leaving.as_ref();
+        leaving.is_some_and(Stopping::is_said)
     }
 
     fn replacing(&self) -> MutexGuard<'_, ()> {
@@ -350,102 +303,6 @@ impl<C: Clock> App<C> {
             None => introduction(place, &self.told().explanation, also),
         }
     }
-
-    /// Answers whoever comes to `listener`, until `shutdown` completes; then lets open connections finish. Never ends for
-    /// any other reason.
-    pub async fn run(
-        self: Arc<Self>,
-        listener: Listener,
-        limits: Limits,
-        shutdown: impl Future<Output = ()>,
-    ) -> Ended
-    where
-        C: 'static,
-    {
-        run(limits, listener, self, shutdown).await
-    }
-
-    /// Answers one request that was read in full, as it is answered on a connection but for bounds, times and waits: for
-    /// whoever has a server of their own, and for measurements.
-    ///
-    /// ```
-    /// use tollgate_server::{App, demo_policy, listen::{Peer, Reached}};
-    /// use tollgate_store::SystemClock;
-    ///
-    /// let app = App::new(&demo_policy()?, 1_000, SystemClock::new())?;
-    /// let address = ([127, 0, 0, 1], 8080).into();
-    /// let peer = Peer { address: Some(address), local: Reached::Tcp(address) };
-    /// let request = hyper::Request::post("/v1/check").body(br#"{"key":"alice"}"#.as_slice())?;
-    /// assert_eq!(app.respond(&request, &peer).status(), 200);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn respond(&self, request: &Request<&[u8]>, peer: &Peer) -> Response<Full<Bytes>>
-    where
-        C: 'static,
-    {
-        let question = Question {
-            method: request.method(),
-            path: request.uri().path(),
-            query: request.uri().query().unwrap_or(""),
-            headers: request.headers(),
-            body: request.body(),
-            peer,
-        };
-        self.answer(&question).into_response()
-    }
-}
-
-impl<C: Clock + 'static> Answers for App<C> {
-    fn most_body(&self, method: &Method, path: &str) -> usize {
-        most_body(method, path)
-    }
-
-    fn wants_fields(&self, path: &str) -> bool {
-        Route::at(path).is_none_or(|route| matches!(route.endpoint, Endpoint::Auth(_)))
-    }
-
-    fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    fn answer(&self, question: &Question<'_>) -> Reply {
-        let Some(route) = Route::at(question.path) else {
-            let detail = format!("there is nothing at {:?}", echo(question.path.as_bytes()));
-            return Reply::plain(StatusCode::NOT_FOUND, detail);
-        };
-        if !route.allows(question.method) {
-            return wrong_method(question.method, route.methods);
-        }
-        if self.is_by_envoys_files() && !route.is_for_files() {
-            let detail = "files of envoyproxy/ratelimit decide here; ask by gRPC or POST /json";
-            return Reply::plain(StatusCode::NOT_IMPLEMENTED, detail);
-        }
-        let began = route.endpoint.decides().then(|| self.engine.store().now());
-        let answered = match route.endpoint {
-            Endpoint::Check => self.check(question),
-            Endpoint::Batch => self.check_batch(question),
-            Endpoint::Acquire => self.acquire(question),
-            Endpoint::Reserve => self.reserve(question),
-            Endpoint::Report(report) => self.report(report, question),
-            Endpoint::Auth(gateway) => self.authorize(gateway, question),
-            Endpoint::Status => self.status(question),
-            Endpoint::Limits => Ok(self.limits()),
-            Endpoint::OpenApi => Ok(Reply::json(openapi::DOCUMENT)),
-            Endpoint::Health => Ok(Reply::text("ok\n")),
-            Endpoint::EnvoysHealth => Ok(Reply::text("OK")),
-            Endpoint::Envoy => Ok(self.should_rate_limit_json(question.body)),
-            Endpoint::Ready => Ok(self.ready()),
-            Endpoint::Front => Ok(Reply::text(self.introduction(&question.peer.local, &[]))),
-        };
-        if let Some(began) = began {
-            let span = self.engine.store().now().since(began);
-            self.metrics.took(Transport::Http, span, 1);
-            if answered.is_err() {
-                self.metrics.count_answer(Transport::Http, Answered::Failed);
-            }
-        }
-        answered.unwrap_or_else(|bad| bad_request(&bad))
-    }
 }
 
 fn compile(policy: &Policy, secret: [u8; 16]) -> Result<(Rules, Explanation), InvalidApp> {
@@ -453,57 +310,3 @@ fn compile(policy: &Policy, secret: [u8; 16]) -> Result<(Rules, Explanation), In
     let explanation = explain(&redacted(policy, &secret)).map_err(InvalidApp::Policy)?;
     Ok((rules, explanation))
 }
-
-/// A secret of this process.
-fn random() -> [u8; 16] {
-    // A fresh hasher is keyed by the operating system's randomness; how its bits fall is all that is asked of it.
-    let half = || u128::from(RandomState::new().hash_one(0_u8));
-    (half() << 64 | half()).to_be_bytes()
-}
-
-fn bad_request(bad: &BadInput) -> Reply {
-    Reply::plain(StatusCode::BAD_REQUEST, bad.to_string())
-}
-
-fn wrong_method(method: &Method, allowed: &'static str) -> Reply {
-    let method = echo(method.as_str().as_bytes());
-    let detail = format!("{method} is not possible here; possible are {allowed}");
-    Reply::plain(StatusCode::METHOD_NOT_ALLOWED, detail).allow(allowed)
-}
-
-/// Why an app cannot be made, or a policy not be put in force.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum InvalidApp {
-    /// The policy cannot be honoured.
-    Policy(Vec<Problem>),
-    /// The policy's file cannot be read, or is wrong.
-    File(Problems),
-    /// Files of envoyproxy/ratelimit cannot be read, or are wrong.
-    Files(FilesRefused),
-    /// There cannot be so many keys.
-    Size(InvalidSize),
-    /// There are more states than numbers for them.
-    Numbers(OutOfNumbers),
-}
-
-impl fmt::Display for InvalidApp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Policy(problems) => {
-                for (index, problem) in problems.iter().enumerate() {
-                    let line = problem.place.line;
-                    let separator = if index == 0 { "" } else { "; " };
-                    write!(f, "{separator}line {line}: {}", problem.message)?;
-                }
-                Ok(())
-            }
-            Self::File(problems) => problems.fmt(f),
-            Self::Files(refused) => refused.fmt(f),
-            Self::Size(error) => error.fmt(f),
-            Self::Numbers(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for InvalidApp {}

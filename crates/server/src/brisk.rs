@@ -61,13 +61,18 @@ pub(crate) async fn serve<A: Answers>(
             }
         });
         let round = round.await?;
-        if let Some(unsent) = round.unsent {
-            unsent.send(stream, answers.counters()).await?;
-        }
+        let more = match round.unsent {
+            Some(unsent) => unsent.send(stream, answers.counters()).await?,
+            None => Vec::new(),
+        };
         match round.then {
+            Then::Read if !more.is_empty() => return Ok(Some(more)),
             Then::Read if !stopping.is_said() => ready_since = Instant::now(),
             Then::Read | Then::End => return Ok(None),
-            Then::Others(bytes) => return Ok(Some(bytes)),
+            Then::Others(mut bytes) => {
+                bytes.extend_from_slice(&more);
+                return Ok(Some(bytes));
+            }
         }
     }
 }
@@ -102,16 +107,41 @@ impl Round {
 }
 
 impl Unsent {
-    async fn send(&self, stream: &mut Stream, counters: &Counters) -> io::Result<()> {
+    /// Sends all of it, and answers what has arrived meanwhile.
+    async fn send(&self, stream: &mut Stream, counters: &Counters) -> io::Result<Vec<u8>> {
+        let mut more = Vec::new();
         stream.write_all(&self.now).await?;
         if !self.wait.is_zero() {
             stream.flush().await?;
             let _held = counters.hold();
-            sleep(Duration::from_nanos(self.wait.as_nanos())).await;
+            hold(stream, self.wait, &mut more).await?;
             stream.write_all(&self.late).await?;
         }
-        stream.flush().await
+        stream.flush().await?;
+        Ok(more)
     }
+}
+
+/// Lets time pass, unless the client leaves: then nobody waits for the answer any more, and its place is another's. What
+/// the client sends meanwhile is kept, as far as there is room for it.
+async fn hold(stream: &mut Stream, wait: Nanos, more: &mut Vec<u8>) -> io::Result<()> {
+    let mut over = pin!(sleep(Duration::from_nanos(wait.as_nanos())));
+    poll_fn(|context| {
+        if over.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        while more.len() < READ_LEN {
+            let mut room = [0; 1_024];
+            let mut room = ReadBuf::new(&mut room);
+            ready!(Pin::new(&mut *stream).poll_read(context, &mut room))?;
+            if room.filled().is_empty() {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+            more.extend_from_slice(room.filled());
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 /// An answer that is to be held back.

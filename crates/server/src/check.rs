@@ -127,7 +127,7 @@ impl<C: Clock> App<C> {
         })
     }
 
-    fn keep_ticket(&self, verdict: &mut Verdict) -> Option<u128> {
+    pub(crate) fn keep_ticket(&self, verdict: &mut Verdict) -> Option<u128> {
         let ticket = verdict.take_ticket()?;
         Some(self.tickets.keep(ticket, self.engine.store().now()))
     }

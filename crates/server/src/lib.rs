@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+mod answers;
 mod app;
 mod asked;
 mod body;
@@ -20,6 +21,7 @@ mod gateways;
 pub mod grpc;
 mod http;
 mod input;
+mod invalid;
 mod json;
 mod known;
 mod limits;
@@ -35,17 +37,20 @@ pub mod resp;
 mod rls;
 mod routes;
 mod saturation;
+mod secret;
 mod tickets;
 mod welcome;
 mod wire;
 mod words;
 
-pub use app::{App, InvalidApp, MOST_RETRY_JITTER};
+pub use app::{App, MOST_RETRY_JITTER};
 pub use counters::Counters;
 pub use decided::Decided;
 pub use demo::demo_policy;
 pub use denials::LogDenials;
 pub use http::Limits;
+pub use invalid::InvalidApp;
 pub use metrics::{Answered, Cause, Metrics, Transport};
 pub use saturation::Saturation;
+pub use secret::{InvalidSecret, Secret};
 pub use tollgate_http::{Dialects, Networks};

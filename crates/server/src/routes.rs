@@ -154,6 +154,7 @@ impl Route {
             Endpoint::Envoy
                 | Endpoint::OpenApi
                 | Endpoint::Health
+                | Endpoint::Ready
                 | Endpoint::EnvoysHealth
                 | Endpoint::Front
         )

@@ -3,6 +3,7 @@
 //! Must not know: HTTP, gRPC, the protocol of Redis, what policies say.
 
 mod announce;
+mod bound;
 mod drain;
 mod failures;
 mod logs;
@@ -22,17 +23,17 @@ use tokio::task::JoinSet;
 use tollgate_engine::reload::{Reload, Timing, Watch};
 use tollgate_server::admin::Admin;
 use tollgate_server::grpc::{Grpc, GrpcLimits};
-use tollgate_server::listen::{Bounds, Ended, Listener, Place, Stop};
+use tollgate_server::listen::{Bounds, Ended, Place, Stop};
 use tollgate_server::resp::{self, Resp, RespLimits};
 use tollgate_server::{App, InvalidApp, Limits, demo_policy};
 use tollgate_store::{Memory, SystemClock};
 
-use announce::{Places, announce, tell_the_end};
+use announce::{announce, tell_the_end};
+use bound::Bound;
 use drain::drain;
-use failures::{BadPolicy, CannotListen};
+use failures::BadPolicy;
 use manager::{Manager, READY, STOPPING};
 pub(crate) use settings::Options;
-use settings::Secured;
 use signals::{StopSignals, reload_signal};
 use tls::Securing;
 
@@ -67,7 +68,6 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         .with_resp(Arc::clone(&resp))
         .with_listener("grpc", Arc::clone(grpc.counters()))
         .until(leaving);
-    open_files::allow(expected_connections(options));
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = options.capacity.worker_threads {
         runtime.worker_threads(threads);
@@ -106,56 +106,40 @@ async fn run(
     aside: &Handle,
     left: &Stop,
 ) -> Result<(), Box<dyn Error>> {
-    let Served {
-        app,
-        grpc,
-        resp,
-        admin,
-    } = served;
+    let (app, grpc, resp) = (served.app, served.grpc, served.resp);
     // Before anything is announced: whoever reads it may send a signal at once.
     let mut stop = StopSignals::listen()?;
     let manager = Manager::from_environment();
     let reload = reload_signal(app.reload(), securing.tls().cloned(), manager.clone())?;
-    let api = listen(&options.listen, "--listen").await?;
-    let api = api.map(|listener| securing.secure(listener, Secured::Api));
-    let envoy = listen(&options.listen_grpc, "--listen-grpc").await?;
-    let envoy = envoy.map(|listener| securing.secure(listener, Secured::Grpc));
-    let redis = listen(&options.listen_resp, "--listen-resp").await?;
-    let redis = redis.map(|listener| securing.secure(listener, Secured::Resp));
-    let operators = listen_aside(&options.listen_admin, aside).await?;
-    let operators = operators.map(|listener| securing.secure(listener, Secured::Admin));
-    let places = Places {
-        admin: operators.as_ref().map(Listener::reached).transpose()?,
-        api: api.as_ref().map(Listener::reached).transpose()?,
-        grpc: envoy.as_ref().map(Listener::reached).transpose()?,
-        resp: redis.as_ref().map(Listener::reached).transpose()?,
-    };
+    let bound = Bound::everywhere(options, securing, aside).await?;
+    let places = bound.places()?;
     let mut bounds = Bounds::default();
     bounds.connections = options.capacity.max_connections;
     bounds.drain = options.drain.drain_timeout;
     let (stopped, stopping) = Stop::new();
     let mut listeners: JoinSet<Ended> = JoinSet::new();
-    if let Some(listener) = api {
+    if let Some(listener) = bound.api {
         let mut limits = Limits::default();
         limits.bounds = bounds;
         listeners.spawn(Arc::clone(&app).run(listener, limits, stopping.wait()));
     }
-    if let Some(listener) = envoy {
+    if let Some(listener) = bound.grpc {
         let mut limits = GrpcLimits::default();
         limits.bounds = bounds;
         listeners.spawn(Arc::clone(&grpc).run(listener, limits, stopping.wait()));
     }
-    if let Some(listener) = redis {
+    if let Some(listener) = bound.resp {
         let mut limits = RespLimits::default();
         limits.bounds = bounds;
         listeners.spawn(Arc::clone(&resp).run(listener, limits, stopping.wait()));
     }
     let (over, until_over) = Stop::new();
-    let operators = operators.map(|listener| {
+    let operators = bound.admin.map(|listener| {
         let mut limits = Limits::default();
         limits.bounds.connections = MOST_OPERATORS;
-        aside.spawn(admin.run(listener, limits, until_over.wait()))
+        aside.spawn(served.admin.run(listener, limits, until_over.wait()))
     });
+    open_files::allow(expected_connections(options));
     let mut measuring = JoinSet::new();
     measuring.spawn(Arc::clone(app.saturation()).measure());
     announce(&app, &places);
@@ -164,11 +148,11 @@ async fn run(
         () = stop.next() => {}
         () = reload => {}
     }
-    manager.say(STOPPING);
     left.say();
+    manager.say(STOPPING);
     tracing::info!("stopping: open connections may finish");
-    let delay = options.drain.drain_delay;
-    let mut cut = drain(listeners, &stopped, delay, async || stop.next().await).await?;
+    let again = async || stop.next().await;
+    let mut cut = drain(listeners, &stopped, options.drain.drain_delay, again).await?;
     // Last, so that it can be asked until then whether the server is ready, and says no.
     over.say();
     if let Some(ended) = operators {
@@ -182,9 +166,10 @@ async fn run(
 /// An app with the policy in the file, or with the one that is built in.
 fn open(options: &Options) -> Result<App<SystemClock>, Box<dyn Error>> {
     let (clock, keys) = (SystemClock::new(), options.capacity.keys);
+    let secret = options.secrets.fleet_secret()?;
     let app = match &options.config {
-        Some(path) => App::following(path, keys, clock),
-        None => App::new(&demo_policy()?, keys, clock),
+        Some(path) => App::following(path, keys, clock, secret),
+        None => App::keyed(&demo_policy()?, keys, clock, secret),
     };
     let app = app.map_err(|error| -> Box<dyn Error> {
         match error {
@@ -215,19 +200,4 @@ fn expected_connections(options: &Options) -> u64 {
 fn follow(reload: Arc<dyn Reload>) -> io::Result<Watch> {
     // What came of it is in the log.
     Watch::start(reload, Timing::default(), |_looked| {})
-}
-
-/// Listens for operators, on their own thread: a socket belongs to whoever has bound it.
-async fn listen_aside(place: &Place, aside: &Handle) -> Result<Option<Listener>, Box<dyn Error>> {
-    let place = place.clone();
-    let bound = aside.spawn(async move { listen(&place, "--listen-admin").await });
-    Ok(bound.await??)
-}
-
-async fn listen(place: &Place, option: &'static str) -> Result<Option<Listener>, CannotListen> {
-    Listener::bind(place).await.map_err(|error| CannotListen {
-        place: place.clone(),
-        option,
-        error,
-    })
 }

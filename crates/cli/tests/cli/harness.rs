@@ -13,8 +13,9 @@ pub(crate) type Ended = (Option<i32>, String, String);
 pub(crate) fn tollgate(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.args(arguments);
-    // Programs of several tests run at once and would want the same port.
+    // Programs of several tests run at once and would want the same ports.
     command.env("TOLLGATE_LISTEN_ADMIN", "off");
+    command.env("TOLLGATE_LISTEN_GRPC", "off");
     command
 }
 

@@ -15,6 +15,7 @@ mod examples;
 mod explain;
 mod harness;
 mod operators;
+mod packaging;
 mod policy_tests;
 mod running;
 mod serve;

@@ -106,7 +106,7 @@ fn where_others_can_reach_it_tokens_open_it_and_nothing_else_does() {
     command.env("TOLLGATE_ADMIN_OPERATE_TOKEN_FILE", &files[1].0);
     let (served, admin) = started(command);
     let admin = SocketAddr::from(([127, 0, 0, 1], admin.port()));
-    let warned = served.wait_for("every user of this machine can read this token");
+    let warned = served.wait_for("every user of this machine can read this secret");
     assert!(!warned.contains(READ), "{warned}");
     let shown = |token: &str| {
         let head = format!("GET /v1/state HTTP/1.1\r\nauthorization: Bearer {token}\r\n");

@@ -258,3 +258,44 @@ fn the_page_of_settings_is_what_the_program_prints() {
     }
     assert!(flags >= 20, "{flags} of {help}");
 }
+
+/// The digest of a key in the field that tells of it is the same wherever the secret is.
+#[test]
+fn nodes_with_one_secret_make_the_same_digests() {
+    let folder = Folder::with(&[
+        ("secret", "correct horse battery staple\n"),
+        ("short", "too short\n"),
+        (
+            "policy.yaml",
+            "limits: [{ name: a, key: header.x-api-key, rate: 9/h }]\n",
+        ),
+    ]);
+    let partition = |secret: &[&str], variable: Option<&str>| {
+        let mut command = serve(&["--config=policy.yaml"]);
+        command.current_dir(folder.path()).args(secret);
+        if let Some(secret) = variable {
+            command.env("TOLLGATE_FLEET_SECRET", secret);
+        }
+        let served = Served::start(command);
+        let mut stream = TcpStream::connect(served.address).unwrap();
+        let request = "GET /v1/check?key=alice HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (_, rest) = answer
+            .split_once(";pk=:")
+            .unwrap_or_else(|| panic!("{answer}"));
+        rest.split(':').next().unwrap().to_owned()
+    };
+    let one = partition(&["--fleet-secret-file=secret"], None);
+    assert_eq!(partition(&[], Some("correct horse battery staple")), one);
+    assert_ne!(partition(&[], Some("correct horse battery stable")), one);
+    assert_ne!(partition(&[], None), one);
+    let mut command = serve(&["--fleet-secret-file=short"]);
+    let (code, _, stderr) = ended(command.current_dir(folder.path()).output().unwrap());
+    assert_eq!(code, Some(1));
+    assert!(
+        stderr.ends_with("error: the secret of the fleet: it must have at least 16 bytes\n"),
+        "{stderr}"
+    );
+}

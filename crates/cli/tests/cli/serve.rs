@@ -24,6 +24,20 @@ impl Served {
     /// Starts `command` and waits until it has printed its address and the rest of its welcome.
     pub(crate) fn start(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Tests run side by side, and each usual port is there once. An argument says otherwise.
+        let set: Vec<_> = command
+            .get_envs()
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        for name in [
+            "TOLLGATE_LISTEN_GRPC",
+            "TOLLGATE_LISTEN_RESP",
+            "TOLLGATE_LISTEN_ADMIN",
+        ] {
+            if !set.iter().any(|one| one == name) {
+                command.env(name, "off");
+            }
+        }
         let mut child = command.spawn().unwrap();
         let stdout = lines(child.stdout.take().unwrap());
         let mut served = Self {
@@ -334,7 +348,8 @@ fn a_port_that_is_taken_is_an_error_that_says_so() {
     let expected = format!(
         "error: cannot listen on {address}: another program does; choose another place with --listen\n"
     );
-    assert_eq!(stderr, expected);
+    // A machine that allows few open files is warned about them first.
+    assert!(stderr.ends_with(&expected), "{stderr}");
     let free = [
         "serve",
         "--listen=127.0.0.1:0",
@@ -390,7 +405,7 @@ fn wrong_arguments_are_named() {
         ),
         (
             "--admin-read-token-file=/nowhere",
-            "cannot read the token in /nowhere",
+            "cannot read the secret in /nowhere",
         ),
         (
             "--log-level=loud",

@@ -28,6 +28,8 @@ fn serve(folder: &Folder, more: &[&str]) -> Command {
     // So that an argument can say otherwise.
     command
         .env("TOLLGATE_LISTEN", "127.0.0.1:0")
+        .env("TOLLGATE_LISTEN_GRPC", "off")
+        .env("TOLLGATE_LISTEN_ADMIN", "off")
         .env("TOLLGATE_LISTEN_RESP", "127.0.0.1:0");
     command.current_dir(folder.path());
     command.args(["--tls-cert=server.pem", "--tls-key=server.key"]);
@@ -113,6 +115,45 @@ fn with_authorities_of_clients_a_certificate_is_asked_for() {
     write(&folder, "client", &stranger);
     assert!(curl(&folder, &served, &shown).is_err());
     assert!(redis_cli(&folder, &served, &shown).is_err());
+}
+
+/// What Envoy does, done by curl: a call of gRPC inside HTTP/2 inside TLS; and the admin pages beside it.
+#[test]
+fn grpc_and_the_admin_pages_are_inside_tls_too() {
+    let authority = Authority::new("ours");
+    let folder = folder(&authority);
+    let places = ["--listen-grpc=127.0.0.1:0", "--listen-admin=127.0.0.1:0"];
+    let served = Served::start(serve(&folder, &places));
+    let at = |scheme: &str| {
+        let (_, place) = served
+            .printed
+            .split_once(&format!(" on {scheme}://"))
+            .unwrap();
+        place.lines().next().unwrap().to_owned()
+    };
+    // An empty message, in the frame that gRPC puts around every one.
+    folder.write("question", &[0; 5]);
+    let url = format!("https://{}/grpc.health.v1.Health/Check", at("grpcs"));
+    let mut command = Command::new(tool("curl"));
+    command.args(["-sS", "-i", "--http2", "--cacert", "ca.pem", &url]);
+    command.args([
+        "--data-binary",
+        "@question",
+        "-H",
+        "content-type: application/grpc",
+    ]);
+    let said = says(&folder, command.args(["-H", "te: trailers"])).unwrap();
+    assert!(said.starts_with("HTTP/2 200"), "{said}");
+    assert!(said.contains("grpc-status: 0"), "{said}");
+    let admin = served
+        .printed
+        .split_once("admin pages on https://")
+        .unwrap()
+        .1;
+    let url = format!("https://{}/readyz", admin.lines().next().unwrap());
+    let mut command = Command::new(tool("curl"));
+    let said = says(&folder, command.args(["-sS", "--cacert", "ca.pem", &url]));
+    assert_eq!(said.unwrap(), "ready\n");
 }
 
 #[test]

@@ -160,3 +160,46 @@ fn a_path_that_cannot_be_read_is_refused_even_where_the_request_is_exempt() {
     assert_eq!(verdict.outcome(), Outcome::Never);
     assert_eq!(verdict.status(), Some(400));
 }
+
+/// What nobody has a ticket for is given back to limits that count what requests cost, up to what there was, and to no
+/// others.
+#[test]
+fn units_are_given_back_to_what_counts_costs_and_to_nothing_else() {
+    let hourly = quota(Algorithm::TokenBucket, &[(10, Nanos::from_secs(3_600))]);
+    let in_shadow = LimitRule {
+        mode: tollgate_policy::model::Mode::Shadow,
+        ..limit("shadow", hourly.clone())
+    };
+    let at_once = limit("at-once", crate::testing::places(1));
+    let (engine, _clock) = engine(vec![limit("api", hourly), at_once, in_shadow]);
+    let alice = Caller::named("alice");
+    let remaining = |verdict: &crate::Verdict, name: &str| {
+        let is = |state: &&crate::LimitState| &*verdict.rule(state).unwrap().name == name;
+        let found = verdict.limits().iter().find(is);
+        found.map(|state| state.status.remaining)
+    };
+    let mut spent = engine.decide_at(&alice, 1);
+    assert_eq!(remaining(&spent, "api"), Some(9));
+    assert!(
+        !engine.decide_at(&alice, 1).is_admitted(),
+        "the place is taken"
+    );
+    let given = engine.give_back(&alice, 1);
+    assert!(given.is_admitted());
+    assert_eq!(remaining(&given, "api"), Some(10));
+    assert_eq!(remaining(&given, "shadow"), Some(10));
+    assert_eq!(remaining(&given, "at-once"), None, "it is not even asked");
+    assert!(!engine.decide_at(&alice, 1).is_admitted(), "nor given back");
+    engine.cancel(spent.take_ticket().unwrap()).unwrap();
+    let more = engine.give_back(&alice, 100);
+    assert_eq!(
+        remaining(&more, "api"),
+        Some(10),
+        "never more than there was"
+    );
+    assert_eq!(
+        engine.counted("api").unwrap().allowed,
+        1,
+        "it is no request"
+    );
+}

@@ -1,8 +1,9 @@
 //! Several connections to one server, each shared by many calls. A call either goes out at once on a connection that is
 //! up or fails at once; it never waits for a connection to be made, and never goes out twice.
 //!
-//! Must not know: what is in a call, how replies are read.
+//! Must not know: what is in a call, how replies are read, which other servers there are.
 
+mod dial;
 mod lane;
 mod tend;
 
@@ -10,55 +11,77 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo as _, ProtocolVersion, Value};
-use tokio::sync::Semaphore;
+use redis::{Cmd, RedisResult, Value};
+use tokio::sync::Notify;
+use tokio::time::Instant;
 use tollgate_store::{ErrorKind, StoreError};
 
+pub(crate) use self::dial::Dial;
 use self::lane::Lane;
-use self::tend::Tenders;
-use crate::failure;
-use crate::options::Options;
+use self::tend::Tender;
+use crate::address::Endpoint;
+use crate::failure::{self, Failure, Trouble};
 use crate::script::Script;
+use crate::task::Task;
 use crate::wire::Request;
 
-/// How long a connection may be silent before the system asks whether the other side is still there.
-const KEEPALIVE: Duration = Duration::from_secs(5);
-/// How long written data may stay unacknowledged: a peer that vanished without a word is noticed by this.
-#[cfg(target_os = "linux")]
-const USER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Whether a call is announced: a node that is taking a slot over answers only calls that are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    Plain,
+    Asking,
+}
 
 /// The way to one server.
 #[derive(Debug)]
 pub(crate) struct Link {
+    dial: Dial,
+    endpoint: Endpoint,
     lanes: Vec<Arc<Lane>>,
-    in_flight: Semaphore,
-    deadline: Duration,
     /// Held for its drop, which ends the background tasks.
-    _tenders: Tenders,
+    _tenders: Vec<Task>,
 }
 
 impl Link {
-    /// Starts connecting, and waits at most the connection's deadline for the first connections to be up.
-    pub(crate) async fn open(options: &Options) -> Result<Self, StoreError> {
-        let client = client(&options.address)?;
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(options.connect_deadline))
-            // Calls have a deadline of their own, over everything that happens to them.
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(options.most_in_flight.max(1));
-        let lanes: Vec<Arc<Lane>> = (0..options.connections.max(1))
+    /// Starts connecting.
+    pub(crate) fn start(
+        dial: &Dial,
+        endpoint: Endpoint,
+        connections: usize,
+        alarm: &Arc<Notify>,
+    ) -> Result<Self, StoreError> {
+        let lanes: Vec<Arc<Lane>> = (0..connections.max(1))
             .map(|_| Arc::new(Lane::default()))
             .collect();
-        let tenders = Tenders::start(&lanes, &client, &config, options.connect_deadline)?;
-        for lane in &lanes {
-            lane.wait_for_first_attempt().await;
-        }
+        let tenders = lanes
+            .iter()
+            .map(|lane| {
+                let tender = Tender {
+                    lane: Arc::clone(lane),
+                    dial: dial.clone(),
+                    endpoint: endpoint.clone(),
+                    alarm: Arc::clone(alarm),
+                };
+                Task::start(move || tender.clone().tend())
+            })
+            .collect::<Result<_, _>>()?;
         Ok(Self {
+            dial: dial.clone(),
+            endpoint,
             lanes,
-            in_flight: Semaphore::new(options.most_in_flight.max(1)),
-            deadline: options.deadline,
             _tenders: tenders,
         })
+    }
+
+    /// Waits until each connection has been tried once: at most the connection's deadline.
+    pub(crate) async fn wait_for_first_attempt(&self) {
+        for lane in &self.lanes {
+            lane.wait_for_first_attempt().await;
+        }
+    }
+
+    pub(crate) const fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
     pub(crate) fn is_connected(&self) -> bool {
@@ -66,38 +89,54 @@ impl Link {
     }
 
     /// Calls a script, once.
-    pub(crate) async fn call(&self, request: &Request) -> Result<Value, StoreError> {
-        let Ok(_permit) = self.in_flight.try_acquire() else {
-            return Err(StoreError::new(
-                ErrorKind::Busy,
-                "the most calls in flight are reached",
-            ));
-        };
+    pub(crate) async fn call(
+        &self,
+        request: &Request,
+        how: How,
+        until: Instant,
+    ) -> Result<Value, Failure> {
         let Some((lane, mut current)) = self.pick(request) else {
-            return Err(StoreError::new(
-                ErrorKind::Unreachable,
-                "no connection is up",
-            ));
+            let error = StoreError::new(ErrorKind::Unreachable, "no connection is up");
+            return Err(Failure::of(error, Trouble::Gone));
         };
-        let called =
-            tokio::time::timeout(self.deadline, evaluate(&mut current.connection, request));
-        match called.await {
+        let calling = evaluate(&mut current.connection, request, how);
+        match tokio::time::timeout_at(until, calling).await {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(error)) => {
                 let failure = failure::of_call(&error);
                 if failure.is_connection_spent {
                     lane.give_up(current.generation);
                 }
-                Err(failure.error)
+                Err(failure)
             }
             Err(_elapsed) => {
                 // A slow server is not made faster by connecting again; the tender finds out whether it is gone.
                 lane.doubt();
-                Err(StoreError::new(
-                    ErrorKind::TimedOut,
-                    "the deadline of the call has passed",
-                ))
+                let detail = "the deadline of the call has passed";
+                let error = StoreError::new(ErrorKind::TimedOut, detail);
+                Err(Failure::of(error, Trouble::Gone))
             }
+        }
+    }
+
+    /// Asks the server something that changes nothing, on a connection of its own while none is up: a replica answers too.
+    pub(crate) async fn ask(&self, question: &Cmd, within: Duration) -> RedisResult<Value> {
+        let asking = async {
+            let lane = self.lanes.iter().find_map(|lane| lane.current());
+            let mut connection = match lane {
+                Some(current) => current.connection,
+                None => {
+                    let credentials = self.dial.credentials().await?;
+                    self.dial
+                        .connect(&self.endpoint, credentials.as_ref())
+                        .await?
+                }
+            };
+            question.query_async(&mut connection).await
+        };
+        match tokio::time::timeout(within, asking).await {
+            Ok(reply) => reply,
+            Err(_elapsed) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
         }
     }
 
@@ -118,48 +157,52 @@ impl Link {
     }
 }
 
-fn client(address: &str) -> Result<Client, StoreError> {
-    let invalid = |_: redis::RedisError| {
-        // The error may quote the address, and the address may hold a password.
-        StoreError::new(ErrorKind::BadRequest, "the server's address is not valid")
-    };
-    let info = address.into_connection_info().map_err(invalid)?;
-    let tcp = redis::io::tcp::TcpSettings::default()
-        // Without it, under many calls, each write would wait for the last one's acknowledgement.
-        .set_nodelay(true)
-        .set_keepalive(redis::io::tcp::socket2::TcpKeepalive::new().with_time(KEEPALIVE));
-    #[cfg(target_os = "linux")]
-    let tcp = tcp.set_user_timeout(USER_TIMEOUT);
-    let settings = info
-        .redis_settings()
-        .clone()
-        .set_protocol(ProtocolVersion::RESP2)
-        .set_skip_set_lib_name();
-    Client::open(info.set_tcp_settings(tcp).set_redis_settings(settings)).map_err(invalid)
-}
-
 /// By digest; if the server does not know it, the script goes along, in the same decision and one more round trip. That
 /// is no repetition: a server that does not know a script has not run it.
 async fn evaluate(
     connection: &mut MultiplexedConnection,
     request: &Request,
-) -> Result<Value, redis::RedisError> {
+    how: How,
+) -> RedisResult<Value> {
     let script = request.which.script();
     let call = command(script, request);
-    match call.query_async(connection).await {
+    let first = match how {
+        How::Plain => call.query_async(connection).await,
+        How::Asking => together(connection, [redis::cmd("ASKING"), call.clone()]).await,
+    };
+    match first {
         Err(error) if failure::is_unknown_script(&error) => {
             // Loaded and not only evaluated: newer servers forget scripts that came by EVAL.
-            let mut both = redis::pipe();
-            both.cmd("SCRIPT").arg("LOAD").arg(script.text).ignore();
-            both.add_command(call);
-            let (reply,): (Value,) = both.query_async(connection).await?;
-            Ok(reply)
+            let mut load = redis::cmd("SCRIPT");
+            load.arg("LOAD").arg(script.text);
+            match how {
+                How::Plain => together(connection, [load, call]).await,
+                How::Asking => together(connection, [load, redis::cmd("ASKING"), call]).await,
+            }
         }
         other => other,
     }
 }
 
-fn command(script: &Script, request: &Request) -> redis::Cmd {
+/// Several commands of which nobody else's come between, and the reply to the last.
+async fn together<const N: usize>(
+    connection: &mut MultiplexedConnection,
+    commands: [Cmd; N],
+) -> RedisResult<Value> {
+    let mut all = redis::pipe();
+    for command in commands {
+        all.add_command(command);
+    }
+    // Otherwise an error would be told as one of the whole, without its code.
+    all.ignore_errors();
+    let replies: Vec<RedisResult<Value>> = all.query_async(connection).await?;
+    match replies.into_iter().last() {
+        Some(last) => last,
+        None => Err(std::io::Error::other("there was no reply").into()),
+    }
+}
+
+fn command(script: &Script, request: &Request) -> Cmd {
     let mut call = redis::cmd("EVALSHA");
     call.arg(&script.digest).arg(request.keys.len());
     for bytes in request.keys.iter().chain(&request.args) {

@@ -1,18 +1,22 @@
-//! The tasks in the background: one per connection makes it, loads the scripts, looks after it, and makes it anew.
+//! Looking after one connection in the background: it is made, asked what it leads to, given the scripts, tried now and
+//! then, logged in again when the credentials change, and made anew.
 //!
-//! The only place that starts tasks. Each is watched: if it should panic it is started again, and dropping the link
-//! ends it. Must not know: batches, what callers wait for.
+//! Must not know: batches, what callers wait for.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{AsyncConnectionConfig, Client, RedisResult};
-use tokio::task::{AbortHandle, JoinSet};
-use tollgate_store::{ErrorKind, StoreError};
+use redis::aio::MultiplexedConnection;
+use redis::{RedisResult, Value};
+use tokio::sync::Notify;
 
+use super::dial::Dial;
 use super::lane::Lane;
+use crate::address::Endpoint;
+use crate::credentials::Credentials;
 use crate::script::Which;
+use crate::task::jittered;
 
 /// How often an idle connection is tried.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
@@ -21,130 +25,146 @@ const PROBE_DEADLINE: Duration = Duration::from_secs(1);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// The background tasks of a link. They end when this is dropped.
-#[derive(Debug)]
-pub(super) struct Tenders(Vec<AbortHandle>);
-
-impl Tenders {
-    pub(super) fn start(
-        lanes: &[Arc<Lane>],
-        client: &Client,
-        config: &AsyncConnectionConfig,
-        connect_deadline: Duration,
-    ) -> Result<Self, StoreError> {
-        if tokio::runtime::Handle::try_current().is_err() {
-            let detail = "a store over a network needs a tokio runtime around it";
-            return Err(StoreError::new(ErrorKind::BadRequest, detail));
-        }
-        let handles = lanes
-            .iter()
-            .map(|lane| {
-                let tender = Tender {
-                    lane: Arc::clone(lane),
-                    client: client.clone(),
-                    config: config.clone(),
-                    connect_deadline,
-                };
-                #[expect(
-                    clippy::disallowed_methods,
-                    reason = "this is the supervised module: the task watches another and starts it again"
-                )]
-                tokio::spawn(watch(tender)).abort_handle()
-            })
-            .collect();
-        Ok(Self(handles))
-    }
-}
-
-impl Drop for Tenders {
-    fn drop(&mut self) {
-        for handle in &self.0 {
-            handle.abort();
-        }
-    }
-}
-
+/// One lane's tender.
 #[derive(Clone, Debug)]
-struct Tender {
-    lane: Arc<Lane>,
-    client: Client,
-    config: AsyncConnectionConfig,
-    connect_deadline: Duration,
-}
-
-/// Runs a tender, and again should it ever end.
-async fn watch(tender: Tender) {
-    loop {
-        let mut only = JoinSet::new();
-        only.spawn(tender.clone().tend());
-        only.join_next().await;
-        tokio::time::sleep(jittered(LONGEST_PAUSE)).await;
-    }
+pub(super) struct Tender {
+    pub(super) lane: Arc<Lane>,
+    pub(super) dial: Dial,
+    pub(super) endpoint: Endpoint,
+    /// Told whenever the server is not there, or not the one to ask.
+    pub(super) alarm: Arc<Notify>,
 }
 
 impl Tender {
-    async fn tend(self) {
+    pub(super) async fn tend(self) {
         let mut pause = SHORTEST_PAUSE;
         for generation in 1.. {
-            if let Ok(connection) = self.connect().await {
+            if let Ok((connection, credentials)) = self.connect().await {
                 self.lane.put(connection, generation);
                 pause = SHORTEST_PAUSE;
-                self.look_after(generation).await;
+                self.look_after(generation, credentials).await;
             }
             self.lane.mark_tried();
-            // Full jitter: a fleet that lost its server together does not come back together.
+            self.alarm.notify_one();
             tokio::time::sleep(jittered(pause)).await;
             pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
         }
     }
 
-    async fn connect(&self) -> RedisResult<redis::aio::MultiplexedConnection> {
+    async fn connect(&self) -> RedisResult<(MultiplexedConnection, Option<Credentials>)> {
         let connecting = async {
+            let credentials = self.dial.credentials().await?;
             let mut connection = self
-                .client
-                .get_multiplexed_async_connection_with_config(&self.config)
+                .dial
+                .connect(&self.endpoint, credentials.as_ref())
                 .await?;
-            let mut load = redis::pipe();
+            let mut greeting = redis::pipe();
+            greeting.cmd("ROLE");
             for which in Which::EACH {
-                load.cmd("SCRIPT").arg("LOAD").arg(which.script().text);
+                greeting.cmd("SCRIPT").arg("LOAD").arg(which.script().text);
+            }
+            greeting.ignore_errors();
+            let mut replies: Vec<RedisResult<Value>> =
+                greeting.query_async(&mut connection).await?;
+            if replies.is_empty() || !may_decide(&replies.remove(0)) {
+                return Err(std::io::Error::other("the server is a replica").into());
             }
             // A server that cannot load scripts yet is of no use yet.
-            load.query_async::<()>(&mut connection).await?;
-            Ok(connection)
+            for reply in replies {
+                reply?;
+            }
+            Ok((connection, credentials))
         };
-        match tokio::time::timeout(self.connect_deadline, connecting).await {
+        match tokio::time::timeout(self.dial.deadline(), connecting).await {
             Ok(connected) => connected,
             Err(_elapsed) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
         }
     }
 
     /// Returns when the connection is of no more use.
-    async fn look_after(&self, generation: u64) {
+    async fn look_after(&self, generation: u64, mut credentials: Option<Credentials>) {
         loop {
             // Either way it is looked at: after a doubt at once, otherwise now and then.
             let _waited = tokio::time::timeout(PROBE_EVERY, self.lane.doubted()).await;
             let Some(mut current) = self.lane.current() else {
                 return;
             };
-            // A word that only this probe's reply has: on a connection that lost a reply, every later call would get
-            // the reply of another.
-            let word = RandomState::new().hash_one(generation);
-            let mut ping = redis::cmd("PING");
-            ping.arg(word);
-            let probe = ping.query_async::<u64>(&mut current.connection);
-            let probed = tokio::time::timeout(PROBE_DEADLINE, probe).await;
-            let is_well = matches!(probed, Ok(Ok(echo)) if echo == word);
-            if !is_well {
+            let probing = async {
+                self.log_in_again(&mut current.connection, &mut credentials)
+                    .await
+                    && probe(&mut current.connection, generation).await
+            };
+            let probed = tokio::time::timeout(PROBE_DEADLINE, probing).await;
+            if probed != Ok(true) {
                 self.lane.give_up(generation);
                 return;
             }
         }
     }
+
+    /// If the credentials have changed, says so to the server, on the connection that is up. Whether it can go on.
+    async fn log_in_again(
+        &self,
+        connection: &mut MultiplexedConnection,
+        known: &mut Option<Credentials>,
+    ) -> bool {
+        // What cannot be read just now may be in the middle of being changed.
+        let Ok(Some(now)) = self.dial.credentials().await else {
+            return true;
+        };
+        if known.as_ref() == Some(&now) {
+            return true;
+        }
+        let mut login = redis::cmd("AUTH");
+        if let Some(username) = &now.username {
+            login.arg(username);
+        }
+        login.arg(&now.password);
+        let is_known = login.exec_async(connection).await.is_ok();
+        *known = Some(now);
+        is_known
+    }
 }
 
-/// Somewhere between nothing and this, differently each time.
-fn jittered(most: Duration) -> Duration {
-    let random = RandomState::new().hash_one(0_u8);
-    let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX).max(1);
-    Duration::from_nanos(random.checked_rem(most).unwrap_or(0))
+/// Whether the server is there, answers what it is asked, and is still the one that may decide.
+async fn probe(connection: &mut MultiplexedConnection, generation: u64) -> bool {
+    // A word that only this probe's reply has: on a connection that lost a reply, every later call would get the reply
+    // of another.
+    let word = RandomState::new().hash_one(generation);
+    let mut probe = redis::pipe();
+    probe.cmd("PING").arg(word).cmd("ROLE").ignore_errors();
+    let replies: RedisResult<Vec<RedisResult<Value>>> = probe.query_async(connection).await;
+    let Ok([Ok(echo), role]) = replies.as_deref() else {
+        return false;
+    };
+    matches!(redis::from_redis_value_ref::<u64>(echo), Ok(echo) if echo == word) && may_decide(role)
+}
+
+/// Whether a server that says this of its role may decide: not a replica, whose state is late and whose word binds nobody.
+/// One that is not allowed to say is taken for a primary; a replica would refuse to write.
+fn may_decide(role: &RedisResult<Value>) -> bool {
+    let Ok(Value::Array(parts)) = role else {
+        return true;
+    };
+    let role = match parts.first() {
+        Some(Value::BulkString(role)) => role.as_slice(),
+        Some(Value::SimpleString(role)) => role.as_bytes(),
+        _ => return true,
+    };
+    role == b"master"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s_20_only_a_primary_may_decide() {
+        let role = |name: &[u8]| Ok(Value::Array(vec![Value::BulkString(name.to_vec())]));
+        assert!(may_decide(&role(b"master")));
+        assert!(!may_decide(&role(b"slave")));
+        assert!(!may_decide(&role(b"sentinel")));
+        let refused = redis::make_extension_error("NOPERM".to_owned(), None);
+        assert!(may_decide(&Err(refused)));
+    }
 }

@@ -8,7 +8,7 @@ local byte, slice, format = string.byte, string.sub, string.format
 -- What is asked. The same numbers as in request.rs.
 local LOOK, NEVER, SPEND, UP_TO, ALWAYS, CREDIT, SETTLE = 0, 1, 2, 3, 4, 5, 6
 local ACQUIRE, RENEW, RELEASE = 7, 8, 9
-local RESERVE, SETTLE_RESERVED, CANCEL_RESERVED = 10, 11, 12
+local RESERVE, SETTLE_RESERVED, CANCEL_RESERVED, UNDO = 10, 11, 12, 13
 -- Added to an operation that is to be judged but not carried out.
 local PEEK = 128
 

@@ -12,9 +12,27 @@ local function later(ah, al, bh, bl)
   return h, l
 end
 
+-- Gives a charge back, unless the marker beside it says that this was done. Answers as if a reservation were cancelled.
+local function undo(args, raw)
+  local memory_h, memory_l
+  cost_h, cost_l, at_h, at_l, mark_h, mark_l, memory_h, memory_l = unpacked('>I5I4I5I4I5I4I5I4', args)
+  actual_h, actual_l = 0, 0
+  put(raw and CLOSED or OPEN, 0)
+  put(cost_h, cost_l)
+  put(at_h, at_l)
+  put(mark_h, mark_l)
+  put(LAST_H, LAST_L)
+  if raw then return LOOK, nil, false end
+  local function after()
+    return '1', later(now_h, now_l, memory_h, memory_l)
+  end
+  return SETTLE, after, false
+end
+
 -- Looks an id up and sets the receipt that SETTLE is about. Returns the operation that the limit is to carry out instead,
 -- a function (mark) that gives the ledger's next state and until when it matters, and whether nothing at all may change.
 local function reservation(op, args, raw)
+  if op == UNDO then return undo(args, raw) end
   -- The id; how long to hold it or what it really cost; how long to remember it after; how many to remember; the cost,
   -- and the operation that charges it.
   local id, xh, xl, memory_h, memory_l, most, ch, cl, charging = unpacked('>c16I5I4I5I4I4I5I4B', args)

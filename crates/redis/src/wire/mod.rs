@@ -27,5 +27,6 @@ pub(crate) mod code {
     pub(crate) const RESERVE: u8 = 10;
     pub(crate) const SETTLE_RESERVED: u8 = 11;
     pub(crate) const CANCEL_RESERVED: u8 = 12;
+    pub(crate) const UNDO: u8 = 13;
     pub(crate) const PEEK: u8 = 128;
 }

@@ -1,14 +1,14 @@
 //! A batch of checks as one call of a script. Must not know: connections, replies.
 
-use tollgate_core::Timestamp;
 use tollgate_core::limit::Quota;
+use tollgate_core::{Nanos, Receipt, Timestamp};
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{Check, ErrorKind, Op, StoreError};
 
 use super::bytes::Blob;
 use super::code;
 use super::quota::{Ask, blob};
-use crate::name::{Digest, Secret};
+use crate::name::{Digest, Named, Secret, ledger_of, marker_of};
 use crate::options::Remembering;
 use crate::script::Which;
 
@@ -35,20 +35,76 @@ impl Request {
         checks: &[Check<'_>],
         now: Option<Timestamp>,
     ) -> Result<Self, StoreError> {
+        let named = checks
+            .iter()
+            .map(|check| (check, Named::of(secret, &check.key, None)));
+        Self::named(remembering, named, now)
+    }
+
+    /// The same for checks whose keys have been named already.
+    pub(crate) fn named<'a>(
+        remembering: Remembering,
+        checks: impl ExactSizeIterator<Item = (&'a Check<'a>, Named)>,
+        now: Option<Timestamp>,
+    ) -> Result<Self, StoreError> {
         if checks.len() > MAX_CHECKS {
             return Err(bad("too many checks in one batch"));
         }
-        let time = now.map_or_else(Vec::new, |now| Blob::default().pair(now.as_nanos()).done());
-        let mut request = Self {
-            which: Which::All,
-            keys: Vec::with_capacity(checks.len()),
-            args: vec![time],
-            first: None,
-        };
-        for check in checks {
-            request.add(secret, remembering, check)?;
+        let mut request = Self::empty(checks.len(), now);
+        for (check, named) in checks {
+            request.add(remembering, check, named)?;
         }
         Ok(request)
+    }
+
+    /// The call that gives back what these checks were charged, by their receipts. However often it is made under one id,
+    /// they are given back once; a server remembers the id for `memory`.
+    pub(crate) fn undoing<'a>(
+        remembering: Remembering,
+        charged: impl ExactSizeIterator<Item = (&'a Check<'a>, Named, Receipt)>,
+        id: u128,
+        memory: Nanos,
+    ) -> Result<Self, StoreError> {
+        let mut request = Self::empty(charged.len(), None);
+        for (check, named, receipt) in charged {
+            // What has an id of its own is undone by that.
+            let by_id = match check.op {
+                Op::Acquire { id, .. } => Some(Op::Release(id)),
+                Op::Reserve { id, .. } => Some(Op::CancelReserved(id)),
+                _ => None,
+            };
+            if let Some(op) = by_id {
+                request.add(remembering, &Check { op, ..*check }, named)?;
+                continue;
+            }
+            let quota = check.ruled.limit.quota();
+            let name = named.name(check.ruled.id);
+            let marker = marker_of(&name, id);
+            let about = settled(receipt, quota).pair(memory.as_nanos()).done();
+            let part = Part {
+                ask: Ask::Settle,
+                as_op: Some(code::UNDO),
+                flags: 0,
+                about: Some(about),
+            };
+            request.push(part, quota, named, name, Some(marker))?;
+        }
+        Ok(request)
+    }
+
+    /// Whether it asks for nothing.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    fn empty(checks: usize, now: Option<Timestamp>) -> Self {
+        let time = now.map_or_else(Vec::new, |now| Blob::default().pair(now.as_nanos()).done());
+        Self {
+            which: Which::All,
+            keys: Vec::with_capacity(checks),
+            args: vec![time],
+            first: None,
+        }
     }
 
     /// Which of so many connections the call belongs to: the same for the same first key.
@@ -59,18 +115,30 @@ impl Request {
 
     fn add(
         &mut self,
-        secret: Secret,
         remembering: Remembering,
         check: &Check<'_>,
+        named: Named,
     ) -> Result<(), StoreError> {
-        let digest = Digest::of(secret, &check.key);
-        self.first.get_or_insert(digest);
-        let name = digest.name(check.ruled.id);
+        let quota = check.ruled.limit.quota();
+        let part = Part::of(check.op, quota, remembering).ok_or_else(unsupported)?;
+        let name = named.name(check.ruled.id);
+        let beside = part.as_op.is_some().then(|| ledger_of(&name));
+        self.push(part, quota, named, name, beside)
+    }
+
+    /// One check: its own key, and the one beside it where it has one.
+    fn push(
+        &mut self,
+        part: Part,
+        quota: &Quota,
+        named: Named,
+        name: Vec<u8>,
+        beside: Option<Vec<u8>>,
+    ) -> Result<(), StoreError> {
+        self.first.get_or_insert(named.tag());
         if self.keys.contains(&name) {
             return Err(bad("the same key of the same limit twice in one batch"));
         }
-        let quota = check.ruled.limit.quota();
-        let part = Part::of(check.op, quota, remembering).ok_or_else(unsupported)?;
         let mut blob = blob(quota, part.ask).ok_or_else(unsupported)?;
         let mut about = part.about;
         if let Some(operation) = blob.get_mut(1) {
@@ -92,9 +160,7 @@ impl Request {
         self.keys.push(name);
         self.args.push(blob);
         self.args.extend(about);
-        if part.as_op.is_some() {
-            self.keys.push(digest.ledger_name(check.ruled.id));
-        }
+        self.keys.extend(beside);
         Ok(())
     }
 }
@@ -141,21 +207,10 @@ impl Part {
                 flags: code::PEEK,
                 ..plain(Ask::Spend(cost))
             },
-            Op::Settle { receipt, actual } => {
-                let blob = Blob::default()
-                    .pair(receipt.cost)
-                    .pair(receipt.at.as_nanos());
-                let blob = if matches!(quota, Quota::SlidingLog(_)) {
-                    // A log's mark is in microseconds.
-                    blob.split(receipt.mark / 1_000_000, receipt.mark % 1_000_000 * 1_000)
-                } else {
-                    blob.pair(receipt.mark)
-                };
-                Self {
-                    about: Some(blob.pair(actual).done()),
-                    ..plain(Ask::Settle)
-                }
-            }
+            Op::Settle { receipt, actual } => Self {
+                about: Some(settled(receipt, quota).pair(actual).done()),
+                ..plain(Ask::Settle)
+            },
             Op::Reserve { .. } | Op::SettleReserved { .. } | Op::CancelReserved(_) if is_leases => {
                 return None;
             }
@@ -171,6 +226,19 @@ impl Part {
             Op::Release(id) => plain(Ask::Release(id.0)),
             _ => return None,
         })
+    }
+}
+
+/// The charge that is to be corrected, as its receipt says.
+fn settled(receipt: Receipt, quota: &Quota) -> Blob {
+    let blob = Blob::default()
+        .pair(receipt.cost)
+        .pair(receipt.at.as_nanos());
+    if matches!(quota, Quota::SlidingLog(_)) {
+        // A log's mark is in microseconds.
+        blob.split(receipt.mark / 1_000_000, receipt.mark % 1_000_000 * 1_000)
+    } else {
+        blob.pair(receipt.mark)
     }
 }
 

@@ -19,8 +19,14 @@ pub(crate) struct Fake {
 impl Fake {
     /// No answer at all if there is none.
     pub(crate) async fn answering(answer: Option<Vec<u8>>) -> Self {
+        Self::answering_of(|_| answer).await
+    }
+
+    /// The same with an answer that says where it listens.
+    pub(crate) async fn answering_of(answer: impl FnOnce(SocketAddr) -> Option<Vec<u8>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        let answer = answer(address);
         let (calls, connections) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let mut tasks = JoinSet::new();
         let counted = (Arc::clone(&calls), Arc::clone(&connections));
@@ -28,7 +34,12 @@ impl Fake {
             let mut served = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 counted.1.fetch_add(1, Ordering::SeqCst);
-                served.spawn(serve(stream, answer.clone(), Arc::clone(&counted.0)));
+                served.spawn(serve(
+                    stream,
+                    address,
+                    answer.clone(),
+                    Arc::clone(&counted.0),
+                ));
             }
         });
         Self {
@@ -44,7 +55,12 @@ impl Fake {
     }
 }
 
-async fn serve(mut stream: TcpStream, answer: Option<Vec<u8>>, calls: Arc<AtomicU64>) {
+async fn serve(
+    mut stream: TcpStream,
+    address: SocketAddr,
+    answer: Option<Vec<u8>>,
+    calls: Arc<AtomicU64>,
+) {
     let mut read = Vec::new();
     let mut buffer = [0; 65_536];
     loop {
@@ -54,6 +70,13 @@ async fn serve(mut stream: TcpStream, answer: Option<Vec<u8>>, calls: Arc<Atomic
                 b"EVALSHA" => {
                     calls.fetch_add(1, Ordering::SeqCst);
                     answer.clone().unwrap_or_default()
+                }
+                // As a node of a cluster it has every slot.
+                b"CLUSTER" => {
+                    let (host, port) = (address.ip().to_string(), address.port());
+                    let length = host.len();
+                    format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n${length}\r\n{host}\r\n:{port}\r\n")
+                        .into_bytes()
                 }
                 b"PING" => [b"+", word.as_slice(), b"\r\n"].concat(),
                 _ => b"+OK\r\n".to_vec(),

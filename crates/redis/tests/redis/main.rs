@@ -17,8 +17,10 @@ mod large;
 mod measured;
 mod model;
 mod server_time;
+mod topology;
 mod trace;
 mod vectors;
+mod versions;
 
 use tollgate_redis::Secret;
 

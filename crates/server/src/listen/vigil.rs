@@ -80,8 +80,7 @@ mod tests {
     use std::future::poll_fn;
     use std::pin::pin;
     use std::task::Poll;
-    use std::time::Duration;
-    use tokio::time::sleep;
+    use tokio::time::{Duration, sleep_until};
 
     use crate::listen::Stop;
 
@@ -94,7 +93,10 @@ mod tests {
     async fn whoever_waits_is_woken_by_the_timer_as_often_as_it_is_set_and_by_the_end() {
         let (stop, stopping) = Stop::new();
         let second = Duration::from_secs(1);
-        let (stopped, timer) = (pin!(stopping.wait()), pin!(sleep(second)));
+        let (stopped, timer) = (
+            pin!(stopping.wait()),
+            pin!(sleep_until(Instant::now() + second)),
+        );
         let mut vigil = Vigil::new(&stopping, stopped, timer);
         for _ in 0..3 {
             let begun = Instant::now();

@@ -1,22 +1,26 @@
-//! `TG.CHECK` decided by an engine: attributes by the names that policies use.
+//! `TG.CHECK` decided by an engine, and tickets by an app: attributes by the names that policies use.
 //!
 //! Must not know: the protocol.
 
 use std::net::IpAddr;
 
-use tollgate_core::Nanos;
-use tollgate_engine::{Engine, StateStore, Verdict};
+use tollgate_core::{Nanos, Timestamp};
+use tollgate_engine::{Engine, Response, StateStore, Verdict};
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_store::Clock;
 
-use super::check::{Asked, Checker, Said};
+use super::check::{Asked, Checker, Report, Reported, Said};
 use crate::app::App;
 use crate::metrics::Transport;
+use crate::tickets::Taken;
 
 /// Decides without counting: for those who have an engine and no server around it.
 impl<S: StateStore> Checker for Engine<S> {
     fn check(&self, asked: &Asked<'_>, say: &mut dyn FnMut(&Said<'_>)) {
-        decide(self, asked, say, |_, _| {});
+        if asked.is_acquire {
+            return say(&Said::Failed("this server keeps no tickets; see TG.CHECK"));
+        }
+        decide(self, asked, say, |_, _| None);
     }
 }
 
@@ -25,7 +29,24 @@ impl<C: Clock> Checker for App<C> {
     fn check(&self, asked: &Asked<'_>, say: &mut dyn FnMut(&Said<'_>)) {
         decide(self.engine(), asked, say, |request, verdict| {
             self.observe(Transport::Resp, request, verdict, asked.is_peek);
+            asked
+                .is_acquire
+                .then(|| self.keep_ticket(verdict))
+                .flatten()
         });
+    }
+
+    fn report(&self, report: Report, id: u128) -> Reported {
+        let now = self.engine.store().now();
+        let settled = match report {
+            Report::Renew => return self.renewed(id, now),
+            Report::Release => match self.tickets.take(id, now) {
+                Taken::Open(ticket) => self.engine.respond(ticket, &Unsaid),
+                Taken::Before => return Reported::Nothing,
+                Taken::Unknown => return Reported::Unknown,
+            },
+        };
+        settled.map_or(Reported::Failed, |()| Reported::Done)
     }
 }
 
@@ -33,19 +54,19 @@ fn decide<S: StateStore>(
     engine: &Engine<S>,
     asked: &Asked<'_>,
     say: &mut dyn FnMut(&Said<'_>),
-    observe: impl FnOnce(&Request<'_>, &Verdict),
+    observe: impl FnOnce(&Request<'_>, &mut Verdict) -> Option<u128>,
 ) {
     let request = match Request::read(asked) {
         Ok(request) => request,
         Err(wrong) => return say(&wrong),
     };
-    let verdict = match (asked.cost, asked.is_peek) {
+    let mut verdict = match (asked.cost, asked.is_peek) {
         (None, false) => engine.decide(&request),
         (Some(cost), false) => engine.decide_at(&request, cost),
         (None, true) => engine.peek(&request),
         (Some(cost), true) => engine.peek_at(&request, cost),
     };
-    observe(&request, &verdict);
+    let ticket = observe(&request, &mut verdict);
     let binding = verdict.binding();
     let rule = binding.and_then(|state| verdict.rule(state));
     let named = verdict.rule_name().or(rule.map(|rule| &*rule.name));
@@ -57,7 +78,39 @@ fn decide<S: StateStore>(
         limit: named,
         remaining,
         reset_after,
+        ticket,
     });
+}
+
+impl<C: Clock> App<C> {
+    fn renewed(&self, id: u128, now: Timestamp) -> Reported {
+        let mut is_failed = false;
+        let renewed = self.tickets.renew(id, now, |ticket| {
+            self.engine.renew(ticket).unwrap_or_else(|_error| {
+                is_failed = true;
+                false
+            })
+        });
+        match renewed {
+            _ if is_failed => Reported::Failed,
+            None => Reported::Unknown,
+            Some(true) => Reported::Done,
+            Some(false) => Reported::Nothing,
+        }
+    }
+}
+
+/// Work that is done, of whose response nothing is said: it is of no class, and counts nowhere.
+struct Unsaid;
+
+impl Response for Unsaid {
+    fn status(&self) -> u16 {
+        0
+    }
+
+    fn header(&self, _: &str) -> Option<&[u8]> {
+        None
+    }
 }
 
 /// The attributes that were sent, each at most once and by a name that policies know.

@@ -1,4 +1,4 @@
-//! `TG.CHECK`: a request described by its attributes, decided by whatever policy the server runs.
+//! `TG.CHECK` and `TG.ACQUIRE`: a request described by its attributes, decided by whatever policy the server runs.
 //!
 //! The command only reads and words; who decides is behind [`Checker`]. Must not know: policies, stores.
 
@@ -9,11 +9,38 @@ use super::parse::{Command, MAX_WORDS};
 use super::tally::Tally;
 use super::write::{Echo, Reply};
 
-/// Whoever decides on `TG.CHECK`.
+/// Whoever decides on `TG.CHECK` and `TG.ACQUIRE`.
 pub trait Checker: Send + Sync {
     /// Decides on a request and says what came of it by calling `say` once. The answer may borrow from the decision, which is
     /// why it is handed on and not returned.
     fn check(&self, asked: &Asked<'_>, say: &mut dyn FnMut(&Said<'_>));
+
+    /// Hears about a ticket that it has given. Whoever gives none knows none.
+    fn report(&self, _report: Report, _ticket: u128) -> Reported {
+        Reported::Unknown
+    }
+}
+
+/// What is said about a ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// The work is done: `TG.RELEASE`.
+    Release,
+    /// The work goes on: `TG.RENEW`.
+    Renew,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reported {
+    /// It was carried out.
+    Done,
+    /// There was nothing left to do: it was released before, or a place is no longer held.
+    Nothing,
+    /// There is no such ticket.
+    Unknown,
+    /// The store did not carry out all of it.
+    Failed,
 }
 
 /// A request as `TG.CHECK` describes it.
@@ -24,6 +51,8 @@ pub struct Asked<'a> {
     pub cost: Option<u64>,
     /// Whether to say only what would be decided.
     pub is_peek: bool,
+    /// Whether the caller will work on it for a while and wants a ticket to give places back with.
+    pub is_acquire: bool,
 }
 
 /// Names and values in turn.
@@ -46,6 +75,8 @@ pub enum Said<'a> {
         remaining: u64,
         /// When it is as if never used.
         reset_after: Nanos,
+        /// What to report under, if a ticket was asked for and something is owed.
+        ticket: Option<u128>,
     },
     /// An attribute cannot be understood, for this reason.
     BadAttribute {
@@ -67,8 +98,8 @@ impl<'a> Asked<'a> {
             .map(move |at| (command.word(at), command.word(at.saturating_add(1))))
     }
 
-    /// `TG.CHECK [COST n] [PEEK] attribute value [attribute value ...]`
-    fn read(command: &Command<'a>) -> Result<Self, Wrong<'a>> {
+    /// `TG.CHECK [COST n] [PEEK] attribute value [attribute value ...]`, and `TG.ACQUIRE`, which cannot only look.
+    fn read(command: &Command<'a>, is_acquire: bool) -> Result<Self, Wrong<'a>> {
         let mut asked = Self {
             attributes: Pairs {
                 command: *command,
@@ -76,6 +107,7 @@ impl<'a> Asked<'a> {
             },
             cost: None,
             is_peek: false,
+            is_acquire,
         };
         let first = &mut asked.attributes.first;
         loop {
@@ -92,6 +124,9 @@ impl<'a> Asked<'a> {
                 break;
             }
         }
+        if is_acquire && asked.is_peek {
+            return Err(Wrong::Peek);
+        }
         let words = command.len().saturating_sub(*first);
         if words == 0 || !words.is_multiple_of(2) {
             return Err(Wrong::Count);
@@ -103,18 +138,22 @@ impl<'a> Asked<'a> {
 enum Wrong<'a> {
     Count,
     Cost(&'a [u8]),
+    Peek,
 }
 
 /// Reads, asks and answers.
 pub(super) fn run(
     checker: Option<&dyn Checker>,
     command: &Command<'_>,
+    is_acquire: bool,
     tally: &mut Tally,
     reply: &mut Reply<'_>,
 ) {
     // Until it is known better.
     let mut is_decided = false;
-    answer(checker, command, &mut is_decided, reply);
+    let name = if is_acquire { "TG.ACQUIRE" } else { "TG.CHECK" };
+    let read = Asked::read(command, is_acquire);
+    answer(checker, name, &read, &mut is_decided, reply);
     if is_decided {
         tally.checked();
     } else {
@@ -124,16 +163,22 @@ pub(super) fn run(
 
 fn answer(
     checker: Option<&dyn Checker>,
-    command: &Command<'_>,
+    name: &str,
+    read: &Result<Asked<'_>, Wrong<'_>>,
     is_decided: &mut bool,
     reply: &mut Reply<'_>,
 ) {
-    let asked = match Asked::read(command) {
+    let asked = match read {
         Ok(asked) => asked,
         Err(Wrong::Count) => {
-            let usage = "TG.CHECK [COST n] [PEEK] attribute value [attribute value ...]";
+            let usage = "[COST n] [PEEK] attribute value [attribute value ...]";
             return reply.error(format_args!(
-                "ERR attributes come as pairs: {usage}, {MAX_WORDS} words at most"
+                "ERR attributes come as pairs: {name} {usage}, {MAX_WORDS} words at most"
+            ));
+        }
+        Err(Wrong::Peek) => {
+            return reply.error(format_args!(
+                "ERR what is only looked at cannot be held; see TG.CHECK"
             ));
         }
         Err(Wrong::Cost(cost)) => {
@@ -145,23 +190,24 @@ fn answer(
     };
     let Some(checker) = checker else {
         return reply.error(format_args!(
-            "ERR TG.CHECK needs a policy, and this server runs without one"
+            "ERR {name} needs a policy, and this server runs without one"
         ));
     };
-    checker.check(&asked, &mut |said| {
+    checker.check(asked, &mut |said| {
         *is_decided = matches!(said, Said::Verdict { .. });
-        say(said, reply);
+        say(said, asked.is_acquire, reply);
     });
 }
 
-fn say(said: &Said<'_>, reply: &mut Reply<'_>) {
-    let (outcome, limit, remaining, reset_after) = match said {
+fn say(said: &Said<'_>, with_ticket: bool, reply: &mut Reply<'_>) {
+    let (outcome, limit, remaining, reset_after, ticket) = match said {
         Said::Verdict {
             outcome,
             limit,
             remaining,
             reset_after,
-        } => (*outcome, *limit, *remaining, *reset_after),
+            ticket,
+        } => (*outcome, *limit, *remaining, *reset_after, *ticket),
         Said::BadAttribute { name, reason } => {
             return reply.error(format_args!("ERR attribute '{}': {reason}", Echo(name)));
         }
@@ -174,7 +220,7 @@ fn say(said: &Said<'_>, reply: &mut Reply<'_>) {
         Outcome::Deny { retry_after } => (millis(retry_after), 0),
         Outcome::Never => (-1, 0),
     };
-    reply.map(6);
+    reply.map(if with_ticket { 7 } else { 6 });
     reply.bulk(b"allowed");
     reply.truth(outcome.is_admitted());
     reply.bulk(b"limit");
@@ -190,4 +236,11 @@ fn say(said: &Said<'_>, reply: &mut Reply<'_>) {
     reply.integer(millis(reset_after));
     reply.bulk(b"wait_ms");
     reply.integer(wait);
+    if with_ticket {
+        reply.bulk(b"ticket");
+        match ticket {
+            Some(id) => reply.bulk(format!("{id:032x}").as_bytes()),
+            None => reply.null(),
+        }
+    }
 }

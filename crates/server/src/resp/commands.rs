@@ -4,13 +4,14 @@
 
 use tollgate_store::Clock;
 
+use super::check::Report;
 use super::families::{self};
 use super::parse::Command;
 use super::server::Resp;
 use super::session::Session;
 use super::throttle::Family;
 use super::write::{Echo, Reply};
-use super::{about, check, greetings};
+use super::{about, check, greetings, tickets};
 
 /// The longest name of a command.
 const MAX_NAME_LEN: usize = 11;
@@ -79,8 +80,14 @@ pub(super) const ENTRIES: &[Entry] = entries! {
         "Makes the connection as it was when it began.";
     "select" 2 0 "connection" ["loading" "stale" "fast"] ["index"]
         "Chooses database 0, the only one.";
+    "tg.acquire" -3 0 "rate_limit" ["write" "fast"] ["COST?" "cost?" "attribute" "value"]
+        "Decides on a request that will be worked on for a while.";
     "tg.check" -3 0 "rate_limit" ["write" "fast"] ["COST?" "cost?" "PEEK?" "attribute" "value"]
         "Decides on a request by the policy of this server.";
+    "tg.release" 2 0 "rate_limit" ["write" "fast"] ["ticket"]
+        "Gives back the places of a request that is done.";
+    "tg.renew" 2 0 "rate_limit" ["write" "fast"] ["ticket"]
+        "Keeps the places of a request that goes on.";
     "throttle" -5 1 "rate_limit" ["write" "fast"] ["key" "max_burst" "count_per_period" "period" "quantity?"]
         "Takes tokens of a key, answered in the order of throttlecrab.";
 };
@@ -117,7 +124,17 @@ pub(super) fn run<C: Clock>(
     match name {
         b"TG.CHECK" => {
             let checker = server.checker.as_deref();
-            check::run(checker, command, &mut session.tally, reply);
+            check::run(checker, command, false, &mut session.tally, reply);
+        }
+        b"TG.ACQUIRE" => {
+            let checker = server.checker.as_deref();
+            check::run(checker, command, true, &mut session.tally, reply);
+        }
+        b"TG.RELEASE" => {
+            tickets::run(server.checker.as_deref(), Report::Release, command, reply);
+        }
+        b"TG.RENEW" => {
+            tickets::run(server.checker.as_deref(), Report::Renew, command, reply);
         }
         b"PING" => greetings::ping(command, reply),
         b"ECHO" => greetings::echo(command, reply),

@@ -21,9 +21,10 @@ mod server;
 mod session;
 mod tally;
 mod throttle;
+mod tickets;
 mod write;
 
-pub use check::{Asked, Checker, Said};
+pub use check::{Asked, Checker, Report, Reported, Said};
 pub use parse::{
     Broken, Command, MAX_COMMAND_LEN, MAX_INLINE_LEN, MAX_WORD_LEN, MAX_WORDS, Parsed, Words, parse,
 };

@@ -2,24 +2,20 @@
 //!
 //! Must not know: protobuf, how the engine decides.
 
-use std::net::IpAddr;
-
 use tollgate_core::{Nanos, Outcome};
-use tollgate_engine::{LimitState, Purpose, Standing, Terms, Ticket};
+use tollgate_engine::Ticket;
 use tollgate_http::Words;
-use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_policy::envoy::{
     BadRequest, Code, Descriptor, Entry, EnvoyPolicy, MAX_DESCRIPTORS, MAX_ENTRIES, Request,
 };
-use tollgate_policy::rules::Role;
 use tollgate_store::Clock;
 
+use super::Refused;
+use super::asked::{Answered, Asked};
 use super::by_files::status_of;
 use super::said::{Said, Status};
-use super::standing::{limit_of, outcome_of};
-use super::{Refused, seconds};
+use super::standing::outcome_of;
 use crate::app::App;
-use crate::decided::Decided;
 use crate::metrics::Transport;
 use crate::words::with_words;
 
@@ -259,187 +255,5 @@ fn check(request: &Request<'_>) -> Result<(), BadRequest> {
         0 => Err(BadRequest::NoDescriptors),
         count if count > MAX_DESCRIPTORS => Err(BadRequest::TooManyDescriptors { count }),
         _ => Ok(()),
-    }
-}
-
-/// One descriptor as a request to the engine.
-struct Asked<'a> {
-    descriptor: &'a Descriptor<'a>,
-    domain: &'a str,
-    /// What it counts, if the question says so; else the policy does.
-    hits: Option<u64>,
-}
-
-/// A descriptor and what was decided about it.
-struct Answered<'a> {
-    asked: Asked<'a>,
-    decided: Decided,
-}
-
-impl<'a> Asked<'a> {
-    fn new(request: &Request<'a>, descriptor: &'a Descriptor<'a>) -> Self {
-        let by_request = (request.hits_addend > 0).then(|| request.hits_addend.into());
-        Self {
-            descriptor,
-            domain: request.domain,
-            hits: descriptor.hits_addend.or(by_request),
-        }
-    }
-
-    fn is_refund(&self) -> bool {
-        self.descriptor.is_negative_hits && self.descriptor.limit.is_none()
-    }
-
-    fn is_peek(&self) -> bool {
-        self.hits == Some(0)
-    }
-
-    /// Whether the engine is to charge it.
-    fn is_charged(&self) -> bool {
-        !self.descriptor.is_negative_hits && !self.is_peek() && self.descriptor.limit.is_none()
-    }
-
-    fn decide<C: Clock>(&self, app: &App<C>) -> Decided {
-        let (purpose, cost) = match self.hits {
-            hits if self.is_refund() => (Purpose::GiveBack, Some(hits.unwrap_or(1))),
-            Some(0) => (Purpose::Look, Some(0)),
-            hits => (Purpose::Charge, hits),
-        };
-        app.ask_unseen(self, Terms::of(purpose, cost))
-    }
-
-    fn reserve<C: Clock>(&self, app: &App<C>) -> Decided {
-        app.ask_unseen(self, Terms::of(Purpose::Estimate, self.hits))
-    }
-
-    fn look<C: Clock>(&self, app: &App<C>) -> Decided {
-        let cost = if self.is_charged() {
-            self.hits
-        } else {
-            Some(0)
-        };
-        app.ask_unseen(self, Terms::of(Purpose::Look, cost))
-    }
-}
-
-impl Answered<'_> {
-    /// Whether it is admitted. Whoever only looks is not where nothing is left, also by a limit that never refuses: that is
-    /// how work that is paid for later is stopped.
-    fn is_admitted(&self) -> bool {
-        if self.asked.descriptor.limit.is_some() || self.asked.is_refund() {
-            return true;
-        }
-        self.decided.verdict.is_admitted() && !(self.asked.is_peek() && self.exhausted().is_some())
-    }
-
-    /// The limit of which nothing is left.
-    fn exhausted(&self) -> Option<&LimitState> {
-        let mut states = self.decided.verdict.limits().iter();
-        states.find(|state| {
-            let is_enforced = state.standing == Standing::Enforced && state.role() == Role::Main;
-            is_enforced && state.status.remaining == 0
-        })
-    }
-
-    fn status(&self) -> Status<'_> {
-        let is_admitted = self.is_admitted();
-        let code = if is_admitted {
-            Code::Ok
-        } else {
-            Code::OverLimit
-        };
-        if self.asked.descriptor.limit.is_some() {
-            return Status {
-                code,
-                ..Status::default()
-            };
-        }
-        let exhausted = self.exhausted().filter(|_| self.asked.is_peek());
-        let Some(state) = exhausted.or_else(|| self.decided.verdict.binding()) else {
-            let retry_after = match self.decided.verdict.outcome() {
-                Outcome::Deny { retry_after } => Some(seconds(retry_after).max(1)),
-                _ => None,
-            };
-            return Status {
-                code,
-                until_reset: retry_after,
-                ..Status::default()
-            };
-        };
-        let until_reset = match (state.retry_after(), state.outcome) {
-            (Some(retry_after), _) => Some(seconds(retry_after).max(1)),
-            (None, Outcome::Never) => None,
-            (None, _) if state.status.remaining == 0 => {
-                Some(seconds(self.until_more(state)).max(1))
-            }
-            (None, _) => Some(seconds(state.status.reset_after)),
-        };
-        Status {
-            code,
-            limit: limit_of(&self.decided, state),
-            remaining: u32::try_from(state.status.remaining).unwrap_or(u32::MAX),
-            until_reset,
-        }
-    }
-
-    /// Time until there is one more, where nothing is left.
-    fn until_more(&self, state: &LimitState) -> Nanos {
-        match self.decided.more_after(state) {
-            Nanos::ZERO => state.status.reset_after,
-            more_after => more_after,
-        }
-    }
-
-    fn wait(&self) -> Nanos {
-        match self.decided.verdict.outcome() {
-            Outcome::Wait(wait) => wait,
-            _ => Nanos::ZERO,
-        }
-    }
-}
-
-impl Attributes for Asked<'_> {
-    /// The entry that is called so, or the address that Envoy's own action gives.
-    fn ip(&self) -> Option<IpAddr> {
-        let entry = self.entry("ip").or_else(|| self.entry("remote_address"));
-        std::str::from_utf8(entry?).ok()?.parse().ok()
-    }
-
-    fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
-        match attribute {
-            Attribute::Descriptor(name) => self.entry(name),
-            Attribute::Domain => Some(self.domain.as_bytes()),
-            Attribute::Method => self.entry("method"),
-            Attribute::Host => self.entry("host"),
-            Attribute::Route => self.entry("route"),
-            Attribute::Path => self.entry("path").filter(|path| path.starts_with(b"/")),
-            Attribute::Header(name) => self.of_family("header.", name, str::eq_ignore_ascii_case),
-            Attribute::Query(name) => self.of_family("query.", name, str::eq),
-            Attribute::Cookie(name) => self.of_family("cookie.", name, str::eq),
-            Attribute::Claim(name) => self.of_family("claim.", name, str::eq),
-            _ => None,
-        }
-    }
-}
-
-impl Asked<'_> {
-    fn entry(&self, key: &str) -> Option<&[u8]> {
-        let mut entries = self.descriptor.entries.iter();
-        let found = entries.find(|entry| entry.key == key);
-        found.map(|entry| entry.value.as_bytes())
-    }
-
-    fn of_family(
-        &self,
-        family: &str,
-        name: &str,
-        is_same: impl Fn(&str, &str) -> bool,
-    ) -> Option<&[u8]> {
-        let mut entries = self.descriptor.entries.iter();
-        let is_it = |entry: &&Entry<'_>| {
-            let rest = entry.key.strip_prefix(family);
-            rest.is_some_and(|rest| is_same(rest, name))
-        };
-        entries.find(is_it).map(|entry| entry.value.as_bytes())
     }
 }

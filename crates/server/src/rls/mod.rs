@@ -4,16 +4,16 @@
 //! descriptor is charged on its own and what is denied counts too, as there; by a policy of ours all descriptors of a
 //! request are charged or none. Must not know: gRPC, sockets, how files are read.
 
+mod asked;
 mod by_files;
 mod by_policy;
+mod files;
 mod json;
 mod labels;
 pub(crate) mod message;
 pub(crate) mod said;
 mod shared;
 mod standing;
-#[cfg(test)]
-mod tests;
 
 use std::fmt;
 use std::path::Path;

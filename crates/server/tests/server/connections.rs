@@ -112,6 +112,30 @@ async fn heads_are_bounded_in_bytes_and_fields() {
     assert_eq!(client.answer(false).await.status, 431);
 }
 
+/// Found behind Traefik and Caddy: a head that arrived in one piece was read however long it was, and one in pieces was not.
+#[tokio::test]
+async fn a_head_is_as_long_as_it_may_be_however_it_arrives() {
+    let server = demo().await;
+    let head = |len: usize| {
+        let (begin, end) = ("GET /healthz HTTP/1.1\r\na: ", "\r\n\r\n");
+        let padding = "x".repeat(len - begin.len() - end.len());
+        format!("{begin}{padding}{end}")
+    };
+    for (len, expected) in [(16_000, 200), (16_385, 431), (20_000, 431), (32_000, 431)] {
+        let mut at_once = server.connect().await;
+        at_once.send(&head(len)).await;
+        assert_eq!(at_once.answer(false).await.status, expected, "{len}");
+        let mut in_pieces = server.connect().await;
+        assert_eq!(in_pieces.get("/healthz").await.status, 200);
+        let whole = head(len);
+        let (one, two) = whole.split_at(9_000);
+        in_pieces.send(one).await;
+        tokio::task::yield_now().await;
+        in_pieces.send(two).await;
+        assert_eq!(in_pieces.answer(false).await.status, expected, "{len}");
+    }
+}
+
 #[tokio::test]
 async fn stopping_does_not_wait_for_idle_connections() {
     let server = demo().await;

@@ -1,6 +1,7 @@
 //! More requests that have to wait than may: nobody is added to the queue, and the limits' failure policy decides.
 
 use tokio::task::yield_now;
+use tokio::time::pause;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_server::{App, Limits};
 use tollgate_store::ManualClock;
@@ -115,4 +116,20 @@ async fn who_was_turned_away_was_not_charged_and_a_place_is_free_when_its_client
     // Had any of the five been charged, there would be nothing for bob in the third hour.
     server.clock.advance(Nanos::from_secs(3_600));
     assert_eq!(ask(&server, "bob").await.status, 200);
+}
+
+/// The short way of plain requests once forgot whoever waits: neither was their place kept, nor their leaving noticed.
+#[tokio::test]
+async fn what_a_client_sends_while_it_is_held_back_is_answered_afterwards() {
+    let text = "limits: [{ name: slow, key: header.x-user, rate: 1/s, wait: 5s }]";
+    let clock = Arc::new(ManualClock::at(NOW));
+    let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
+    let server = serve_app(app, clock, Limits::default()).await;
+    let mut held = held(&server, "alice").await;
+    held.send("GET /healthz HTTP/1.1\r\nhost: t\r\n\r\n").await;
+    pause();
+    assert_eq!(held.answer(false).await.status, 200);
+    let health = held.answer(false).await;
+    assert_eq!((health.status, health.body.as_str()), (200, "ok\n"));
+    assert_eq!(server.app.saturation().waiting(), 0);
 }

@@ -35,7 +35,13 @@ async fn by_directory(name: &str) -> (Server<ManualClock>, Dir) {
     std::fs::write(dir.0.join("edge.yaml"), FILE).unwrap();
     std::fs::write(dir.0.join("other.yaml"), "domain: other\ndescriptors: []\n").unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-    let app = App::following(&dir.0, 1_000, Arc::clone(&clock)).unwrap();
+    let app = App::following(
+        &dir.0,
+        1_000,
+        Arc::clone(&clock),
+        tollgate_server::Secret::random(),
+    )
+    .unwrap();
     (serve_app(app, clock, Limits::default()).await, dir)
 }
 

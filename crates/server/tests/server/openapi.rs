@@ -196,7 +196,7 @@ async fn every_operation_answers_as_documented_and_every_field_is_there() {
             server.clock.advance(tollgate_core::Nanos::MINUTE);
         }
     }
-    assert_eq!(asked, 21);
+    assert_eq!(asked, 22);
     let check = &document["paths"]["/v1/check"]["post"];
     for (body, status) in [
         (r#"{"key": "a", "cost": 21}"#, 429),

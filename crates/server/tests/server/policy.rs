@@ -162,7 +162,13 @@ async fn a_file_that_changes_is_told_in_its_new_words_and_a_wrong_one_is_not() {
     write("limits: [{ name: a, rate: 10/h }]");
     let now = tollgate_core::Timestamp::from_secs(1_700_000_000);
     let clock = std::sync::Arc::new(ManualClock::at(now));
-    let app = App::following(&path, 1_000, std::sync::Arc::clone(&clock)).unwrap();
+    let app = App::following(
+        &path,
+        1_000,
+        std::sync::Arc::clone(&clock),
+        tollgate_server::Secret::random(),
+    )
+    .unwrap();
     let server = serve_app(app, clock, Limits::default()).await;
     let mut client = server.connect().await;
     assert_eq!(
@@ -188,7 +194,15 @@ async fn a_file_that_changes_is_told_in_its_new_words_and_a_wrong_one_is_not() {
     );
     assert_eq!(client.get("/v1/check").await.json()["generation"], 2);
     std::fs::remove_file(&path).unwrap();
-    assert!(App::following(&path, 1_000, ManualClock::at(now)).is_err());
+    assert!(
+        App::following(
+            &path,
+            1_000,
+            ManualClock::at(now),
+            tollgate_server::Secret::random()
+        )
+        .is_err()
+    );
 }
 
 #[tokio::test]

@@ -85,4 +85,7 @@ pub use server::Redis;
 pub use together::{Ask, check_all, refund_all};
 
 pub use tollgate_core::reservation::ReservationId;
-pub use tollgate_redis::{Options, Remembering, Secret};
+pub use tollgate_redis::{
+    Credentials, CredentialsProvider, Finding, Identity, Options, PasswordFile, Remembering,
+    Secret, Tls, Unwise,
+};

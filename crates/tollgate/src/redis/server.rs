@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate_redis::{Options, RedisStore};
+use tollgate_redis::{Finding, Options, RedisStore};
 use tollgate_store::{LimitId, StoreError};
 
 use super::errands::Errands;
@@ -13,7 +13,8 @@ use super::number::Numbers;
 use crate::invalid::InvalidLimiter;
 use crate::name::Name;
 
-/// A Redis or Valkey server. Cheap to clone; clones are the same connections.
+/// A Redis or Valkey server, or several: a cluster, shards, or whom sentinels name ([`Options::address`]). Cheap to clone;
+/// clones are the same connections.
 ///
 /// Limiters over clones of one can be asked together with [`check_all`](super::check_all).
 #[derive(Clone)]
@@ -43,6 +44,11 @@ impl Redis {
                 numbers: Mutex::default(),
             }),
         })
+    }
+
+    /// Asks the servers about themselves and says what is unwise: replicas, eviction, old versions. Meant for the start.
+    pub async fn inspect(&self) -> Vec<Finding> {
+        self.inner.store.inspect().await
     }
 
     /// Whether any connection is up.

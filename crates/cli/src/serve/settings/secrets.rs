@@ -8,20 +8,35 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use tollgate_server::{InvalidSecret, Secret};
+
 /// A file that is longer holds something else.
 const MOST_BYTES: u64 = 4_096;
 /// The secrets themselves, for those who keep them in the environment.
+const FLEET_SECRET: &str = "TOLLGATE_FLEET_SECRET";
 const RESP_PASSWORD: &str = "TOLLGATE_RESP_PASSWORD";
 
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Secrets")]
 pub(crate) struct SecretFiles {
+    /// A file with the secret that keys every digest, at least 16 bytes, the same on all nodes of a fleet; or the secret itself in TOLLGATE_FLEET_SECRET. Without it each process draws its own
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_FLEET_SECRET_FILE")]
+    fleet_secret_file: Option<PathBuf>,
     /// A file with the password that Redis clients have to give (AUTH); or the password itself in TOLLGATE_RESP_PASSWORD
     #[arg(long, value_name = "FILE", env = "TOLLGATE_RESP_PASSWORD_FILE")]
     resp_password_file: Option<PathBuf>,
 }
 
 impl SecretFiles {
+    /// What keys every digest.
+    pub(crate) fn fleet_secret(&self) -> Result<Secret, BadSecret> {
+        let file = self.fleet_secret_file.as_deref();
+        match secret(file, FLEET_SECRET, environment)? {
+            None => Ok(Secret::random()),
+            Some(text) => Secret::shared(text.as_bytes()).map_err(BadSecret::Fleet),
+        }
+    }
+
     /// The password of Redis clients, if they need one.
     pub(crate) fn resp_password(&self) -> Result<Option<String>, BadSecret> {
         let found = secret(
@@ -86,6 +101,7 @@ pub(crate) enum BadSecret {
     Unreadable(PathBuf, io::Error),
     Twice(&'static str),
     Empty(&'static str),
+    Fleet(InvalidSecret),
 }
 
 impl fmt::Display for BadSecret {
@@ -98,6 +114,7 @@ impl fmt::Display for BadSecret {
                 f,
                 "{name} is set and so is the file for the same secret; which of the two is meant?"
             ),
+            Self::Fleet(error) => write!(f, "the secret of the fleet: {error}"),
             Self::Empty(what) => write!(f, "{what} is empty"),
         }
     }

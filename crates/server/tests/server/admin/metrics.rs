@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_server::{Cause, Limits};
+use tollgate_server::admin::Tokens;
+use tollgate_server::grpc::Grpc;
+use tollgate_server::{App, Cause, Limits};
 use tollgate_store::ManualClock;
 
 use super::exposition::{Format, Page, read};
-use super::{Managed, managed};
+use super::{Managed, manage, managed};
 use crate::harness::{policy, serve_app};
 
 const POLICY: &str = r#"
@@ -167,7 +169,7 @@ async fn commands_of_redis_clients_are_counted_by_what_came_of_them() {
 #[tokio::test]
 async fn questions_over_http_are_counted_by_what_came_of_them() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-    let app = tollgate_server::App::new(&policy(POLICY), 1_000, Arc::clone(&clock)).unwrap();
+    let app = App::new(&policy(POLICY), 1_000, Arc::clone(&clock)).unwrap();
     let server = serve_app(app, clock, Limits::default()).await;
     let mut client = server.connect().await;
     let key = r#"{"attributes": {"header.x-api-key": "a"}}"#;
@@ -296,4 +298,55 @@ async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_l
     assert_eq!(page.value(rest), "200", "nothing is lost");
     managed.app.replace(&policy(&limits(2_000))).unwrap();
     assert_eq!(of_limits(&scraped(&managed).await), 501 * 7);
+}
+
+/// Files of envoyproxy/ratelimit in the place of a policy: their rules are counted by name, and halted together.
+#[tokio::test]
+async fn rules_of_envoys_files_are_counted_switched_and_told() {
+    let file = "domain: edge\ndescriptors: [{ key: user, rate_limit: { unit: hour, requests_per_unit: 5 } }]";
+    let files = tollgate_policy::envoy::load(&[("edge.yaml", file)]).unwrap();
+    let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
+    let app = App::by_envoys_files(files, 1_000, Arc::clone(&clock)).unwrap();
+    let managed = manage(app, clock, Tokens::default()).await;
+    let server = Grpc::new(Arc::clone(&managed.app));
+    // A RateLimitRequest: the domain, and one descriptor with one entry.
+    let message = b"\x0a\x04edge\x12\x0b\x0a\x09\x0a\x04user\x12\x01a";
+    let ask = || {
+        let mut out = Vec::new();
+        server.answer_bytes(message, &mut out).unwrap();
+        // The first field is the code: 1 is OK, 2 is over the limit.
+        out[..2] == [0x08, 0x01]
+    };
+    assert_eq!((0..7).filter(|_| ask()).count(), 5);
+    let mut operator = managed.operator().await;
+    let halt = operator.put("/v1/switches", r#""limit": "*", "to": "shadow""#);
+    assert_eq!(halt.await.status, 200);
+    assert!(ask(), "in shadow nothing is denied");
+    let share = operator.put("/v1/switches", r#""limit": "*", "enforce": "5%""#);
+    assert!(share.await.problem().starts_with("enforce: "));
+    let on = operator.put("/v1/switches", r#""limit": "*", "to": "on""#);
+    assert_eq!(on.await.status, 200);
+    assert!(!ask());
+    let page = scraped(&managed).await;
+    for (series, value) in [
+        (
+            r#"limit_decisions_total{limit="edge.user/hour",outcome="allowed"}"#,
+            "5",
+        ),
+        (
+            r#"limit_decisions_total{limit="edge.user/hour",outcome="denied"}"#,
+            "3",
+        ),
+        (
+            r#"limit_decisions_total{limit="edge.user/hour",outcome="would_deny"}"#,
+            "1",
+        ),
+        (r#"requests_total{transport="grpc",outcome="denied"}"#, "3"),
+        (r#"request_duration_seconds_count{transport="grpc"}"#, "9"),
+    ] {
+        assert_eq!(page.value(&format!("tollgate_{series}")), value, "{series}");
+    }
+    let policy = operator.get("/v1/policy").await.json();
+    let rule = policy["rules"][0].as_str().unwrap();
+    assert!(rule.contains("user"), "{rule}");
 }

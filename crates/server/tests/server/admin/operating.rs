@@ -299,7 +299,13 @@ async fn the_policys_file_is_read_again_and_what_is_wrong_with_it_is_said() {
     let clock = std::sync::Arc::new(ManualClock::at(tollgate_core::Timestamp::from_secs(
         1_700_000_000,
     )));
-    let app = App::following(&path, 1_000, std::sync::Arc::clone(&clock)).unwrap();
+    let app = App::following(
+        &path,
+        1_000,
+        std::sync::Arc::clone(&clock),
+        tollgate_server::Secret::random(),
+    )
+    .unwrap();
     let managed = manage(app, clock, Tokens::default()).await;
     let mut operator = managed.operator().await;
     let before = operator.get("/v1/policy").await.json();

@@ -188,3 +188,91 @@ fn the_engine_of_the_http_api_answers_too() {
     );
     assert_eq!(verdict(&line.say("TG.CHECK header.x-api-key bob"))[2], "19");
 }
+
+/// A place that a Redis client has taken is given back by its ticket, on this connection or another, and over HTTP too: the
+/// tickets are the same.
+#[test]
+fn places_are_acquired_renewed_and_released_under_a_ticket() {
+    let (server, _clock) = server();
+    let text = "limits: [{ name: places, key: header.x-api-key, concurrency: 1 }]";
+    let policy = load(text, "places.yaml", Format::Yaml).unwrap();
+    let app = Arc::new(App::new(&policy, 1_000, ManualClock::at(NOW)).unwrap());
+    let server = server.with_checker(Arc::<App<_>>::clone(&app) as Arc<dyn Checker>);
+    let mut line = Line::new(&server);
+    let answer = line.say("TG.ACQUIRE header.x-api-key alice");
+    let (_, ticket) = answer.split_once("$6\r\nticket\r\n$32\r\n").unwrap();
+    let ticket = ticket.trim_end().to_owned();
+    assert!(
+        answer.starts_with("*14\r\n$7\r\nallowed\r\n:1\r\n"),
+        "{answer}"
+    );
+    let denied = line.say("TG.ACQUIRE header.x-api-key alice");
+    assert!(
+        denied.starts_with("*14\r\n$7\r\nallowed\r\n:0\r\n"),
+        "{denied}"
+    );
+    assert!(denied.ends_with("$6\r\nticket\r\n$-1\r\n"), "{denied}");
+    assert_eq!(line.say(&format!("TG.RENEW {ticket}")), ":1\r\n");
+    let mut other = Line::new(&server);
+    assert_eq!(other.say(&format!("TG.RELEASE {ticket}")), ":1\r\n");
+    assert_eq!(other.say(&format!("tg.release {ticket}")), ":0\r\n", "once");
+    let gone =
+        format!("-ERR ticket: '{ticket}' is not open: it has expired, or was never given\r\n");
+    assert_eq!(line.say(&format!("TG.RENEW {ticket}")), gone);
+    let again = line.say("TG.ACQUIRE header.x-api-key alice");
+    assert!(
+        again.starts_with("*14\r\n$7\r\nallowed\r\n:1\r\n"),
+        "{again}"
+    );
+
+    // Over HTTP.
+    let (_, ticket) = again.split_once("ticket\r\n$32\r\n").unwrap();
+    let body = format!("{{\"ticket\": \"{}\"}}", ticket.trim_end());
+    let request = hyper::Request::post("/v1/release")
+        .body(body.as_bytes())
+        .unwrap();
+    let address = ([127, 0, 0, 1], 1).into();
+    let peer = tollgate_server::listen::Peer {
+        address: Some(address),
+        local: tollgate_server::listen::Reached::Tcp(address),
+    };
+    assert_eq!(app.respond(&request, &peer).status(), 200);
+    let answer = line.say("TG.CHECK header.x-api-key alice");
+    assert_eq!(verdict(&answer)[0], "1", "the place was free");
+}
+
+#[test]
+fn wrong_reports_about_tickets_are_named() {
+    let (server, _clock) = server();
+    let unknown = "0".repeat(32);
+    let release = format!("TG.RELEASE {unknown}");
+    let not_open = format!("-ERR ticket: '{unknown}' is not open");
+    let mut line = Line::new(&server);
+    for (command, expected) in [
+        (
+            "TG.RELEASE",
+            "-ERR wrong number of arguments for 'tg.release' command",
+        ),
+        (
+            "TG.RENEW a b",
+            "-ERR wrong number of arguments for 'tg.renew' command",
+        ),
+        (
+            "TG.RELEASE xyz",
+            "-ERR ticket: 'xyz' is not 32 hexadecimal digits",
+        ),
+        (&release, &not_open),
+        (
+            "TG.ACQUIRE PEEK ip ::1",
+            "-ERR what is only looked at cannot be held; see TG.CHECK",
+        ),
+        (
+            "TG.ACQUIRE ip",
+            "-ERR attributes come as pairs: TG.ACQUIRE [COST n]",
+        ),
+        ("TG.ACQUIRE ip ::1", "-ERR TG.ACQUIRE needs a policy"),
+    ] {
+        let answer = line.say(command);
+        assert!(answer.starts_with(expected), "{command}: {answer}");
+    }
+}

@@ -307,7 +307,7 @@ fn what_tools_ask_is_answered_in_version_2() {
             "*2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n",
         ),
         ("CONFIG GET unheard-of", "*0\r\n"),
-        ("COMMAND COUNT", ":15\r\n"),
+        ("COMMAND COUNT", ":18\r\n"),
         (
             "COMMAND INFO gcra nothing",
             "*2\r\n*10\r\n$4\r\ngcra\r\n:-5\r\n*2\r\n+write\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n$-1\r\n",

@@ -1,0 +1,195 @@
+//! What is shipped around the program names only what the program has: the unit for systemd, the Dockerfile, and the commands of
+//! `docs/running.md`.
+
+use std::process::Command;
+
+use crate::harness::{Folder, ended, output, repository, tollgate};
+
+fn file(path: &str) -> String {
+    let path = repository().join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every variable that a text sets or names.
+fn variables(text: &str) -> Vec<&str> {
+    let is_part = |c: char| c.is_ascii_uppercase() || c == '_';
+    text.match_indices("TOLLGATE_")
+        .map(|(at, _)| {
+            let rest = &text[at..];
+            &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())]
+        })
+        .collect()
+}
+
+/// Whether the program takes these arguments, as far as that can be said without doing what they ask for.
+fn is_taken(arguments: &[&str]) -> bool {
+    let asking: Vec<&str> = arguments.iter().copied().chain(["--help"]).collect();
+    output(&asking).0 == Some(0)
+}
+
+fn all_are_settings(text: &str) {
+    let (_, settings, _) = output(&["settings"]);
+    for variable in variables(text) {
+        assert!(settings.contains(variable), "there is no {variable}");
+    }
+}
+
+/// The value of a line `name=value`, which must be there once.
+fn value<'a>(unit: &'a str, name: &str) -> &'a str {
+    let start = format!("{name}=");
+    let mut found = unit.lines().filter_map(|line| line.strip_prefix(&start));
+    let value = found.next().unwrap_or_else(|| panic!("{name} is missing"));
+    assert_eq!(found.next(), None, "{name} stands there twice");
+    value
+}
+
+#[test]
+fn the_unit_starts_the_program_with_settings_that_it_has() {
+    let unit = file("packaging/systemd/tollgate.service");
+    let start: Vec<&str> = value(&unit, "ExecStart").split(' ').collect();
+    assert_eq!(start[0], "/usr/bin/tollgate");
+    assert!(is_taken(&start[1..]), "{start:?}");
+    all_are_settings(&unit);
+    assert_eq!(
+        value(&unit, "Type"),
+        "notify",
+        "and it does notify: running.rs"
+    );
+    assert_eq!(value(&unit, "ExecReload"), "/bin/kill -HUP $MAINPID");
+    for (hardening, wanted) in [
+        ("DynamicUser", "yes"),
+        ("NoNewPrivileges", "yes"),
+        ("ProtectSystem", "strict"),
+        ("RestrictAddressFamilies", "AF_INET AF_INET6 AF_UNIX"),
+        ("RuntimeDirectory", "tollgate"),
+        ("Restart", "on-failure"),
+    ] {
+        assert_eq!(value(&unit, hardening), wanted, "{hardening}");
+    }
+    // The defaults have to fit.
+    let page = file("docs/settings.md");
+    let default = |flag: &str| {
+        let row = page
+            .lines()
+            .find(|line| line.starts_with(&format!("| `--{flag} ")));
+        let default = row.unwrap().split('`').nth(5).unwrap();
+        default.trim_end_matches('s').parse::<u64>().unwrap()
+    };
+    let stop = value(&unit, "TimeoutStopSec").trim_end_matches('s');
+    assert!(stop.parse::<u64>().unwrap() > default("drain-delay") + default("drain-timeout"));
+    let files: u64 = value(&unit, "LimitNOFILE").parse().unwrap();
+    assert!(files >= 4 * default("max-connections") + 64);
+}
+
+/// Where systemd is installed it judges the unit itself, with the program where it is now.
+#[test]
+fn systemd_finds_nothing_wrong_with_the_unit() {
+    let unit = file("packaging/systemd/tollgate.service");
+    let folder = Folder::new();
+    let verify = |text: &str| {
+        folder.write("tollgate.service", text.as_bytes());
+        let path = folder.path().join("tollgate.service");
+        let mut command = Command::new("systemd-analyze");
+        command.arg("verify").arg(path).output()
+    };
+    let unit = unit.replace("/usr/bin/tollgate", env!("CARGO_BIN_EXE_tollgate"));
+    let Ok(found) = verify(&unit) else {
+        // The test above holds without it.
+        return;
+    };
+    let (_, stdout, stderr) = ended(found);
+    assert!(
+        !format!("{stdout}{stderr}").contains("tollgate.service"),
+        "{stdout}{stderr}"
+    );
+    // It would have been found.
+    let (_, stdout, stderr) =
+        ended(verify(&unit.replace("ProtectHome=yes", "ProtectHom=yes")).unwrap());
+    assert!(
+        format!("{stdout}{stderr}").contains("ProtectHom"),
+        "{stdout}{stderr}"
+    );
+}
+
+#[test]
+fn the_image_is_made_of_what_is_there_and_runs_what_the_program_knows() {
+    let dockerfile = file("Dockerfile");
+    let ignored = file(".dockerignore");
+    for line in dockerfile
+        .lines()
+        .filter(|line| line.starts_with("COPY --from=build /src/"))
+    {
+        let source = line.split(' ').nth(2).unwrap().trim_start_matches("/src/");
+        if source == "target/release/tollgate" {
+            continue;
+        }
+        assert!(repository().join(source).exists(), "{source}");
+        assert!(
+            !ignored.lines().any(|entry| source.starts_with(entry)),
+            "{source} is ignored"
+        );
+    }
+    let manifest = file("crates/cli/Cargo.toml");
+    assert!(dockerfile.contains("-p tollgate-cli --bin tollgate"));
+    assert!(
+        manifest.contains("name = \"tollgate-cli\"") && manifest.contains("name = \"tollgate\"")
+    );
+    let version = file("Cargo.toml");
+    let version = version.split("rust-version = \"").nth(1).unwrap();
+    let version = version.split('"').next().unwrap();
+    assert!(
+        dockerfile.contains(&format!("FROM rust:{version}-")),
+        "{version}"
+    );
+    let user = dockerfile.split("\nUSER ").nth(1).unwrap();
+    assert!(
+        user.starts_with(|c: char| ('1'..='9').contains(&c)),
+        "a number that is not root's"
+    );
+    all_are_settings(&dockerfile);
+    for secret in ["SECRET", "PASSWORD", "TOKEN", "KEY="] {
+        assert!(!dockerfile.contains(secret), "{secret}");
+    }
+    for command in [&["serve"][..], &["health"]] {
+        assert!(is_taken(command));
+        assert!(dockerfile.contains(&format!("\"{}\"]", command[0])));
+    }
+    // What is set is understood.
+    let mut serve = tollgate(&["serve", "--config=/nowhere.yaml"]);
+    let set = dockerfile
+        .split("ENV ")
+        .nth(1)
+        .unwrap()
+        .split("EXPOSE")
+        .next()
+        .unwrap();
+    for setting in set.split_whitespace().filter(|word| *word != "\\") {
+        let (name, value) = setting.split_once('=').unwrap();
+        serve.env(name, value);
+    }
+    let (code, _, stderr) = ended(serve.output().unwrap());
+    assert_eq!(code, Some(1));
+    assert!(
+        stderr.contains("/nowhere.yaml"),
+        "only the policy is missing: {stderr}"
+    );
+}
+
+#[test]
+fn commands_of_the_page_about_running_are_taken() {
+    let page = file("docs/running.md");
+    all_are_settings(&page);
+    let commands: Vec<Vec<&str>> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("$ tollgate "))
+        .map(|command| command.split(' ').collect())
+        .collect();
+    assert!(commands.len() >= 5);
+    for command in &commands {
+        assert!(is_taken(command), "{command:?}");
+    }
+    assert!(
+        !is_taken(&["serve", "--drain-dely", "5s"]),
+        "a wrong one would be noticed"
+    );
+}

@@ -1,0 +1,251 @@
+//! An address as people write it: one server, or where to ask for the server, in one line.
+//!
+//! Must not know: connections, and what is done about each shape.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _};
+use tollgate_store::{ErrorKind, StoreError};
+
+/// The most servers that one address may name.
+const MOST: usize = 64;
+
+/// Where one server listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Endpoint {
+    Tcp(String, u16),
+    Unix(PathBuf),
+}
+
+impl Endpoint {
+    /// An endpoint as a server names it: `host:port`. An empty host is the host that said so.
+    pub(crate) fn named(text: &str, by: &Self) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let port = port.parse().ok()?;
+        Some(Self::at(host, port, by))
+    }
+
+    /// The same, taken apart.
+    pub(crate) fn at(host: &str, port: u16, by: &Self) -> Self {
+        match by {
+            Self::Tcp(own, _) if host.is_empty() || host == "?" => Self::Tcp(own.clone(), port),
+            _ => Self::Tcp(host.to_owned(), port),
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// How the servers stand to each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Single(Endpoint),
+    Sentinel {
+        sentinels: Vec<Endpoint>,
+        master: String,
+    },
+    Cluster(Vec<Endpoint>),
+    /// Independent servers, each with the name that decides which keys it has.
+    Shards(Vec<(String, Endpoint)>),
+}
+
+/// An address, read.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    pub(crate) shape: Shape,
+    /// How each server is spoken to: whether by TLS, as whom, which database.
+    pub(crate) template: ConnectionInfo,
+}
+
+impl Address {
+    /// Reads an address.
+    ///
+    /// # Errors
+    /// It makes no sense. The error never quotes it, because it may hold a password.
+    pub(crate) fn read(text: &str) -> Result<Self, StoreError> {
+        let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+        let Some((plain, kind)) = scheme.split_once('+').filter(|(_, kind)| *kind != "unix") else {
+            let (endpoint, template) = server(text)?;
+            return Ok(Self {
+                shape: Shape::Single(endpoint),
+                template,
+            });
+        };
+        if !matches!(plain, "redis" | "rediss" | "valkey" | "valkeys") {
+            return Err(invalid("its scheme is not known"));
+        }
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, hosts) = match authority.rsplit_once('@') {
+            Some((user, hosts)) => (format!("{user}@"), hosts),
+            None => (String::new(), authority),
+        };
+        let hosts: Vec<&str> = hosts.split(',').filter(|host| !host.is_empty()).collect();
+        if hosts.is_empty() || hosts.len() > MOST {
+            return Err(invalid("it must name from one to 64 servers"));
+        }
+        let (master, after_master) = path.split_once('/').unwrap_or((path, ""));
+        let (default_port, db) = match kind {
+            "sentinel" if master.is_empty() => {
+                return Err(invalid(
+                    "it must name the master, as in redis+sentinel://host:26379/master",
+                ));
+            }
+            "cluster" if !matches!(path, "" | "0") => {
+                return Err(invalid("a cluster has only database 0"));
+            }
+            "sentinel" => (26_379, after_master),
+            "cluster" | "shards" => (6_379, path),
+            _ => return Err(invalid("its scheme is not known")),
+        };
+        let mut servers = Vec::with_capacity(hosts.len());
+        let mut template = None;
+        for host in hosts {
+            let (name, host) = host.split_once('=').unwrap_or((host, host));
+            let host = with_port(host, default_port);
+            let (endpoint, info) = server(&format!("{plain}://{user}{host}/{db}"))?;
+            servers.push((name.to_owned(), endpoint));
+            template = Some(info);
+        }
+        let template = template.ok_or_else(|| invalid("it names no server"))?;
+        let shape = match kind {
+            "sentinel" => Shape::Sentinel {
+                sentinels: endpoints(servers),
+                master: master.to_owned(),
+            },
+            "cluster" => Shape::Cluster(endpoints(servers)),
+            _ if !are_different(&servers) => {
+                return Err(invalid("two of its servers have the same name"));
+            }
+            _ => Shape::Shards(servers),
+        };
+        Ok(Self { shape, template })
+    }
+}
+
+fn endpoints(servers: Vec<(String, Endpoint)>) -> Vec<Endpoint> {
+    servers.into_iter().map(|(_, endpoint)| endpoint).collect()
+}
+
+fn are_different(shards: &[(String, Endpoint)]) -> bool {
+    let mut names: Vec<&str> = shards.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.len() == shards.len()
+}
+
+fn with_port(host: &str, port: u16) -> String {
+    let has_port = host
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if has_port && !host.ends_with(']') {
+        host.to_owned()
+    } else {
+        format!("{host}:{port}")
+    }
+}
+
+fn server(url: &str) -> Result<(Endpoint, ConnectionInfo), StoreError> {
+    let info = url
+        .into_connection_info()
+        .map_err(|_may_quote: redis::RedisError| {
+            // The error may quote the address, and the address may hold a password.
+            StoreError::new(ErrorKind::BadRequest, "the server's address is not valid")
+        })?;
+    let endpoint = match info.addr() {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            Endpoint::Tcp(host.clone(), *port)
+        }
+        ConnectionAddr::Unix(path) => Endpoint::Unix(path.clone()),
+        _ => return Err(invalid("its kind is not known")),
+    };
+    Ok((endpoint, info))
+}
+
+fn invalid(detail: &'static str) -> StoreError {
+    let detail = format!("the server's address is not valid: {detail}");
+    StoreError::new(ErrorKind::BadRequest, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(host: &str, port: u16) -> Endpoint {
+        Endpoint::Tcp(host.to_owned(), port)
+    }
+
+    #[test]
+    fn every_shape_is_written_in_one_line() {
+        let read = |text| Address::read(text).unwrap().shape;
+        assert_eq!(read("redis://a:7000/2"), Shape::Single(tcp("a", 7000)));
+        assert_eq!(
+            read("redis+unix:///run/redis.sock"),
+            Shape::Single(Endpoint::Unix("/run/redis.sock".into()))
+        );
+        assert_eq!(
+            read("redis+sentinel://u:p@a,b:7000/limits/3"),
+            Shape::Sentinel {
+                sentinels: vec![tcp("a", 26_379), tcp("b", 7000)],
+                master: "limits".to_owned(),
+            }
+        );
+        assert_eq!(
+            read("redis+cluster://a,[::1]:7000"),
+            Shape::Cluster(vec![tcp("a", 6379), tcp("::1", 7000)])
+        );
+        assert_eq!(
+            read("redis+shards://north=a:1,south=b:2,c:3"),
+            Shape::Shards(vec![
+                ("north".to_owned(), tcp("a", 1)),
+                ("south".to_owned(), tcp("b", 2)),
+                ("c:3".to_owned(), tcp("c", 3)),
+            ])
+        );
+    }
+
+    #[test]
+    fn credentials_and_database_hold_for_every_server() {
+        let address = Address::read("redis+sentinel://u:p%40@a,b/limits/3").unwrap();
+        let settings = address.template.redis_settings();
+        assert_eq!(settings.username(), Some("u"));
+        assert_eq!(settings.password(), Some("p@"));
+        assert_eq!(settings.db(), 3);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_without_being_quoted() {
+        let wrong = [
+            "",
+            "nonsense",
+            "redis+sentinel://u:hidden@a:1",
+            "redis+cluster://u:hidden@a:1/3",
+            "redis+cluster://",
+            "redis+shards://u:hidden@x=a:1,x=b:2",
+            "redis+what://u:hidden@a:1",
+            "http+cluster://u:hidden@a:1",
+            "redis+cluster://u:hidden@a:99999999",
+        ];
+        for text in wrong {
+            let error = Address::read(text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::BadRequest, "{text}");
+            assert!(!error.to_string().contains("hidden"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_names_no_host_means_its_own() {
+        let by = tcp("10.0.0.1", 1);
+        assert_eq!(Endpoint::named(":7001", &by), Some(tcp("10.0.0.1", 7001)));
+        assert_eq!(Endpoint::named("::1:7001", &by), Some(tcp("::1", 7001)));
+        assert_eq!(Endpoint::named("10.0.0.2:x", &by), None);
+    }
+}

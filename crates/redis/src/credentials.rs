@@ -1,0 +1,113 @@
+//! Who we say we are. Read at every connection, and looked at again while one is up, so that a password can be changed
+//! without a restart. Must not know: connections.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// A name and a password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user; without one the server's default user is meant.
+    pub username: Option<String>,
+    /// The password.
+    pub password: String,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("username", &self.username)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whoever knows the credentials of the moment.
+pub trait CredentialsProvider: Send + Sync + fmt::Debug {
+    /// What to log in with now. Called off the request path, about once a second, and may block for a moment.
+    ///
+    /// # Errors
+    /// They cannot be read. What was read before stays in use on connections that are up, and no new one is made.
+    fn current(&self) -> io::Result<Credentials>;
+}
+
+/// A password in a file, as orchestrators mount them. One line break at its end does not belong to it.
+///
+/// ```
+/// use tollgate_redis::{CredentialsProvider as _, PasswordFile};
+///
+/// # let path = std::env::temp_dir().join(format!("tollgate-doc-{}", std::process::id()));
+/// # std::fs::write(&path, "opensesame\n")?;
+/// let file = PasswordFile::new(Some("limiter".to_owned()), &path);
+/// assert_eq!(file.current()?.password, "opensesame");
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct PasswordFile {
+    username: Option<String>,
+    path: PathBuf,
+}
+
+impl PasswordFile {
+    /// The password of a user, or of the default user, in the file at this path.
+    #[must_use]
+    pub fn new(username: Option<String>, path: impl Into<PathBuf>) -> Self {
+        Self {
+            username,
+            path: path.into(),
+        }
+    }
+}
+
+impl CredentialsProvider for PasswordFile {
+    fn current(&self) -> io::Result<Credentials> {
+        let text = std::fs::read_to_string(&self.path)?;
+        let password = text.strip_suffix('\n').unwrap_or(&text);
+        let password = password.strip_suffix('\r').unwrap_or(password);
+        if password.is_empty() {
+            // A file that is just being written: the next look will find it whole.
+            let detail = "the file with the password is empty";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, detail));
+        }
+        Ok(Credentials {
+            username: self.username.clone(),
+            password: password.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_never_shown() {
+        let credentials = Credentials {
+            username: Some("limiter".to_owned()),
+            password: "opensesame".to_owned(),
+        };
+        let shown = format!("{credentials:?}");
+        assert!(
+            shown.contains("limiter") && !shown.contains("opensesame"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn only_one_line_break_is_taken_off_and_nothing_is_no_password() {
+        let path = std::env::temp_dir().join(format!("tollgate-password-{}", std::process::id()));
+        let file = PasswordFile::new(None, &path);
+        for (written, read) in [("a b\r\n", "a b"), ("a\n\n", "a\n"), ("a", "a")] {
+            std::fs::write(&path, written).unwrap();
+            assert_eq!(file.current().unwrap().password, read);
+        }
+        std::fs::write(&path, "\n").unwrap();
+        assert_eq!(
+            file.current().unwrap_err().kind(),
+            io::ErrorKind::InvalidData
+        );
+        std::fs::remove_file(&path).unwrap();
+        assert!(file.current().is_err());
+    }
+}

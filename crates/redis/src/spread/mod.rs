@@ -1,0 +1,117 @@
+//! A batch whose keys lie in several places, which no script can reach together: it is charged place by place, and what
+//! was charged is given back when a later place refuses.
+//!
+//! Without faults nothing stays charged of a batch that is refused. While it is being decided, for no longer than its
+//! deadline, others see what it was charged so far. After a fault in the middle at most the batch's own cost stays charged,
+//! once, until it refills; never less than was admitted, so no limit is exceeded. Must not know: connections, scripts.
+
+mod lately;
+mod owed;
+mod pieces;
+
+use tokio::time::Instant;
+use tollgate_core::compose::Verdict;
+use tollgate_core::limit::State;
+use tollgate_core::{Outcome, Receipt, Timestamp};
+use tollgate_store::{Answer, Check, ErrorKind, Note, Op, StoreError};
+
+use crate::name::Named;
+use crate::store::Shared;
+use crate::topology::Place;
+
+pub(crate) use self::owed::{Debts, Owed};
+
+/// One check of the batch with everything that is known of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'a> {
+    pub(crate) check: Check<'a>,
+    pub(crate) named: Named,
+    pub(crate) place: Place,
+}
+
+/// Decides on a batch that lies in several places.
+pub(crate) async fn decide(
+    shared: &Shared,
+    debts: &Debts,
+    parts: &[Part<'_>],
+    answers: &mut [Answer],
+    until: Instant,
+) -> Result<Verdict, StoreError> {
+    if pieces::has_twice(parts) {
+        let detail = "the same key of the same limit twice in one batch";
+        return Err(StoreError::new(ErrorKind::BadRequest, detail));
+    }
+    let pieces = pieces::of(parts, debts.lately());
+    // Whatever happens from here on, also that nobody waits any more: what is owed is given back.
+    let mut owed = Owed::to(debts);
+    let mut asked = 0;
+    let mut is_refused = false;
+    for piece in &pieces {
+        let charged = piece.charge(shared, parts, answers, until).await;
+        match charged {
+            Ok(verdict) => is_refused = !verdict.is_admitted(),
+            Err(error) => {
+                let is_settled = owed.give_back(shared, parts, answers, until).await;
+                return Err(told(error, is_settled));
+            }
+        }
+        asked += 1;
+        if is_refused {
+            for (index, part) in piece.parts(parts) {
+                if answers
+                    .get(index)
+                    .is_some_and(|answer| !answer.outcome.is_admitted())
+                {
+                    debts.lately().remember(part.named.tag());
+                }
+            }
+            break;
+        }
+        owed.add(piece, shared, parts, answers);
+    }
+    if is_refused {
+        // What is not given back within the deadline is given back after it.
+        let _is_settled = owed.give_back(shared, parts, answers, until).await;
+        for piece in pieces.iter().skip(asked) {
+            piece.look(shared, parts, answers, until).await;
+        }
+    } else {
+        owed.forget();
+    }
+    Ok(answers.iter().map(|answer| answer.outcome).collect())
+}
+
+/// A failure that charged nothing by itself is one that may have, as long as earlier charges are not given back.
+fn told(error: StoreError, is_settled: bool) -> StoreError {
+    if is_settled || error.may_have_charged() {
+        return error;
+    }
+    StoreError::new(
+        ErrorKind::Lost,
+        "another place refused, and what was charged before could not be given back yet",
+    )
+}
+
+/// What a limit that was not asked is taken to say: nothing against it.
+fn unasked(check: &Check<'_>) -> Answer {
+    Answer {
+        outcome: Outcome::Allow,
+        status: check
+            .ruled
+            .limit
+            .status(&State::default(), Timestamp::EPOCH),
+        receipt: Receipt::default(),
+        note: Note::Plain,
+    }
+}
+
+/// The operation that says where a limit stands and what it would answer, and changes nothing.
+const fn looking(op: Op) -> Op {
+    match op {
+        Op::Spend(cost) | Op::Peek(cost) | Op::Reserve { cost, .. } => Op::Peek(cost),
+        Op::SpendUpTo(0) => Op::Peek(0),
+        Op::SpendUpTo(_) => Op::Peek(1),
+        Op::Acquire { id, .. } | Op::Renew(id) | Op::Release(id) => Op::Acquire { id, weight: 0 },
+        _ => Op::Peek(0),
+    }
+}

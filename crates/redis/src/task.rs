@@ -1,0 +1,60 @@
+//! Tasks in the background: the only place that starts any. Each is watched: should it end or panic it is started again,
+//! and dropping its handle ends it.
+//!
+//! Must not know: what a task does.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
+
+use tokio::task::{AbortHandle, JoinSet};
+use tollgate_store::{ErrorKind, StoreError};
+
+/// How long a task that has ended stays so, at most.
+const LONGEST_REST: Duration = Duration::from_secs(2);
+
+/// A task that runs until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Task(AbortHandle);
+
+impl Task {
+    /// Starts what `make` makes, and again should it ever end.
+    ///
+    /// # Errors
+    /// There is no runtime around.
+    pub(crate) fn start<F>(make: impl Fn() -> F + Send + 'static) -> Result<Self, StoreError>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        if tokio::runtime::Handle::try_current().is_err() {
+            let detail = "a store over a network needs a tokio runtime around it";
+            return Err(StoreError::new(ErrorKind::BadRequest, detail));
+        }
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "this is the supervised module: the task watches another and starts it again"
+        )]
+        let watching = tokio::spawn(async move {
+            loop {
+                let mut only = JoinSet::new();
+                only.spawn(make());
+                only.join_next().await;
+                tokio::time::sleep(jittered(LONGEST_REST)).await;
+            }
+        });
+        Ok(Self(watching.abort_handle()))
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Somewhere between nothing and this, differently each time. Full jitter: a fleet that lost its server together does not
+/// come back together.
+pub(crate) fn jittered(most: Duration) -> Duration {
+    let random = RandomState::new().hash_one(0_u8);
+    let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX).max(1);
+    Duration::from_nanos(random.checked_rem(most).unwrap_or(0))
+}

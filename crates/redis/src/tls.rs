@@ -1,0 +1,94 @@
+//! What TLS to the servers needs: which certificates are trusted, and which one is ours.
+//!
+//! Must not know: connections.
+
+use std::fmt;
+
+use tollgate_store::{ErrorKind, StoreError};
+
+/// Certificates for addresses that begin with `rediss`. Without any, the system's roots are trusted.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct Tls {
+    /// The authorities that are trusted instead of the system's, as PEM.
+    pub roots: Option<Vec<u8>>,
+    /// Our own certificate and its key, as PEM, for servers that ask for one.
+    pub identity: Option<Identity>,
+}
+
+/// A certificate and its key, as PEM.
+#[derive(Clone)]
+pub struct Identity {
+    /// The certificate, and those that lead from it to an authority.
+    pub certificate: Vec<u8>,
+    /// The key, which is shown to nobody.
+    pub key: Vec<u8>,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("has_roots", &self.roots.is_some())
+            .field("has_identity", &self.identity.is_some())
+            .finish()
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").finish_non_exhaustive()
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Tls {
+    pub(crate) const fn is_given(&self) -> bool {
+        self.roots.is_some() || self.identity.is_some()
+    }
+
+    pub(crate) fn certificates(&self) -> redis::TlsCertificates {
+        redis::TlsCertificates {
+            client_tls: self
+                .identity
+                .as_ref()
+                .map(|identity| redis::ClientTlsConfig {
+                    client_cert: identity.certificate.clone(),
+                    client_key: identity.key.clone(),
+                }),
+            root_cert: self.roots.clone(),
+        }
+    }
+}
+
+/// Chooses the cryptography, once for the process, unless the program has chosen before, and looks at the certificates.
+///
+/// # Errors
+/// This build has no TLS, or there is no certificate where there should be one.
+#[cfg(feature = "tls")]
+pub(crate) fn ready(tls: &Tls) -> Result<(), StoreError> {
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject as _;
+
+    // An error says that another provider is installed already, which is as good.
+    let _is_first = rustls::crypto::ring::default_provider().install_default();
+    let given = [
+        tls.roots.as_ref(),
+        tls.identity.as_ref().map(|identity| &identity.certificate),
+    ];
+    for pem in given.into_iter().flatten() {
+        // The client takes a file without any for one that trusts nobody.
+        if !matches!(CertificateDer::pem_slice_iter(pem).next(), Some(Ok(_))) {
+            return Err(wrong("there is no certificate in what was given for TLS"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(feature = "tls"))]
+pub(crate) fn ready(_tls: &Tls) -> Result<(), StoreError> {
+    Err(wrong("this build has no TLS; switch the feature `tls` on"))
+}
+
+fn wrong(detail: &'static str) -> StoreError {
+    StoreError::new(ErrorKind::BadRequest, detail)
+}

@@ -1,0 +1,138 @@
+//! A cluster: every slot has a primary, and calls go to the one that has the key's.
+//!
+//! The client's own cluster connection is not used: it repeats calls whose connection broke, and those may have charged.
+//! Here a call goes to another node only when a node has said that it did not carry it out. Must not know: what is in a
+//! call.
+
+mod map;
+mod refresh;
+mod view;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+use tokio::time::Instant;
+use tollgate_store::{ErrorKind, StoreError};
+
+use self::refresh::{Found, Shared};
+use crate::address::Endpoint;
+use crate::failure::Trouble;
+use crate::link::{Dial, How, Link};
+use crate::task::{Task, jittered};
+use crate::wire::Request;
+
+/// The most nodes that one call is sent to. Every one but the last has said that it did nothing.
+const MOST_HOPS: u32 = 5;
+/// How often a call is tried again whose keys are on two nodes for the moment.
+const MOST_AGAIN: u32 = 3;
+/// How long to wait before, at most.
+const AGAIN_AFTER: Duration = Duration::from_millis(2);
+
+/// The nodes, and the task that keeps up with them.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    shared: Arc<Shared>,
+    _refresher: Task,
+}
+
+impl Cluster {
+    pub(super) async fn open(
+        dial: Dial,
+        seeds: Vec<Endpoint>,
+        connections: usize,
+    ) -> Result<Self, StoreError> {
+        let shared = Arc::new(Shared::new(dial, seeds, connections));
+        // Without an answer the store exists all the same, and the task goes on asking.
+        if shared.refresh().await != Found::Nobody {
+            for link in shared.view().links() {
+                link.wait_for_first_attempt().await;
+            }
+        }
+        let refreshing = Arc::clone(&shared);
+        let refresher = Task::start(move || Arc::clone(&refreshing).keep_refreshing())?;
+        Ok(Self {
+            shared,
+            _refresher: refresher,
+        })
+    }
+
+    pub(super) fn links(&self) -> Vec<Arc<Link>> {
+        self.shared.view().links().to_vec()
+    }
+
+    pub(super) fn owner(&self, slot: u16) -> Option<Arc<Link>> {
+        self.shared.view().owner(slot).cloned()
+    }
+
+    pub(super) async fn call(
+        &self,
+        slot: u16,
+        request: &Request,
+        until: Instant,
+    ) -> Result<Value, StoreError> {
+        let Some(mut link) = self.owner(slot) else {
+            self.shared.alarm();
+            let detail = "no node of the cluster is known to have the slot";
+            return Err(StoreError::new(ErrorKind::Unreachable, detail));
+        };
+        let (mut how, mut hops, mut again) = (How::Plain, 1, 0);
+        loop {
+            let failure = match link.call(request, how, until).await {
+                Ok(reply) => return Ok(reply),
+                Err(failure) => failure,
+            };
+            let next = match &failure.trouble {
+                Trouble::None => None,
+                Trouble::Gone => {
+                    self.shared.alarm();
+                    None
+                }
+                Trouble::Moved(to) => self.moved(slot, to, &link).map(|link| (link, How::Plain)),
+                Trouble::Ask(to) => self.find(to, &link).map(|link| (link, How::Asking)),
+                Trouble::TryAgain => {
+                    again += 1;
+                    let is_late = !wait_before(again, until).await;
+                    // From the start: the keys may be together elsewhere by now.
+                    let owner = self.owner(slot).filter(|_| !is_late);
+                    hops -= 1;
+                    owner.map(|link| (link, How::Plain))
+                }
+            };
+            let Some(next) = next.filter(|_| hops < MOST_HOPS) else {
+                return Err(failure.error);
+            };
+            (link, how) = next;
+            hops += 1;
+        }
+    }
+
+    /// Who has the slot now. Everybody else's calls go there too from now on.
+    fn moved(&self, slot: u16, to: &str, by: &Link) -> Option<Arc<Link>> {
+        // Where one slot has moved others may have.
+        self.shared.alarm();
+        let link = self.find(to, by)?;
+        self.shared.view().assign(slot, link.endpoint());
+        Some(link)
+    }
+
+    /// The link to a node. One that is not known yet is found in the background, and until then there is none.
+    fn find(&self, to: &str, by: &Link) -> Option<Arc<Link>> {
+        let endpoint = Endpoint::named(to, by.endpoint())?;
+        let found = self.shared.view().find(&endpoint).cloned();
+        if found.is_none() {
+            self.shared.alarm();
+        }
+        found
+    }
+}
+
+/// Waits a moment, if that makes sense for the so manieth time and there is time.
+async fn wait_before(again: u32, until: Instant) -> bool {
+    let wake = Instant::now() + AGAIN_AFTER / 2 + jittered(AGAIN_AFTER / 2);
+    if again > MOST_AGAIN || wake >= until {
+        return false;
+    }
+    tokio::time::sleep_until(wake).await;
+    true
+}

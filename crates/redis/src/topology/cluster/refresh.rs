@@ -1,0 +1,160 @@
+//! Finding out who has which slot, in the background: when a node says that something has moved, when one seems to be
+//! gone, and now and then. Must not know: calls.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use redis::Value;
+use tokio::sync::Notify;
+
+use super::map::{self, Range};
+use super::view::View;
+use crate::address::Endpoint;
+use crate::link::{Dial, Link};
+use crate::task::jittered;
+
+/// How often the map is asked for when all is well.
+const REFRESH_EVERY: Duration = Duration::from_secs(5);
+/// The most that is waited before the next question after one, and after many that brought nothing new: a fleet that lost
+/// a node asks the others, and they are busy.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// More primaries than anybody runs. A reply that names more is not a map.
+const MOST_NODES: usize = 1_024;
+
+/// What came of asking for the map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Nobody answered.
+    Nobody,
+    /// It is as it was.
+    Same,
+    /// It is in force.
+    Change,
+}
+
+/// What callers and the task share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    dial: Dial,
+    seeds: Vec<Endpoint>,
+    connections: usize,
+    view: RwLock<Arc<View>>,
+    alarm: Arc<Notify>,
+    /// Who is asked first, another one each time: one node may be wrong for long.
+    turn: AtomicUsize,
+}
+
+impl Shared {
+    pub(super) fn new(dial: Dial, seeds: Vec<Endpoint>, connections: usize) -> Self {
+        Self {
+            dial,
+            seeds,
+            connections,
+            view: RwLock::new(Arc::new(View::empty())),
+            alarm: Arc::new(Notify::new()),
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn view(&self) -> Arc<View> {
+        let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&view)
+    }
+
+    /// Asks for a new map soon.
+    pub(super) fn alarm(&self) {
+        self.alarm.notify_one();
+    }
+
+    pub(super) async fn keep_refreshing(self: Arc<Self>) {
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            let waited = tokio::time::timeout(REFRESH_EVERY, self.alarm.notified()).await;
+            let found = self.refresh().await;
+            if found == Found::Nobody {
+                self.alarm();
+            }
+            let is_calm = waited.is_err() || found == Found::Change;
+            pause = if is_calm {
+                SHORTEST_PAUSE
+            } else {
+                pause.saturating_mul(2).min(LONGEST_PAUSE)
+            };
+            tokio::time::sleep(jittered(pause)).await;
+        }
+    }
+
+    /// Asks for the map and puts it in force.
+    pub(super) async fn refresh(&self) -> Found {
+        let Some(ranges) = self.ask().await else {
+            return Found::Nobody;
+        };
+        let view = self.view();
+        if view.is_as(&ranges) {
+            return Found::Same;
+        }
+        let mut links: Vec<Arc<Link>> = Vec::new();
+        for range in &ranges {
+            if links.iter().any(|link| *link.endpoint() == range.owner) {
+                continue;
+            }
+            // A node that stays keeps its connections.
+            let known = view.find(&range.owner).cloned();
+            let link = known.map_or_else(
+                || {
+                    let owner = range.owner.clone();
+                    Link::start(&self.dial, owner, self.connections, &self.alarm).map(Arc::new)
+                },
+                Ok,
+            );
+            if let Ok(link) = link {
+                links.push(link);
+            }
+        }
+        let next = Arc::new(View::of(links, &ranges));
+        *self.view.write().unwrap_or_else(PoisonError::into_inner) = next;
+        Found::Change
+    }
+
+    async fn ask(&self) -> Option<Vec<Range>> {
+        let mut question = redis::cmd("CLUSTER");
+        question.arg("SLOTS");
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let view = self.view();
+        let links = view.links();
+        for index in 0..links.len() {
+            let index = turn.wrapping_add(index).checked_rem(links.len())?;
+            let link = links.get(index)?;
+            let reply = link.ask(&question, self.dial.deadline()).await;
+            if let Some(ranges) = reply
+                .ok()
+                .and_then(|reply| accepted(&reply, link.endpoint()))
+            {
+                return Some(ranges);
+            }
+        }
+        for index in 0..self.seeds.len() {
+            let index = turn.wrapping_add(index).checked_rem(self.seeds.len())?;
+            let seed = self.seeds.get(index)?;
+            let asking = async {
+                let credentials = self.dial.credentials().await?;
+                let mut connection = self.dial.connect(seed, credentials.as_ref()).await?;
+                question.query_async::<Value>(&mut connection).await
+            };
+            let patience = self.dial.deadline().saturating_mul(2);
+            if let Ok(Ok(reply)) = tokio::time::timeout(patience, asking).await
+                && let Some(ranges) = accepted(&reply, seed)
+            {
+                return Some(ranges);
+            }
+        }
+        None
+    }
+}
+
+/// A map that can be used: a node that is not part of a cluster yet knows of no slots.
+fn accepted(reply: &Value, by: &Endpoint) -> Option<Vec<Range>> {
+    map::read(reply, by).filter(|ranges| (1..=MOST_NODES * 16).contains(&ranges.len()))
+}

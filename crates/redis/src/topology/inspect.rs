@@ -1,0 +1,166 @@
+//! What is unwise about the servers, found out once and told as data with words: that one follows another, that it may throw
+//! states away, that it is too old, that it is part of a cluster and was not called one.
+//!
+//! Must not know: connections, what is done about it.
+
+use std::fmt;
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unwise {
+    /// The server could not be asked.
+    Unreachable,
+    /// The server may not be asked about itself.
+    Silent,
+    /// It follows another server. It is not asked for decisions.
+    Replica,
+    /// It throws states away when memory runs short, and what a client has spent with them.
+    Evicting,
+    /// It may run out of memory, and would then refuse to decide.
+    Bounded,
+    /// It is older than what is promised to work.
+    Old,
+    /// It is a node of a cluster, and the address does not say so: most keys would be refused.
+    Clustered,
+    /// The address says that it is a cluster, and it is not.
+    NotClustered,
+}
+
+/// One thing that is unwise about one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The server, as `host:port` or a path.
+    pub server: String,
+    /// What it is.
+    pub what: Unwise,
+    /// What it is in words, and what to do about it.
+    pub words: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.server, self.words)
+    }
+}
+
+/// The oldest version that is promised to work, of Redis. Every Valkey is newer.
+const OLDEST: (u32, u32) = (6, 2);
+
+/// What is unwise about a server that says this of itself in `INFO`.
+pub(crate) fn findings(server: &str, info: &str, is_cluster_expected: bool) -> Vec<Finding> {
+    let field = |name: &str| {
+        let mut lines = info.lines().filter_map(|line| line.split_once(':'));
+        lines
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value.trim())
+    };
+    let mut found = Vec::new();
+    let mut find = |what, words: String| found.push(finding(server, what, words));
+    if field("role") == Some("slave") {
+        find(
+            Unwise::Replica,
+            "it is a replica, and is not asked for decisions; name the primary, or sentinels"
+                .to_owned(),
+        );
+    }
+    let policy = field("maxmemory_policy").unwrap_or("noeviction");
+    let limit = field("maxmemory").and_then(|bytes| bytes.parse::<u64>().ok());
+    if policy != "noeviction" {
+        find(
+            Unwise::Evicting,
+            format!(
+                "maxmemory-policy is {policy}: a state that is thrown away forgives what was spent; set it to noeviction"
+            ),
+        );
+    } else if let Some(bytes) = limit.filter(|bytes| *bytes > 0) {
+        find(
+            Unwise::Bounded,
+            format!(
+                "maxmemory is {bytes} bytes: beyond it every decision is refused; leave room for 150 bytes a key"
+            ),
+        );
+    }
+    if let Some(version) = field("redis_version")
+        && field("server_name") != Some("valkey")
+        && parsed(version).is_some_and(|version| version < OLDEST)
+    {
+        find(
+            Unwise::Old,
+            format!("it is version {version}; 6.2 is the oldest that is tested"),
+        );
+    }
+    match (field("cluster_enabled"), is_cluster_expected) {
+        (Some("1"), false) => find(
+            Unwise::Clustered,
+            "it is a node of a cluster; write redis+cluster:// in its address".to_owned(),
+        ),
+        (Some("0"), true) => find(
+            Unwise::NotClustered,
+            "it is not a node of a cluster; write redis:// in its address".to_owned(),
+        ),
+        _ => {}
+    }
+    found
+}
+
+/// A server that has not answered.
+pub(crate) fn unanswered(server: &str, is_refused: bool) -> Finding {
+    if is_refused {
+        let words = "it does not let us ask INFO, so nothing is known about it; allow the command to the user";
+        return finding(server, Unwise::Silent, words.to_owned());
+    }
+    let words = "it could not be asked; decisions go on without it until it is there";
+    finding(server, Unwise::Unreachable, words.to_owned())
+}
+
+fn finding(server: &str, what: Unwise, words: String) -> Finding {
+    Finding {
+        server: server.to_owned(),
+        what,
+        words,
+    }
+}
+
+fn parsed(version: &str) -> Option<(u32, u32)> {
+    let mut numbers = version.split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whats(info: &str, is_cluster_expected: bool) -> Vec<Unwise> {
+        findings("a:1", info, is_cluster_expected)
+            .iter()
+            .map(|finding| finding.what)
+            .collect()
+    }
+
+    #[test]
+    fn each_thing_that_is_unwise_is_told() {
+        let well = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\ncluster_enabled:0\r\n";
+        assert_eq!(whats(well, false), []);
+        assert_eq!(whats(well, true), [Unwise::NotClustered]);
+        let with = |from: &str, to: &str| whats(&well.replace(from, to), false);
+        assert_eq!(with("role:master", "role:slave"), [Unwise::Replica]);
+        assert_eq!(with("noeviction", "allkeys-lru"), [Unwise::Evicting]);
+        assert_eq!(with("maxmemory:0", "maxmemory:1000"), [Unwise::Bounded]);
+        assert_eq!(with("7.0.15", "6.0.16"), [Unwise::Old]);
+        assert_eq!(with("7.0.15", "10.1.0"), []);
+        assert_eq!(
+            with("cluster_enabled:0", "cluster_enabled:1"),
+            [Unwise::Clustered]
+        );
+        assert_eq!(whats("nonsense", false), []);
+    }
+
+    #[test]
+    fn words_name_the_server_and_what_to_do() {
+        let found = findings("10.0.0.1:6379", "maxmemory_policy:volatile-ttl", false);
+        let words = found[0].to_string();
+        assert!(words.starts_with("10.0.0.1:6379: "), "{words}");
+        assert!(words.contains("volatile-ttl") && words.contains("noeviction"));
+    }
+}

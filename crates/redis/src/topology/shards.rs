@@ -1,0 +1,161 @@
+//! Several independent servers that share the keys among them, each key's server decided here.
+//!
+//! By rendezvous: every server draws a number for the key, and the highest has it. A server that is added takes its share
+//! from all, one that is taken away leaves its share to all, and no other key moves. Names decide, not addresses: a server
+//! that moves keeps its keys. Must not know: connections.
+
+use std::hash::Hasher as _;
+use std::sync::Arc;
+
+use redis::Value;
+use siphasher::sip::SipHasher13;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tollgate_store::{ErrorKind, StoreError};
+
+use crate::address::Endpoint;
+use crate::link::{Dial, How, Link};
+use crate::name::Digest;
+use crate::wire::Request;
+
+/// The servers, and what each one's name contributes to its draws.
+#[derive(Debug)]
+pub(crate) struct Shards {
+    names: Vec<u64>,
+    links: Vec<Arc<Link>>,
+}
+
+impl Shards {
+    pub(super) async fn open(
+        dial: &Dial,
+        shards: Vec<(String, Endpoint)>,
+        connections: usize,
+    ) -> Result<Self, StoreError> {
+        let alarm = Arc::new(Notify::new());
+        let names = shards.iter().map(|(name, _)| of_name(name)).collect();
+        let links = shards
+            .into_iter()
+            .map(|(_, endpoint)| Link::start(dial, endpoint, connections, &alarm).map(Arc::new))
+            .collect::<Result<Vec<_>, _>>()?;
+        for link in &links {
+            link.wait_for_first_attempt().await;
+        }
+        Ok(Self { names, links })
+    }
+
+    pub(super) fn place(&self, tag: Digest) -> u16 {
+        place(&self.names, tag)
+    }
+
+    pub(super) fn links(&self) -> Vec<Arc<Link>> {
+        self.links.clone()
+    }
+
+    pub(super) fn link(&self, place: u16) -> Option<Arc<Link>> {
+        self.links.get(usize::from(place)).cloned()
+    }
+
+    pub(super) async fn call(
+        &self,
+        place: u16,
+        request: &Request,
+        until: Instant,
+    ) -> Result<Value, StoreError> {
+        let Some(link) = self.links.get(usize::from(place)) else {
+            let detail = "there is no such server";
+            return Err(StoreError::new(ErrorKind::Unreachable, detail));
+        };
+        let called = link.call(request, How::Plain, until).await;
+        called.map_err(|failure| failure.error)
+    }
+}
+
+/// A name as a number. The same in every process and version: a key must be found again.
+fn of_name(name: &str) -> u64 {
+    let mut hasher = SipHasher13::new();
+    hasher.write(name.as_bytes());
+    hasher.finish()
+}
+
+fn place(names: &[u64], tag: Digest) -> u16 {
+    let drawn = names
+        .iter()
+        .zip(0_u16..)
+        .max_by_key(|(name, _)| mixed(tag.half() ^ **name));
+    drawn.map_or(0, |(_, index)| index)
+}
+
+/// Every bit of the answer depends on every bit of the question: splitmix64's last steps.
+const fn mixed(mut x: u64) -> u64 {
+    x ^= x >> 30;
+    x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x ^= x >> 27;
+    x = x.wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_store::Key;
+
+    use super::*;
+    use crate::name::Secret;
+
+    fn names(names: &[&str]) -> Vec<u64> {
+        names.iter().map(|name| of_name(name)).collect()
+    }
+
+    fn tags() -> Vec<Digest> {
+        let secret = Secret::new(*b"0123456789abcdef");
+        (0..10_000_u32)
+            .map(|n| Digest::of(secret, &Key::of(&n.to_be_bytes()).unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn keys_are_shared_evenly() {
+        let names = names(&["north", "east", "south", "west"]);
+        let mut counts = [0_u32; 4];
+        for tag in tags() {
+            counts[usize::from(place(&names, tag))] += 1;
+        }
+        for count in counts {
+            assert!((2_300..2_700).contains(&count), "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_taken_away_moves_only_its_own_keys() {
+        let (all, left) = (
+            names(&["north", "east", "south"]),
+            names(&["north", "south"]),
+        );
+        for tag in tags() {
+            match place(&all, tag) {
+                0 => assert_eq!(place(&left, tag), 0),
+                2 => assert_eq!(place(&left, tag), 1),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_of_the_servers_does_not_matter() {
+        let (one, other) = (names(&["north", "east"]), names(&["east", "north"]));
+        for tag in tags() {
+            assert_eq!(place(&one, tag), 1 - place(&other, tag));
+        }
+    }
+
+    /// If this fails, keys in use would be looked for on other servers than they are on.
+    #[test]
+    fn places_are_the_same_in_every_version() {
+        let names = names(&["north", "east", "south"]);
+        let first: Vec<u16> = tags()
+            .iter()
+            .take(12)
+            .map(|tag| place(&names, *tag))
+            .collect();
+        assert_eq!(first, [0, 1, 1, 2, 1, 2, 2, 1, 1, 1, 2, 1]);
+    }
+}

@@ -1,0 +1,51 @@
+//! Which of a cluster's slots a tag lies in. Must not know: who has a slot.
+
+/// How many slots there are.
+pub(super) const SLOTS: usize = 16_384;
+
+/// CRC-16 with the polynomial 0x1021, a byte at a time.
+const TABLE: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut index = 0;
+    while index < 256 {
+        #[expect(clippy::cast_possible_truncation, reason = "an index below 256")]
+        let mut crc = (index as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 {
+                crc << 1
+            } else {
+                (crc << 1) ^ 0x1021
+            };
+            bit += 1;
+        }
+        #[expect(clippy::indexing_slicing, reason = "an index below 256")]
+        {
+            table[index] = crc;
+        }
+        index += 1;
+    }
+    table
+};
+
+/// The slot of what stands between the braces of a name.
+pub(super) fn of(tag: &[u8]) -> u16 {
+    let crc = tag.iter().fold(0_u16, |crc, byte| {
+        let index = usize::from((crc >> 8) ^ u16::from(*byte));
+        (crc << 8) ^ TABLE.get(index).copied().unwrap_or(0)
+    });
+    crc & 0x3fff
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_the_specification() {
+        assert_eq!(of(b"123456789"), 0x31c3);
+        assert_eq!(of(b"foo"), 12_182);
+        assert_eq!(of(b"somekey"), 11_058);
+        assert_eq!(of(b""), 0);
+    }
+}

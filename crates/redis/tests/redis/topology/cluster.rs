@@ -1,0 +1,223 @@
+//! A cluster that loses nodes, changes its mind about who is primary, and moves slots, while it is asked.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tollgate_redis::RedisStore;
+use tollgate_store::{ErrorKind, Op};
+use tollgate_testkit::redis::{Cluster, Kind};
+
+use super::history::{check, check_exact};
+use super::load::{Load, keys, spend};
+use super::{alone, name_of, store_at, until};
+use crate::fake::Fake;
+use crate::server_time::{PATIENT, one, ruled, slow_bucket};
+
+const BURST: u64 = 40;
+
+/// The slot of a key, as a server computes it.
+fn slot_of(cluster: &Cluster, key: &str) -> u16 {
+    let slot = cluster.nodes[0].ask(&["CLUSTER", "KEYSLOT", &name_of(key)]);
+    slot.parse().unwrap()
+}
+
+/// Which node has a key at first.
+fn home_of(cluster: &Cluster, key: &str) -> usize {
+    usize::from(slot_of(cluster, key) / (16_384 / 3)).min(2)
+}
+
+fn crossed(cluster: &Cluster) -> bool {
+    let stats = cluster
+        .nodes
+        .iter()
+        .filter_map(|node| node.try_ask(&["INFO", "errorstats"]).ok());
+    stats.into_iter().any(|stats| stats.contains("CROSSSLOT"))
+}
+
+async fn patient(cluster: &Cluster) -> Arc<RedisStore> {
+    Arc::new(store_at(cluster.url(), PATIENT).await)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_admits_exactly_the_limit_of_every_key_for_several_clients() {
+    let _alone = alone().await;
+    for kind in [Kind::Redis, Kind::NewValkey] {
+        let cluster = Cluster::start_with(kind, 15_000, 0);
+        let stores = [patient(&cluster).await, patient(&cluster).await];
+        let keys = keys(12);
+        let load = Load::start(&stores[..1], &keys, 2, BURST);
+        let other = Load::start(&stores[1..], &keys, 2, BURST);
+        load.go_on(12 * (BURST + 5)).await;
+        let (mut history, other) = (load.end().await, other.end().await);
+        for (key, tally) in other {
+            let known = history.get_mut(&key).unwrap();
+            known.admitted += tally.admitted;
+            known.denied += tally.denied;
+            assert_eq!(tally.failed(), 0, "{:?}", tally.said);
+        }
+        for (key, tally) in &history {
+            assert_eq!(tally.admitted, BURST, "{key} on {kind:?}: {tally:?}");
+        }
+        assert!(!crossed(&cluster));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s_18_slots_that_move_under_load_lose_and_mint_nothing() {
+    let _alone = alone().await;
+    for kind in [Kind::Redis, Kind::NewValkey] {
+        let cluster = Cluster::start_with(kind, 15_000, 0);
+        let store = patient(&cluster).await;
+        let keys = keys(9);
+        // Single keys, and two limits together, which are two keys of one slot.
+        let (singles, pairs) = keys.split_at(5);
+        let single = Load::start(&[Arc::clone(&store)], singles, 1, BURST);
+        let pair = Load::start(&[Arc::clone(&store)], pairs, 2, BURST);
+        single.go_on(20).await;
+        for key in &keys {
+            let (slot, home) = (slot_of(&cluster, key), home_of(&cluster, key));
+            let to = (home + 1) % 3;
+            cluster.begin_move(slot, home, to);
+            // On the way: what is there is asked there, what is not yet there is asked where it will be.
+            single.go_on(10).await;
+            cluster.move_keys(slot, home, to);
+            single.go_on(10).await;
+            cluster.end_move(slot, home, to);
+        }
+        single.go_on(5 * (BURST + 10)).await;
+        pair.go_on(4 * (BURST + 10)).await;
+        let (single, pair) = (single.end().await, pair.end().await);
+        for history in [&single, &pair] {
+            check_exact(history, BURST).unwrap();
+            for (key, tally) in history {
+                assert!(tally.denied > 0, "{key} was spent to its end: {tally:?}");
+                assert_eq!(tally.admitted, BURST, "{key}: {tally:?}");
+            }
+        }
+        // A single key never waits for its slot. Two of which one is not there yet are refused for as long as that lasts.
+        assert!(
+            single.values().all(|tally| tally.failed() == 0),
+            "{single:?}"
+        );
+        for said in pair.values().flat_map(|tally| tally.said.keys()) {
+            assert!(said.contains("TRYAGAIN"), "{said}");
+        }
+        assert!(!crossed(&cluster));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s_17_when_a_primary_dies_only_its_keys_degrade_and_its_replica_takes_over() {
+    let _alone = alone().await;
+    let mut cluster = Cluster::start(Kind::Redis, 1_500);
+    let store = Arc::new(store_at(cluster.url(), Duration::from_secs(3)).await);
+    let keys = keys(12);
+    let homes: Vec<usize> = keys.iter().map(|key| home_of(&cluster, key)).collect();
+    let home = |key: &str| homes[keys.iter().position(|known| known == key).unwrap()];
+    assert!(homes.contains(&0) && homes.contains(&1), "{homes:?}");
+    let load = Load::start(&[Arc::clone(&store)], &keys, 1, BURST);
+    load.go_on(50).await;
+    cluster.nodes[0].kill();
+    let orphan = keys.iter().find(|key| home(key) == 0).unwrap().clone();
+    let limit = ruled(1, slow_bucket(BURST));
+    until("the replica is asked", || async {
+        one(&store, &orphan, &limit, Op::Spend(0)).await.is_ok()
+    })
+    .await;
+    load.go_on(100).await;
+    // The dead one comes back as a replica and is not asked.
+    cluster.nodes[0].restart();
+    cluster.until_well();
+    load.go_on(100).await;
+    // Nobody died, nobody agreed: another one is primary all the same.
+    let taken = cluster.owner(slot_of(&cluster, &orphan), 1).unwrap();
+    assert_eq!(taken, 3);
+    cluster.take_over(0);
+    until("the first is primary again", || async {
+        cluster.owner(slot_of(&cluster, &orphan), 0) == Some(0)
+            && one(&store, &orphan, &limit, Op::Spend(0)).await.is_ok()
+    })
+    .await;
+    load.go_on(100).await;
+    let history = load.end().await;
+    check(&history, BURST, |key| if home(key) == 0 { 2 } else { 0 }).unwrap();
+    for (key, tally) in &history {
+        if home(key) != 0 {
+            assert_eq!(tally.failed(), 0, "{key} degraded with others: {tally:?}");
+        }
+    }
+    assert!(!crossed(&cluster));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s_12_scripts_that_all_nodes_forgot_are_loaded_within_the_decision() {
+    let _alone = alone().await;
+    let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let store = patient(&cluster).await;
+    let keys = keys(6);
+    let limits = [ruled(1, slow_bucket(BURST)), ruled(2, slow_bucket(BURST))];
+    for _ in 0..10 {
+        for node in &cluster.nodes {
+            node.tell(&["SCRIPT", "FLUSH"]);
+        }
+        for key in &keys {
+            assert!(spend(&store, key, &limits).await.unwrap());
+        }
+    }
+}
+
+/// Whatever a node says, and if two nodes point at each other for ever: the call ends, and is sent so often and no more.
+#[tokio::test]
+async fn s_11_redirections_are_followed_so_often_and_no_more() {
+    let table = [
+        ("MOVED 1 SELF", 5),
+        ("ASK 1 SELF", 5),
+        ("MOVED 1 127.0.0.1:1", 1),
+        ("ASK 1 127.0.0.1:1", 1),
+        ("MOVED x", 1),
+        ("MOVED 1 :99999", 1),
+        ("TRYAGAIN Multiple keys request during rehashing of slot", 4),
+        ("CLUSTERDOWN Hash slot not served", 1),
+        ("READONLY You can't write against a read only replica.", 1),
+        ("LOADING Redis is loading the dataset in memory", 1),
+        ("CROSSSLOT Keys in request don't hash to the same slot", 1),
+    ];
+    for (line, calls) in table {
+        let fake = Fake::answering_of(|address| {
+            Some(format!("-{}\r\n", line.replace("SELF", &address.to_string())).into_bytes())
+        })
+        .await;
+        let store = store_at(format!("redis+cluster://{}", fake.address), PATIENT).await;
+        let limit = ruled(1, slow_bucket(BURST));
+        let error = one(&store, "alice", &limit, Op::Spend(1))
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{line}: {error}");
+        assert!(!error.to_string().contains("127.0.0.1"), "{error}");
+        assert_eq!(fake.calls.load(Ordering::SeqCst), calls, "{line}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_is_not_there_yet_is_found_later() {
+    let _alone = alone().await;
+    let mut cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let url = cluster.url();
+    for node in &mut cluster.nodes {
+        node.kill();
+    }
+    let store = store_at(url, PATIENT).await;
+    let limit = ruled(1, slow_bucket(BURST));
+    let error = one(&store, "alice", &limit, Op::Spend(1))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    for node in &mut cluster.nodes {
+        node.restart();
+    }
+    until("it is found", || async {
+        one(&store, "alice", &limit, Op::Spend(0)).await.is_ok()
+    })
+    .await;
+}

@@ -1,0 +1,110 @@
+//! What was asked and answered, and whether it keeps the promises. The checker is checked itself, below.
+
+use std::collections::BTreeMap;
+
+use tollgate_store::{ErrorKind, StoreError};
+
+/// What became of the spends of one unit on one key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) admitted: u64,
+    pub(super) denied: u64,
+    /// Nobody knows whether these were charged.
+    pub(super) ambiguous: u64,
+    /// These were not.
+    pub(super) refused: u64,
+    /// What was said in errors.
+    pub(super) said: BTreeMap<String, u64>,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, answered: Result<bool, StoreError>) {
+        match answered {
+            Ok(true) => self.admitted += 1,
+            Ok(false) => self.denied += 1,
+            Err(error) => {
+                assert_ne!(error.kind(), ErrorKind::BadRequest, "{error}");
+                *self.said.entry(error.to_string()).or_default() += 1;
+                if error.may_have_charged() {
+                    self.ambiguous += 1;
+                } else {
+                    self.refused += 1;
+                }
+            }
+        }
+    }
+
+    pub(super) fn failed(&self) -> u64 {
+        self.ambiguous + self.refused
+    }
+}
+
+/// What happened on every key.
+pub(super) type History = BTreeMap<String, Tally>;
+
+/// Whether no key was admitted more than its burst and one more for each time that its state may have been lost, and no call
+/// ever had keys of two slots.
+pub(super) fn check(
+    history: &History,
+    burst: u64,
+    losses: impl Fn(&str) -> u64,
+) -> Result<(), String> {
+    for (key, tally) in history {
+        let bound = burst * (1 + losses(key));
+        if tally.admitted > bound {
+            return Err(format!("{key}: {} admitted of {bound}", tally.admitted));
+        }
+        if tally.said.keys().any(|said| said.contains("CROSSSLOT")) {
+            return Err(format!("{key}: a call had keys of two slots"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether every key was admitted exactly its burst, less only what an unanswered call may have taken.
+pub(super) fn check_exact(history: &History, burst: u64) -> Result<(), String> {
+    check(history, burst, |_| 0)?;
+    for (key, tally) in history {
+        if tally.denied > 0 && tally.admitted + tally.ambiguous < burst {
+            return Err(format!("{key}: denied after {tally:?}"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(admitted: u64, denied: u64, ambiguous: u64) -> History {
+        let tally = Tally {
+            admitted,
+            denied,
+            ambiguous,
+            ..Tally::default()
+        };
+        BTreeMap::from([("alice".to_owned(), tally)])
+    }
+
+    #[test]
+    fn control_a_limiter_that_admits_too_much_is_noticed() {
+        assert!(check(&history(11, 0, 0), 10, |_| 0).is_err());
+        assert!(check(&history(11, 0, 0), 10, |_| 1).is_ok());
+        assert!(check(&history(21, 0, 0), 10, |_| 1).is_err());
+    }
+
+    #[test]
+    fn control_a_limiter_that_denies_too_early_is_noticed() {
+        assert!(check_exact(&history(9, 1, 0), 10).is_err());
+        assert!(check_exact(&history(9, 1, 1), 10).is_ok());
+        assert!(check_exact(&history(10, 5, 0), 10).is_ok());
+    }
+
+    #[test]
+    fn control_a_call_with_keys_of_two_slots_is_noticed() {
+        let mut history = history(1, 0, 0);
+        let said = "the store refused: the server says CROSSSLOT".to_owned();
+        history.get_mut("alice").unwrap().said.insert(said, 1);
+        assert!(check(&history, 10, |_| 0).is_err());
+    }
+}

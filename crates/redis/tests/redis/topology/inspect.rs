@@ -1,0 +1,41 @@
+//! What the store says of servers that it should not have been pointed at.
+
+use tollgate_redis::Unwise;
+use tollgate_testkit::redis::{Cluster, Kind, Node};
+
+use super::{alone, store_at};
+use crate::server_time::PATIENT;
+
+async fn whats(url: String) -> Vec<Unwise> {
+    let store = store_at(url, PATIENT).await;
+    let found = store.inspect().await;
+    found.iter().map(|finding| finding.what).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_unwise_about_a_server_is_told_at_the_start() {
+    for kind in [Kind::Redis, Kind::OldRedis, Kind::NewValkey] {
+        let node = Node::start(kind, &["--save", "", "--appendonly", "no"]);
+        assert_eq!(whats(node.url()).await, [], "{kind:?}");
+        node.tell(&["CONFIG", "SET", "maxmemory", "100mb"]);
+        assert_eq!(whats(node.url()).await, [Unwise::Bounded], "{kind:?}");
+        node.tell(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+        assert_eq!(whats(node.url()).await, [Unwise::Evicting], "{kind:?}");
+        let primary = Node::start(kind, &["--save", "", "--appendonly", "no"]);
+        let port = primary.address().port().to_string();
+        node.tell(&["REPLICAOF", "127.0.0.1", &port]);
+        let found = whats(node.url()).await;
+        assert_eq!(found, [Unwise::Replica, Unwise::Evicting], "{kind:?}");
+        let cluster = format!("redis+cluster://{}", primary.address());
+        assert_eq!(whats(cluster).await, [Unwise::Unreachable], "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_was_not_called_one_is_told() {
+    let _alone = alone().await;
+    let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let node = cluster.nodes[0].url();
+    assert_eq!(whats(node).await, [Unwise::Clustered]);
+    assert_eq!(whats(cluster.url()).await, []);
+}

@@ -1,0 +1,111 @@
+//! Clients that go on spending on a number of keys while servers come and go.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tokio::task::JoinSet;
+use tollgate_redis::RedisStore;
+use tollgate_store::{Answer, Check, Key, Op, Ruled, StoreError};
+
+use super::history::{History, Tally};
+use crate::server_time::{ruled, slow_bucket};
+
+/// Spenders that run until they are told to stop.
+pub(super) struct Load {
+    is_over: Arc<AtomicBool>,
+    /// Rounds that all spenders together have made.
+    rounds: Arc<AtomicU64>,
+    spenders: JoinSet<(String, Tally)>,
+}
+
+impl Load {
+    /// One spender for each key. `limits` of them are spent on together, each with this burst.
+    pub(super) fn start(
+        stores: &[Arc<RedisStore>],
+        keys: &[String],
+        limits: u16,
+        burst: u64,
+    ) -> Self {
+        let (is_over, rounds) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicU64::new(0)),
+        );
+        let mut spenders = JoinSet::new();
+        for (index, key) in keys.iter().enumerate() {
+            let store = Arc::clone(&stores[index % stores.len()]);
+            let (key, over, rounds) = (key.clone(), Arc::clone(&is_over), Arc::clone(&rounds));
+            spenders.spawn(async move {
+                let ruleds: Vec<Ruled> = (1..=limits)
+                    .map(|id| ruled(id, slow_bucket(burst)))
+                    .collect();
+                let mut tally = Tally::default();
+                // Not as fast as can be: the servers share the machine.
+                let mut pace = tokio::time::interval(std::time::Duration::from_millis(2));
+                pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+                while !over.load(Ordering::Relaxed) {
+                    tally.add(spend(&store, &key, &ruleds).await);
+                    rounds.fetch_add(1, Ordering::Relaxed);
+                    pace.tick().await;
+                }
+                (key, tally)
+            });
+        }
+        Self {
+            is_over,
+            rounds,
+            spenders,
+        }
+    }
+
+    /// Waits until so many more rounds have been made.
+    pub(super) async fn go_on(&self, rounds: u64) {
+        let goal = self.rounds.load(Ordering::Relaxed) + rounds;
+        super::until("the load goes on", || async {
+            self.rounds.load(Ordering::Relaxed) >= goal
+        })
+        .await;
+    }
+
+    /// Ends it. The same key of several spenders is one key.
+    pub(super) async fn end(self) -> History {
+        self.is_over.store(true, Ordering::Relaxed);
+        let mut history = History::new();
+        for (key, tally) in self.spenders.join_all().await {
+            let known = history.entry(key).or_default();
+            known.admitted += tally.admitted;
+            known.denied += tally.denied;
+            known.ambiguous += tally.ambiguous;
+            known.refused += tally.refused;
+            for (said, count) in tally.said {
+                *known.said.entry(said).or_default() += count;
+            }
+        }
+        history
+    }
+}
+
+/// One unit of each limit under one key.
+pub(super) async fn spend(
+    store: &RedisStore,
+    key: &str,
+    ruleds: &[Ruled],
+) -> Result<bool, StoreError> {
+    let checks: Vec<Check<'_>> = ruleds
+        .iter()
+        .map(|ruled| Check {
+            key: Key::of(key.as_bytes()).unwrap(),
+            ruled,
+            op: Op::Spend(1),
+        })
+        .collect();
+    let mut answers = vec![Answer::EMPTY; checks.len()];
+    let verdict = store.decide(&checks, &mut answers).await?;
+    Ok(verdict.is_admitted())
+}
+
+/// So many keys.
+pub(super) fn keys(count: usize) -> Vec<String> {
+    (0..count)
+        .map(|number| format!("client {number}"))
+        .collect()
+}

@@ -1,0 +1,62 @@
+//! Several servers: sentinels, clusters and independent ones, with faults while they are asked.
+
+mod cluster;
+mod encrypted;
+mod history;
+mod inspect;
+mod load;
+mod login;
+mod replicas;
+mod sentinel;
+mod shards;
+mod spread;
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, MutexGuard};
+use tollgate_redis::wire::Request;
+use tollgate_redis::{Options, RedisStore, Remembering};
+use tollgate_store::{Check, Key, Op};
+
+use crate::SECRET;
+use crate::server_time::{PATIENT, ruled, slow_bucket};
+
+/// Tests that start half a dozen servers run one after the other: more at a time and the servers would call each other
+/// dead for want of a processor.
+async fn alone() -> MutexGuard<'static, ()> {
+    static HEAVY: LazyLock<Mutex<()>> = LazyLock::new(Mutex::default);
+    HEAVY.lock().await
+}
+
+/// A store whose calls end soon when nobody answers, and not before a busy machine has answered.
+async fn store_at(url: String, deadline: Duration) -> RedisStore {
+    let mut options = Options::new(url, SECRET);
+    options.deadline = deadline;
+    options.connect_deadline = Duration::from_secs(2);
+    RedisStore::connect(options).await.unwrap()
+}
+
+/// The name that a server knows a key of limit 1 by.
+fn name_of(key: &str) -> String {
+    let limit = ruled(1, slow_bucket(1));
+    let check = Check {
+        key: Key::of(key.as_bytes()).unwrap(),
+        ruled: &limit,
+        op: Op::Spend(1),
+    };
+    let request = Request::new(SECRET, Remembering::default(), &[check], None).unwrap();
+    String::from_utf8(request.keys[0].clone()).unwrap()
+}
+
+/// Asks until it is so, and fails after a long time.
+async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
+    let mut looks = tokio::time::interval(Duration::from_millis(5));
+    let waiting = async {
+        while !condition().await {
+            looks.tick().await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENT * 3, waiting).await;
+    assert!(waited.is_ok(), "{what}: it did not come true");
+}

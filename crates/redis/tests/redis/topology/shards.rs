@@ -1,0 +1,72 @@
+//! Independent servers that share the keys: each key is asked on its own, and only there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_store::Op;
+use tollgate_testkit::redis::{Kind, Node};
+
+use super::history::check;
+use super::load::{Load, keys};
+use super::{name_of, store_at, until};
+use crate::server_time::{one, ruled, slow_bucket};
+
+const BURST: u64 = 30;
+
+pub(super) fn url(nodes: &[Node]) -> String {
+    let named: Vec<String> = nodes
+        .iter()
+        .enumerate()
+        .map(|(index, node)| format!("shard{index}={}", node.address()))
+        .collect();
+    format!("redis+shards://{}", named.join(","))
+}
+
+pub(super) fn home_of(nodes: &[Node], key: &str) -> Option<usize> {
+    nodes
+        .iter()
+        .position(|node| node.ask(&["EXISTS", &name_of(key)]) == "1")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_key_lives_on_one_server_and_a_dead_one_degrades_only_its_own() {
+    let mut nodes: Vec<Node> = (0..3)
+        .map(|_| Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]))
+        .collect();
+    let store = Arc::new(store_at(url(&nodes), Duration::from_secs(5)).await);
+    let keys = keys(15);
+    let load = Load::start(&[Arc::clone(&store)], &keys, 2, BURST);
+    load.go_on(15 * 3).await;
+    let homes: Vec<usize> = keys
+        .iter()
+        .map(|key| home_of(&nodes, key).unwrap())
+        .collect();
+    for (key, home) in keys.iter().zip(&homes) {
+        let elsewhere = nodes
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| index != home)
+            .any(|(_, node)| node.ask(&["EXISTS", &name_of(key)]) == "1");
+        assert!(!elsewhere, "{key}");
+    }
+    let home = |key: &str| homes[keys.iter().position(|known| known == key).unwrap()];
+    nodes[1].kill();
+    load.go_on(50).await;
+    nodes[1].restart();
+    let limit = ruled(1, slow_bucket(BURST));
+    let orphan = keys.iter().find(|key| home(key) == 1).unwrap();
+    until("the server is asked again", || async {
+        one(&store, orphan, &limit, Op::Spend(0)).await.is_ok()
+    })
+    .await;
+    load.go_on(15 * BURST).await;
+    let history = load.end().await;
+    check(&history, BURST, |key| u64::from(home(key) == 1)).unwrap();
+    for (key, tally) in &history {
+        if home(key) == 1 {
+            assert!(tally.failed() > 0, "{key}: {tally:?}");
+        } else {
+            assert_eq!(tally.failed(), 0, "{key} degraded with others: {tally:?}");
+        }
+    }
+}

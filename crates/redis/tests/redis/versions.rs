@@ -1,0 +1,234 @@
+//! Two versions of ours on one server: what the version before has written is read, and what this one writes that one can
+//! read, because it is the same to the byte.
+//!
+//! If a state here changes, the versions do not understand each other. Keep reading the old one, with a case of its own, or
+//! give the layout another name than `tg1`.
+
+use redis::Connection;
+use tollgate_core::concurrency::LeaseId;
+use tollgate_core::limit::Limit;
+use tollgate_core::reservation::ReservationId;
+use tollgate_core::{
+    Calendar, Concurrency, FixedWindow, LeakyBucket, Nanos, Rate, SlidingCounter, SlidingLog,
+    Timestamp, TokenBucket, UtcOffset, Window,
+};
+use tollgate_redis::Remembering;
+use tollgate_redis::wire::{Request, Which, decode};
+use tollgate_store::{Answer, Check, Key, Op};
+use tollgate_testkit::redis::{Kind, Server};
+
+use crate::SECRET;
+use crate::differential::{BLANK, ruled};
+use crate::server_time::connection;
+
+const START: Timestamp = Timestamp::from_secs(1_799_996_400);
+
+/// A limit, what is done to it a second apart, the states of its keys after that, and what remains then.
+struct Case {
+    name: &'static str,
+    limit: Limit,
+    ops: Vec<Op>,
+    states: &'static [&'static str],
+    remaining: u64,
+}
+
+fn numbers() -> Vec<Case> {
+    let rate = Rate::per_minute(10);
+    let month = Window::Calendar(Calendar::Month, UtcOffset::UTC);
+    vec![
+        Case {
+            name: "token bucket",
+            limit: TokenBucket::at(rate).build().unwrap().into(),
+            ops: vec![Op::Spend(3), Op::Spend(2)],
+            states: &["31373939393936343330303030303030303030"],
+            remaining: 5,
+        },
+        Case {
+            name: "leaky bucket",
+            limit: LeakyBucket::queue(rate).burst(5).build().unwrap().into(),
+            ops: vec![Op::Spend(1), Op::Spend(1)],
+            states: &["31373939393936343132303030303030303030"],
+            remaining: 4,
+        },
+        Case {
+            name: "window of the clock",
+            limit: FixedWindow::of(10, Window::Epoch(Nanos::HOUR))
+                .build()
+                .unwrap()
+                .into(),
+            ops: vec![Op::Spend(3), Op::Spend(2)],
+            states: &["66006b49d20000000000000000000000000005"],
+            remaining: 5,
+        },
+        Case {
+            name: "window from the first hit",
+            limit: FixedWindow::of(10, Window::FirstHit(Nanos::HOUR))
+                .build()
+                .unwrap()
+                .into(),
+            ops: vec![Op::Spend(3), Op::Spend(2)],
+            states: &["66006b49d20000000000000000000000000005"],
+            remaining: 5,
+        },
+        Case {
+            name: "month",
+            limit: FixedWindow::of(10, month).build().unwrap().into(),
+            ops: vec![Op::Spend(3)],
+            states: &["66006b5fcb0000000000000000000000000003"],
+            remaining: 7,
+        },
+    ]
+}
+
+fn collections() -> Vec<Case> {
+    let rate = Rate::per_minute(10);
+    let hold = |id| Op::Acquire {
+        id: LeaseId(id),
+        weight: 2,
+    };
+    let reserve = |id| Op::Reserve {
+        id: ReservationId(id),
+        cost: 3,
+        hold: Nanos::MINUTE,
+    };
+    vec![
+        Case {
+            name: "sliding counter",
+            limit: SlidingCounter::of(10, Nanos::HOUR).build().unwrap().into(),
+            ops: vec![Op::Spend(3), Op::Spend(2)],
+            states: &["63006b49c3f00000000000000000000000050000000e100000000000"],
+            remaining: 5,
+        },
+        Case {
+            name: "sliding log",
+            limit: SlidingLog::of(10, Nanos::HOUR).build().unwrap().into(),
+            ops: vec![Op::Spend(3), Op::Spend(2)],
+            states: &["6c000000000005006b49c3f00000000000000003006b49c3f10000000000000002"],
+            remaining: 5,
+        },
+        Case {
+            name: "leases",
+            limit: Concurrency::new(10, Nanos::HOUR).unwrap().into(),
+            ops: vec![hold(7), hold(8), Op::Release(LeaseId(7))],
+            states: &["68000000000002006b49d201000000000000000200000000000000000000000000000008"],
+            remaining: 8,
+        },
+        Case {
+            name: "reservations",
+            limit: TokenBucket::at(rate).build().unwrap().into(),
+            ops: vec![reserve(7), reserve(8), Op::CancelReserved(ReservationId(7))],
+            states: &[
+                "31373939393936343230303030303030303030",
+                "7200000000000000000000000000000007000000000000000003006b49c3f000000000006b49c40200000000006b49c42c000000000000000000000000000000000000000008000000000000000003006b49c3f100000000006b49c41400000000006b49c42d0000000001",
+            ],
+            remaining: 7,
+        },
+    ]
+}
+
+struct Rig {
+    connection: Connection,
+    _server: Server,
+}
+
+impl Rig {
+    fn start() -> Self {
+        let server = Server::start(Kind::Redis);
+        let mut connection = connection(&server);
+        for which in Which::EACH {
+            let load = redis::cmd("SCRIPT")
+                .arg("LOAD")
+                .arg(which.script().text)
+                .take();
+            load.query::<()>(&mut connection).unwrap();
+        }
+        Self {
+            connection,
+            _server: server,
+        }
+    }
+
+    /// Asks so many seconds after the start. Also says by which names.
+    fn ask(&mut self, limit: Limit, after: u64, op: Op) -> (Answer, Vec<Vec<u8>>) {
+        let limit = ruled(limit);
+        let check = [Check {
+            key: Key::of(b"alice").unwrap(),
+            ruled: &limit,
+            op,
+        }];
+        let now = START.after(Nanos::from_secs(after));
+        let request = Request::new(SECRET, Remembering::default(), &check, Some(now)).unwrap();
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(&request.which.script().digest)
+            .arg(request.keys.len());
+        for bytes in request.keys.iter().chain(&request.args) {
+            call.arg(bytes.as_slice());
+        }
+        let reply: Vec<i64> = call.query(&mut self.connection).unwrap();
+        let mut answers = [BLANK];
+        let decided = decode(&check, &reply, &mut answers).unwrap();
+        assert_eq!(decided.corrupt, 0, "the state is understood");
+        (answers[0], request.keys)
+    }
+
+    /// What is stored, in hexadecimal, by name.
+    fn states(&mut self) -> Vec<String> {
+        let mut names: Vec<Vec<u8>> = redis::cmd("KEYS")
+            .arg("*")
+            .query(&mut self.connection)
+            .unwrap();
+        names.sort();
+        names
+            .iter()
+            .map(|name| {
+                let get = redis::cmd("GET").arg(name).take();
+                let state: Vec<u8> = get.query(&mut self.connection).unwrap();
+                state.iter().map(|byte| format!("{byte:02x}")).collect()
+            })
+            .collect()
+    }
+
+    fn forget(&mut self) {
+        redis::cmd("FLUSHALL")
+            .query::<()>(&mut self.connection)
+            .unwrap();
+    }
+}
+
+fn bytes(hexadecimal: &str) -> Vec<u8> {
+    (0..hexadecimal.len() / 2)
+        .map(|at| u8::from_str_radix(&hexadecimal[2 * at..2 * at + 2], 16).unwrap())
+        .collect()
+}
+
+#[test]
+fn s_41_states_of_the_version_before_are_read_and_ours_are_the_same() {
+    let mut rig = Rig::start();
+    let mut wrong = Vec::new();
+    for case in numbers().into_iter().chain(collections()) {
+        rig.forget();
+        let mut names = Vec::new();
+        for (after, op) in (0..).zip(&case.ops) {
+            names = rig.ask(case.limit, after, *op).1;
+        }
+        let states = rig.states();
+        if states != case.states {
+            wrong.push(format!("{}: {states:?}", case.name));
+            continue;
+        }
+        // The same from the other side: the states are there, and somebody else has written them.
+        rig.forget();
+        names.sort();
+        for (name, state) in names.iter().zip(case.states) {
+            let set = redis::cmd("SET").arg(name).arg(bytes(state)).take();
+            set.query::<()>(&mut rig.connection).unwrap();
+        }
+        let looking = match case.ops[0] {
+            Op::Acquire { id, .. } => Op::Acquire { id, weight: 0 },
+            _ => Op::Spend(0),
+        };
+        let (answer, _) = rig.ask(case.limit, 2, looking);
+        assert_eq!(answer.status.remaining, case.remaining, "{}", case.name);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,137 @@
+//! Which endpoint answers what, and for whom: listeners, and whoever has a request in hand.
+//!
+//! Must not know: sockets, connections, timeouts, how anything is decided.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Method, Request, Response, StatusCode};
+use tollgate_store::Clock;
+
+use crate::app::App;
+use crate::counters::Counters;
+use crate::http::{Answers, Limits, Question, run};
+use crate::input::{BadInput, echo};
+use crate::listen::{Ended, Listener, Peer};
+use crate::metrics::{Answered, Transport};
+use crate::openapi;
+use crate::reply::Reply;
+use crate::routes::{Endpoint, Route, most_body};
+
+impl<C: Clock> App<C> {
+    /// Answers whoever comes to `listener`, until `shutdown` completes; then lets open connections finish. Never ends for
+    /// any other reason.
+    pub async fn run(
+        self: Arc<Self>,
+        listener: Listener,
+        limits: Limits,
+        shutdown: impl Future<Output = ()>,
+    ) -> Ended
+    where
+        C: 'static,
+    {
+        run(limits, listener, self, shutdown).await
+    }
+
+    /// Answers one request that was read in full, as it is answered on a connection but for bounds, times and waits: for
+    /// whoever has a server of their own, and for measurements.
+    ///
+    /// ```
+    /// use tollgate_server::{App, demo_policy, listen::{Peer, Reached}};
+    /// use tollgate_store::SystemClock;
+    ///
+    /// let app = App::new(&demo_policy()?, 1_000, SystemClock::new())?;
+    /// let address = ([127, 0, 0, 1], 8080).into();
+    /// let peer = Peer { address: Some(address), local: Reached::Tcp(address) };
+    /// let request = hyper::Request::post("/v1/check").body(br#"{"key":"alice"}"#.as_slice())?;
+    /// assert_eq!(app.respond(&request, &peer).status(), 200);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn respond(&self, request: &Request<&[u8]>, peer: &Peer) -> Response<Full<Bytes>>
+    where
+        C: 'static,
+    {
+        let question = Question {
+            method: request.method(),
+            path: request.uri().path(),
+            query: request.uri().query().unwrap_or(""),
+            headers: request.headers(),
+            body: request.body(),
+            peer,
+        };
+        self.answer(&question).into_response()
+    }
+
+    /// Decisions need no store that is elsewhere, so nothing but the end makes it unready.
+    fn ready(&self) -> Reply {
+        match self.is_leaving() {
+            true => Reply::plain(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
+            false => Reply::text("ready\n"),
+        }
+    }
+}
+
+impl<C: Clock + 'static> Answers for App<C> {
+    fn most_body(&self, method: &Method, path: &str) -> usize {
+        most_body(method, path)
+    }
+
+    fn wants_fields(&self, path: &str) -> bool {
+        Route::at(path).is_none_or(|route| matches!(route.endpoint, Endpoint::Auth(_)))
+    }
+
+    fn counters(&self) -> &Counters {
+        self.counters()
+    }
+
+    fn answer(&self, question: &Question<'_>) -> Reply {
+        let Some(route) = Route::at(question.path) else {
+            let detail = format!("there is nothing at {:?}", echo(question.path.as_bytes()));
+            return Reply::plain(StatusCode::NOT_FOUND, detail);
+        };
+        if !route.allows(question.method) {
+            return wrong_method(question.method, route.methods);
+        }
+        if self.is_by_envoys_files() && !route.is_for_files() {
+            let detail = "files of envoyproxy/ratelimit decide here; ask by gRPC or POST /json";
+            return Reply::plain(StatusCode::NOT_IMPLEMENTED, detail);
+        }
+        let began = route.endpoint.decides().then(|| self.engine.store().now());
+        let answered = match route.endpoint {
+            Endpoint::Check => self.check(question),
+            Endpoint::Batch => self.check_batch(question),
+            Endpoint::Acquire => self.acquire(question),
+            Endpoint::Reserve => self.reserve(question),
+            Endpoint::Report(report) => self.report(report, question),
+            Endpoint::Auth(gateway) => self.authorize(gateway, question),
+            Endpoint::Status => self.status(question),
+            Endpoint::Limits => Ok(self.limits()),
+            Endpoint::OpenApi => Ok(Reply::json(openapi::DOCUMENT)),
+            Endpoint::Health => Ok(Reply::text("ok\n")),
+            Endpoint::EnvoysHealth => Ok(Reply::text("OK")),
+            Endpoint::Envoy => Ok(self.should_rate_limit_json(question.body)),
+            Endpoint::Ready => Ok(self.ready()),
+            Endpoint::Front => Ok(Reply::text(self.introduction(&question.peer.local, &[]))),
+        };
+        if let Some(began) = began {
+            let span = self.engine.store().now().since(began);
+            self.metrics().took(Transport::Http, span, 1);
+            if answered.is_err() {
+                self.metrics()
+                    .count_answer(Transport::Http, Answered::Failed);
+            }
+        }
+        answered.unwrap_or_else(|bad| bad_request(&bad))
+    }
+}
+
+fn bad_request(bad: &BadInput) -> Reply {
+    Reply::plain(StatusCode::BAD_REQUEST, bad.to_string())
+}
+
+fn wrong_method(method: &Method, allowed: &'static str) -> Reply {
+    let method = echo(method.as_str().as_bytes());
+    let detail = format!("{method} is not possible here; possible are {allowed}");
+    Reply::plain(StatusCode::METHOD_NOT_ALLOWED, detail).allow(allowed)
+}
