@@ -8,7 +8,8 @@ pub(crate) struct Options {
     pub(crate) markdown: bool,
     /// Interleaved repetitions.
     pub(crate) rounds: usize,
-    /// Questions in one lap where each is sent by itself; pipelined, two and a half times as many.
+    /// Questions in one lap where each is sent by itself; pipelined, half as many: a peer that stalls takes
+    /// seconds for them.
     pub(crate) requests: usize,
     /// Keys of the pattern with many, and of the study of memory.
     pub(crate) keys: u32,

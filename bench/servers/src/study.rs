@@ -44,7 +44,7 @@ impl Study {
         contenders: &[Contender],
     ) -> Result<Self, String> {
         let requests = if shape.in_batches {
-            options.requests * 5 / 2
+            options.requests / 2
         } else {
             options.requests
         };
@@ -147,6 +147,18 @@ impl Ratios {
     }
 }
 
+/// How servers are filled.
+const FILL: Shape = Shape {
+    connections: 8,
+    depth: 64,
+    in_batches: true,
+};
+const FILL_ONE_BY_ONE: Shape = Shape {
+    connections: 64,
+    depth: 1,
+    in_batches: false,
+};
+
 /// Asks about every key once, so that all states are there.
 pub(crate) fn fill(contender: &Contender, keys: u32) -> Result<(), String> {
     if !contender.has_states {
@@ -160,10 +172,10 @@ pub(crate) fn fill(contender: &Contender, keys: u32) -> Result<(), String> {
         });
     let way = Way {
         address,
-        shape: Shape {
-            connections: 8,
-            depth: 64,
-            in_batches: true,
+        shape: if contender.pipelines {
+            FILL
+        } else {
+            FILL_ONE_BY_ONE
         },
         talk: &**talk,
         processor: &|| contender.processor_time(),

@@ -47,6 +47,7 @@ fn floor(
         talk: Rc::clone(&ours.talk),
         fill: None,
         has_states: false,
+        pipelines: true,
         server,
     })
 }

@@ -39,6 +39,8 @@ pub(crate) struct Contender {
     pub(crate) fill: Option<(SocketAddr, Ask)>,
     /// Whether it keeps anything that could be filled.
     pub(crate) has_states: bool,
+    /// Whether questions that are sent together are answered without a pause of the network's.
+    pub(crate) pipelines: bool,
     pub(crate) server: Rc<Server>,
 }
 
@@ -55,6 +57,7 @@ impl Contender {
             talk: Rc::new(move || Box::new(talk())),
             fill: None,
             has_states: true,
+            pipelines: true,
             server: Rc::clone(server),
         }
     }
@@ -65,6 +68,12 @@ impl Contender {
         talk: impl Fn() -> T + 'static,
     ) -> Self {
         self.fill = Some((address, Rc::new(move || Box::new(talk()))));
+        self
+    }
+
+    /// The same, whose answers wait for the network when questions are sent together.
+    fn stalling(mut self) -> Self {
+        self.pipelines = false;
         self
     }
 

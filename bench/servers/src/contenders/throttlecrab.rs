@@ -57,7 +57,7 @@ impl Throttlecrab {
     }
 
     pub(crate) fn resp(&self) -> Contender {
-        Contender::new("throttlecrab-server", &self.server, self.resp, commands)
+        Contender::new("throttlecrab-server", &self.server, self.resp, commands).stalling()
     }
 
     pub(crate) fn http(&self) -> Contender {
@@ -67,6 +67,7 @@ impl Throttlecrab {
         let talk = move || Requests::post("/throttle", &body);
         Contender::new("throttlecrab-server", &self.server, self.http, talk)
             .filled_by(self.resp, commands)
+            .stalling()
     }
 
     pub(crate) fn grpc(&self) -> Contender {
@@ -82,6 +83,7 @@ impl Throttlecrab {
         let talk = move || Calls::new("/throttlecrab.RateLimiter/Throttle", &message);
         Contender::new("throttlecrab-server", &self.server, self.grpc, talk)
             .filled_by(self.resp, commands)
+            .stalling()
     }
 }
 
