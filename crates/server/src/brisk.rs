@@ -10,13 +10,13 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
+use tokio::io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Instant, sleep};
 use tollgate_core::Nanos;
 
 use crate::counters::Counters;
 use crate::http::{Answers, Limits, Question, answer};
-use crate::listen::{Peer, Stopping, Stream, Vigil, Woken};
+use crate::listen::{Peer, Stopping, Stream, Vigil, Woken, send};
 use crate::plain::plain;
 use crate::reply::Reply;
 use crate::saturation::Place;
@@ -238,31 +238,6 @@ fn write(reply: &mut Reply, now: Instant, out: &mut Vec<u8>) -> Option<Place> {
     let place = reply.take_place();
     write_response(reply, now, out);
     place
-}
-
-/// What became of bytes that were to be sent.
-struct Sent {
-    /// So many of them were taken.
-    count: usize,
-    /// All were, and none is kept back on the way.
-    is_gone: bool,
-}
-
-/// Sends as much as there is room for.
-fn send(stream: &mut Stream, context: &mut Context<'_>, bytes: &[u8]) -> io::Result<Sent> {
-    let mut count = 0_usize;
-    while let Some(rest @ [_, ..]) = bytes.get(count..) {
-        match Pin::new(&mut *stream).poll_write(context, rest)? {
-            Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Poll::Ready(more) => count = count.saturating_add(more),
-            Poll::Pending => {
-                let is_gone = false;
-                return Ok(Sent { count, is_gone });
-            }
-        }
-    }
-    let is_gone = Pin::new(stream).poll_flush(context)?.is_ready();
-    Ok(Sent { count, is_gone })
 }
 
 /// This thread's buffers. Nothing waits while it has them.

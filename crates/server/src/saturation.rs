@@ -2,7 +2,7 @@
 //!
 //! Decisions take microseconds and nobody waits for one, so what can pile up is what is held on purpose: requests that have
 //! to wait their turn. They are bounded here. That the runtime is late is measured and told, and nothing is refused for it:
-//! see docs/adr/0021. Must not know: requests, limits, sockets.
+//! see docs/adr/0019. Must not know: requests, limits, sockets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

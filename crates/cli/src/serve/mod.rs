@@ -67,6 +67,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let admin = admin
         .with_resp(Arc::clone(&resp))
         .with_listener("grpc", Arc::clone(grpc.counters()))
+        .with_tls(securing.tls().cloned())
         .until(leaving);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = options.capacity.worker_threads {

@@ -27,7 +27,7 @@ use crate::app::App;
 use crate::counters::Counters;
 use crate::http::{Answers, Limits, Question, run};
 use crate::input::echo;
-use crate::listen::{Ended, Listener, Place, Stopping};
+use crate::listen::{Ended, Listener, Place, Stopping, Tls};
 use crate::metrics::{Format, Gathered, gather};
 use crate::reply::Reply;
 use crate::resp::Resp;
@@ -41,6 +41,8 @@ pub struct Admin<C> {
     resp: Option<Arc<Resp<C>>>,
     /// Other listeners of the same server, by name.
     others: Vec<(&'static str, Arc<Counters>)>,
+    /// TLS, if it is spoken.
+    tls: Option<Arc<Tls>>,
     guard: Guard,
     /// Said when the server begins to drain.
     stopping: Option<Stopping>,
@@ -70,6 +72,7 @@ impl<C: Clock + 'static> Admin<C> {
             app,
             resp: None,
             others: Vec::new(),
+            tls: None,
             guard: Guard::new(tokens).map_err(InvalidAdmin::Quota)?,
             stopping: None,
             counters: Counters::default(),
@@ -87,6 +90,13 @@ impl<C: Clock + 'static> Admin<C> {
     #[must_use]
     pub fn with_listener(mut self, name: &'static str, counters: Arc<Counters>) -> Self {
         self.others.push((name, counters));
+        self
+    }
+
+    /// The same, telling about TLS, if it is spoken.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Option<Arc<Tls>>) -> Self {
+        self.tls = tls;
         self
     }
 
@@ -140,6 +150,7 @@ impl<C: Clock + 'static> Admin<C> {
         let gathered = Gathered {
             app: &self.app,
             resp: self.resp.as_deref(),
+            tls: self.tls.as_deref(),
             listeners: &self.listeners(),
         };
         Reply::page(format.content_type(), gather(&gathered, format))

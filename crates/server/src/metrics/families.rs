@@ -118,8 +118,14 @@ families! {
         "Connections closed at once because too many were open";
     ACCEPT_ERRORS Counter "tollgate_accept_errors" ["listener"]
         "Connections that the operating system could not hand over";
+    FAILED_HANDSHAKES Counter "tollgate_failed_handshakes" ["listener"]
+        "Connections that did not come to speak TLS: too slow, no common version, a certificate that is not accepted";
     PANICS Counter "tollgate_panics" ["listener"]
         "Bugs that ended one request or connection and nothing else";
+    TLS_EXPIRES Gauge "tollgate_tls_certificate_expires_timestamp_seconds" []
+        "When the certificate in force expires; not there where TLS is not spoken";
+    TLS_RELOADS Counter "tollgate_tls_reloads" ["outcome"]
+        "Times that the files of TLS were read because they had changed: loaded, refused; not there where TLS is not spoken";
     GENERATION Gauge "tollgate_policy_generation" []
         "The version of the policy in force, counted from 1 since the process began";
     POLICY_VALID Gauge "tollgate_policy_valid" []

@@ -15,6 +15,7 @@ use super::text::{Format, Page};
 use super::{Answered, Cause, Metrics, REASONS, Rejected, Throttling, Transport};
 use crate::app::App;
 use crate::counters::Counters;
+use crate::listen::Tls;
 use crate::resp::Resp;
 use crate::saturation::Saturation;
 
@@ -30,6 +31,8 @@ pub(crate) struct Gathered<'a, C> {
     pub(crate) resp: Option<&'a Resp<C>>,
     /// Every listener by its name.
     pub(crate) listeners: Listeners<'a>,
+    /// TLS, if it is spoken.
+    pub(crate) tls: Option<&'a Tls>,
 }
 
 /// One number of several that are counted together.
@@ -44,6 +47,7 @@ pub(crate) fn gather<C: Clock>(from: &Gathered<'_, C>, format: Format) -> String
         app,
         resp,
         listeners,
+        tls,
     } = from;
     let now = app.engine().store().now();
     let metrics = app.metrics();
@@ -58,6 +62,7 @@ pub(crate) fn gather<C: Clock>(from: &Gathered<'_, C>, format: Format) -> String
     }
     busy(&mut page, app.saturation());
     listened(&mut page, listeners);
+    certificate(&mut page, *tls);
     policy(&mut page, app);
     operators(&mut page, &app.engine().control().controls());
     let (given_up, open) = app.tickets.usage();
@@ -237,11 +242,12 @@ fn busy(page: &mut Page, saturation: &Saturation) {
 }
 
 fn listened(page: &mut Page, listeners: Listeners<'_>) {
-    let families: [(Family, Number<Counters>); 5] = [
+    let families: [(Family, Number<Counters>); 6] = [
         (are::CONNECTIONS, Counters::open),
         (are::CONNECTIONS_ACCEPTED, Counters::accepted),
         (are::CONNECTIONS_REFUSED, Counters::refused_connections),
         (are::ACCEPT_ERRORS, Counters::accept_errors),
+        (are::FAILED_HANDSHAKES, Counters::failed_handshakes),
         (are::PANICS, Counters::panics),
     ];
     for (family, value) in &families {
@@ -249,6 +255,20 @@ fn listened(page: &mut Page, listeners: Listeners<'_>) {
         for (name, counters) in listeners {
             family.add(&[name], value(counters));
         }
+    }
+}
+
+/// Until when the certificate is good, and what became of its files.
+fn certificate(page: &mut Page, tls: Option<&Tls>) {
+    let mut family = page.family(&are::TLS_EXPIRES);
+    if let Some(tls) = tls {
+        family.add(&[], tls.expires());
+    }
+    let mut family = page.family(&are::TLS_RELOADS);
+    if let Some(tls) = tls {
+        family
+            .add(&["loaded"], tls.loads())
+            .add(&["refused"], tls.refusals());
     }
 }
 

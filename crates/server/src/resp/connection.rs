@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
+use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Instant, sleep, timeout};
 use tollgate_store::Clock;
 
@@ -21,7 +21,7 @@ use super::parse::MAX_COMMAND_LEN;
 use super::serve::RespLimits;
 use super::server::{Resp, Then};
 use super::session::Session;
-use crate::listen::{Peer, Reached, Stopping, Stream, Vigil, Woken};
+use crate::listen::{Peer, Reached, Stopping, Stream, Vigil, Woken, send};
 
 /// What is read at once at most, beside the beginning of a command that has arrived before.
 const READ_LEN: usize = 64 * 1_024;
@@ -261,33 +261,6 @@ impl<C> Drop for Connection<C> {
         self.server.connections.fetch_sub(1, Ordering::Relaxed);
         self.server.held.fetch_sub(self.held, Ordering::Relaxed);
     }
-}
-
-/// What became of bytes that were to be sent.
-struct Sent {
-    /// So many of them were taken.
-    count: usize,
-    /// All were, and none is kept back on the way. Otherwise the task is woken when there is room.
-    is_gone: bool,
-}
-
-/// Sends as much as there is room for.
-fn send(stream: &mut Stream, context: &mut Context<'_>, bytes: &[u8]) -> io::Result<Sent> {
-    let mut count = 0_usize;
-    while let Some(rest @ [_, ..]) = bytes.get(count..) {
-        match Pin::new(&mut *stream).poll_write(context, rest)? {
-            Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Poll::Ready(more) => count = count.saturating_add(more),
-            Poll::Pending => {
-                return Ok(Sent {
-                    count,
-                    is_gone: false,
-                });
-            }
-        }
-    }
-    let is_gone = Pin::new(stream).poll_flush(context)?.is_ready();
-    Ok(Sent { count, is_gone })
 }
 
 /// This thread's buffers. Nothing waits while it has them.

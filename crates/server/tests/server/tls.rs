@@ -17,16 +17,17 @@ use tokio::time::{Instant, pause, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tollgate_core::Timestamp;
+use tollgate_server::admin::{Admin, Tokens};
 use tollgate_server::listen::{
-    Bounds, Ended, Listener, Peer, Serve, Spoken, Stop, Stopping, Stream, Tls, TlsFiles, TlsLooked,
-    accept,
+    Bounds, Ended, Listener, Peer, Reached, Serve, Spoken, Stop, Stopping, Stream, Tls, TlsFiles,
+    TlsLooked, accept,
 };
 use tollgate_server::resp::{Resp, RespLimits};
 use tollgate_server::{App, Counters, Limits};
 use tollgate_store::{Clock as _, ManualClock, Memory, SystemClock};
 use tollgate_testkit::certificates::{Authority, Pair};
 
-use crate::harness::policy;
+use crate::harness::{Connection, policy};
 
 /// Far above what anything here takes; only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -399,4 +400,40 @@ async fn a_listener_for_http2_names_it_and_nothing_else() {
     stop.say();
     assert_eq!(running.join_next().await.unwrap().unwrap().cut, 0);
     assert_eq!(echo.0.failed_handshakes(), 1);
+}
+
+/// A certificate that nobody renewed ends everything at once; so its end is a number that can be watched.
+#[tokio::test]
+async fn until_when_the_certificate_is_good_is_a_metric() {
+    let secure = Secure::start("metric", false, Bounds::default()).await;
+    let place = "127.0.0.1:0".parse().unwrap();
+    let admin = Admin::new(Arc::clone(&secure.app), &place, Tokens::default()).unwrap();
+    let admin = Arc::new(admin.with_tls(Some(Arc::clone(&secure.tls))));
+    let listener = Listener::bind(&place).await.unwrap().unwrap();
+    let Reached::Tcp(address) = listener.reached().unwrap() else {
+        panic!("a port was asked for");
+    };
+    let (stop, stopping) = Stop::new();
+    let mut running = JoinSet::new();
+    running.spawn(admin.run(listener, Limits::default(), stopping.wait()));
+    let mut client = Connection::to(address).await;
+    client
+        .send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await;
+    let page = client.answer(false).await.body;
+    let expires = secure.tls.expires();
+    assert!(expires > 1_700_000_000, "{expires}");
+    for line in [
+        format!("\ntollgate_tls_certificate_expires_timestamp_seconds {expires}\n"),
+        "\ntollgate_tls_reloads_total{outcome=\"loaded\"} 1\n".to_owned(),
+        "\ntollgate_tls_reloads_total{outcome=\"refused\"} 0\n".to_owned(),
+        "\ntollgate_failed_handshakes_total{listener=\"api\"} 0\n".to_owned(),
+    ] {
+        assert!(page.contains(&line), "{line}{page}");
+    }
+    stop.say();
+    assert_eq!(
+        running.join_next().await.unwrap().unwrap(),
+        Ended { cut: 0 }
+    );
 }
