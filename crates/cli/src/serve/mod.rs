@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tollgate_engine::reload::{Reload, Timing, Watch};
 use tollgate_server::admin::Admin;
 use tollgate_server::grpc::{Grpc, GrpcLimits};
-use tollgate_server::listen::{Bounds, Ended, Place, Stop};
+use tollgate_server::listen::{Bounds, Ended, Stop};
 use tollgate_server::resp::{self, Resp, RespLimits};
 use tollgate_server::{App, InvalidApp, Limits, demo_policy};
 use tollgate_store::{Memory, SystemClock};
@@ -190,12 +190,11 @@ fn open(options: &Options) -> Result<App<SystemClock>, Box<dyn Error>> {
     })
 }
 
-/// Connections that may be open on all listeners together.
+/// Connections that one full listener and the operators have. That several are full at once is not provided for: whoever
+/// would be one too many then waits, as the accept loop does.
 fn expected_connections(options: &Options) -> u64 {
-    let places = [&options.listen, &options.listen_grpc, &options.listen_resp];
-    let listeners = places.iter().filter(|place| ***place != Place::Off).count();
-    let all = options.capacity.max_connections.saturating_mul(listeners);
-    all.saturating_add(MOST_OPERATORS) as u64
+    let most = options.capacity.max_connections;
+    most.saturating_add(MOST_OPERATORS) as u64
 }
 
 fn follow(reload: Arc<dyn Reload>) -> io::Result<Watch> {
