@@ -12,6 +12,7 @@ use tollgate_policy::envoy::{self, EnvoyPolicy, FilesRefused};
 use tollgate_policy::source::{Place, Problem, Problems};
 use tollgate_policy::{read_path, text_of_bytes};
 
+use super::seen::Seen;
 use super::{Fingerprint, Looked, Reload, Status};
 use crate::Numbering;
 use crate::envoy::EnvoyEngine;
@@ -30,12 +31,6 @@ pub struct EnvoyReloader<S> {
     secret: [u8; 16],
     /// Held while the files are looked at, so that an older version of them never replaces a newer one.
     seen: Mutex<Seen>,
-}
-
-struct Seen {
-    status: Status,
-    /// What the files were when they were last read; `None` if they could not be.
-    last: Option<Fingerprint>,
 }
 
 /// Files as they were read: names and bytes, in order.
@@ -70,24 +65,13 @@ impl<S: StateStore> EnvoyReloader<S> {
         let policy = load(&files)?;
         let engine = EnvoyEngine::new(policy, secret, store, numbering)
             .map_err(|error| whole(path, &error.to_string()))?;
-        let status = Status {
-            valid: true,
-            generation: engine.generation(),
-            loaded_at: engine.store().now(),
-            hash,
-            error: None,
-            loads: 1,
-            refusals: 0,
-        };
+        let seen = Seen::first(engine.generation(), engine.store().now(), hash);
         tracing::info!(path = %path.display(), files = files.len(), %hash, "files loaded");
         Ok(Self {
             engine: Arc::new(engine),
             path: path.to_owned(),
             secret,
-            seen: Mutex::new(Seen {
-                status,
-                last: Some(hash),
-            }),
+            seen: Mutex::new(seen),
         })
     }
 
@@ -102,22 +86,12 @@ impl<S: StateStore> EnvoyReloader<S> {
         let files = match read(&self.path) {
             Ok(files) => files,
             Err(refused) => {
-                // A poll that finds them gone still is no news.
-                if seen.last.take().is_some() || always {
-                    seen.status.refusals = seen.status.refusals.saturating_add(1);
-                }
-                return self.refuse(&mut seen.status, refused);
+                seen.unreadable(always);
+                return self.refuse(&mut seen, refused);
             }
         };
         let hash = fingerprint(&files, self.secret);
-        if !always && seen.last == Some(hash) {
-            return Looked::Same;
-        }
-        seen.last = Some(hash);
-        // The files are again what is in force, after a mistake was taken back.
-        if !always && seen.status.hash == hash {
-            seen.status.valid = true;
-            seen.status.error = None;
+        if !seen.read(&self.path, hash, always) {
             return Looked::Same;
         }
         let replaced = load(&files).and_then(|policy| {
@@ -126,37 +100,19 @@ impl<S: StateStore> EnvoyReloader<S> {
         });
         match replaced {
             Ok(generation) => {
-                seen.status = Status {
-                    valid: true,
-                    generation,
-                    loaded_at: self.engine.store().now(),
-                    hash,
-                    error: None,
-                    loads: seen.status.loads.saturating_add(1),
-                    refusals: seen.status.refusals,
-                };
-                let (path, files) = (self.path.display(), files.len());
-                tracing::info!(%path, files, %hash, generation, "files loaded");
+                seen.loaded(&self.path, generation, self.engine.store().now(), hash);
                 Looked::Swapped(generation)
             }
             Err(refused) => {
-                seen.status.refusals = seen.status.refusals.saturating_add(1);
-                self.refuse(&mut seen.status, refused)
+                seen.wrong();
+                self.refuse(&mut seen, refused)
             }
         }
     }
 
-    /// One line when files go wrong, not one for each byte that somebody writes.
-    fn refuse(&self, status: &mut Status, refused: FilesRefused) -> Looked {
-        let (path, generation) = (self.path.display(), status.generation);
-        if status.valid {
-            tracing::error!(%path, generation, "files refused, the last good ones stay in force:\n{refused}");
-        } else {
-            tracing::debug!(%path, generation, "files still refused:\n{refused}");
-        }
-        status.valid = false;
-        status.error = refused.0.into_iter().next();
-        Looked::Refused
+    fn refuse(&self, seen: &mut Seen, refused: FilesRefused) -> Looked {
+        let all = refused.to_string();
+        seen.refuse(&self.path, &all, refused.0.into_iter().next())
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {

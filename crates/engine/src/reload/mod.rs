@@ -7,6 +7,7 @@
 
 mod files;
 mod follow;
+mod seen;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -27,6 +28,7 @@ use tollgate_policy::rules::Rules;
 use tollgate_policy::source::{Place, Problem, Problems};
 use tollgate_policy::{load_bytes, read_path};
 
+use self::seen::Seen;
 use crate::engine::Engine;
 use crate::store::StateStore;
 
@@ -107,14 +109,12 @@ pub struct Reloader<S> {
     path: PathBuf,
     secret: [u8; 16],
     /// Held while the file is looked at, so that an older version of it never replaces a newer one.
-    seen: Mutex<Seen>,
+    known: Mutex<Known>,
 }
 
-struct Seen {
-    status: Status,
-    /// What the file was when it was last read; `None` if it could not be.
-    last: Option<Fingerprint>,
-    /// What the file said when it was put in force.
+/// What is known of the file, and what it said when it was put in force.
+struct Known {
+    seen: Seen,
     policy: Arc<Policy>,
 }
 
@@ -128,23 +128,15 @@ impl<S: StateStore> Reloader<S> {
         let hash = Fingerprint::of(&bytes, secret);
         let (policy, rules) = compile(bytes, path, secret)?;
         let engine = Engine::new(rules, store).map_err(|error| whole(path, &error))?;
-        let status = Status {
-            valid: true,
-            generation: engine.generation().number(),
-            loaded_at: engine.store().now(),
-            hash,
-            error: None,
-            loads: 1,
-            refusals: 0,
-        };
+        let generation = engine.generation().number();
+        let seen = Seen::first(generation, engine.store().now(), hash);
         tracing::info!(path = %path.display(), %hash, "policy loaded");
         Ok(Self {
             engine: Arc::new(engine),
             path: path.to_owned(),
             secret,
-            seen: Mutex::new(Seen {
-                status,
-                last: Some(hash),
+            known: Mutex::new(Known {
+                seen,
                 policy: Arc::new(policy),
             }),
         })
@@ -164,14 +156,14 @@ impl<S: StateStore> Reloader<S> {
     /// What is known of the file.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.seen().status.clone()
+        self.known().seen.status.clone()
     }
 
     /// What the file said when it was put in force, and as which generation.
     #[must_use]
     pub fn in_force(&self) -> (u64, Arc<Policy>) {
-        let seen = self.seen();
-        (seen.status.generation, Arc::clone(&seen.policy))
+        let known = self.known();
+        (known.seen.status.generation, Arc::clone(&known.policy))
     }
 
     /// The engine.
@@ -187,25 +179,17 @@ impl<S: StateStore> Reloader<S> {
     }
 
     fn look_at(&self, always: bool) -> Looked {
-        let mut seen = self.seen();
+        let mut known = self.known();
+        let Known { seen, policy } = &mut *known;
         let bytes = match read_path(&self.path) {
             Ok(bytes) => bytes,
             Err(problems) => {
-                // A poll that finds it gone still is no news.
-                if seen.last.take().is_some() || always {
-                    seen.status.refusals = seen.status.refusals.saturating_add(1);
-                }
-                return self.refuse(&mut seen.status, problems);
+                seen.unreadable(always);
+                return self.refuse(seen, problems);
             }
         };
         let hash = Fingerprint::of(&bytes, self.secret);
-        if !always && seen.last == Some(hash) {
-            return Looked::Same;
-        }
-        seen.last = Some(hash);
-        // The file is again what is in force, after a mistake was taken back.
-        if !always && seen.status.hash == hash {
-            self.recover(&mut seen.status);
+        if !seen.read(&self.path, hash, always) {
             return Looked::Same;
         }
         let replaced = compile(bytes, &self.path, self.secret).and_then(|(policy, rules)| {
@@ -214,52 +198,26 @@ impl<S: StateStore> Reloader<S> {
             Ok((policy, generation))
         });
         match replaced {
-            Ok((policy, generation)) => {
-                seen.policy = Arc::new(policy);
-                self.recover(&mut seen.status);
-                seen.status = Status {
-                    valid: true,
-                    generation,
-                    loaded_at: self.engine.store().now(),
-                    hash,
-                    error: None,
-                    loads: seen.status.loads.saturating_add(1),
-                    refusals: seen.status.refusals,
-                };
-                tracing::info!(path = %self.path.display(), %hash, generation, "policy loaded");
+            Ok((new, generation)) => {
+                *policy = Arc::new(new);
+                seen.loaded(&self.path, generation, self.engine.store().now(), hash);
                 Looked::Swapped(generation)
             }
             Err(problems) => {
-                seen.status.refusals = seen.status.refusals.saturating_add(1);
-                self.refuse(&mut seen.status, problems)
+                seen.wrong();
+                self.refuse(seen, problems)
             }
         }
     }
 
-    /// One line when a file goes wrong, not one for each byte that somebody writes.
-    fn refuse(&self, status: &mut Status, problems: Problems) -> Looked {
-        let (path, generation) = (self.path.display(), status.generation);
-        if status.valid {
-            tracing::error!(%path, generation, "policy refused, the last good one stays in force:\n{problems}");
-        } else {
-            tracing::debug!(%path, generation, "policy still refused:\n{problems}");
-        }
-        status.valid = false;
-        status.error = Some(problems);
-        Looked::Refused
+    fn refuse(&self, seen: &mut Seen, problems: Problems) -> Looked {
+        let all = problems.to_string();
+        seen.refuse(&self.path, &all, Some(problems))
     }
 
-    fn recover(&self, status: &mut Status) {
-        if !status.valid {
-            tracing::info!(path = %self.path.display(), "the policy file is right again");
-        }
-        status.valid = true;
-        status.error = None;
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         // It is written after everything else was done.
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
