@@ -16,7 +16,33 @@ use crate::metrics::Cause;
 use crate::reply::Reply;
 use crate::words::About;
 
+/// What becomes of a request that would have to wait while as many wait as may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crowded {
+    /// It goes on at once.
+    LetThrough,
+    /// It is refused.
+    TurnedAway,
+}
+
 impl<C: Clock> App<C> {
+    /// What becomes of a request that was looked at, if it would have to wait and cannot.
+    pub(crate) fn crowded(&self, seen: &Verdict) -> Option<Crowded> {
+        if !self.saturation.is_full() || !matches!(seen.outcome(), Outcome::Wait(_)) {
+            return None;
+        }
+        Some(match fate(seen) {
+            Fate::LetThrough => {
+                self.saturation.count_let_through();
+                Crowded::LetThrough
+            }
+            Fate::Refused(..) => {
+                self.saturation.count_refused();
+                Crowded::TurnedAway
+            }
+        })
+    }
+
     /// The answer to a gateway about a request that was looked at, would have to wait, and cannot.
     pub(crate) fn crowd_out(&self, gateway: Gateway, seen: &Decided, wait: Nanos) -> Reply {
         self.metrics()

@@ -255,7 +255,9 @@ pub(super) async fn slowly<S: Service>(
     };
     if let Step::Waiting(mut respond, answer) = step {
         let wait = Duration::from_nanos(answer.wait.as_nanos());
-        sleep(wait.min(limits.body)).await;
+        // All of it: whoever went on earlier would take what was promised to others.
+        sleep(wait).await;
         send(&mut respond, answer.message);
+        drop(answer.place);
     }
 }

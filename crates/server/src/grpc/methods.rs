@@ -7,6 +7,7 @@ use tollgate_core::Nanos;
 
 use super::status::Status;
 use crate::listen::Stopping;
+use crate::saturation::Place;
 
 /// The methods that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,8 @@ impl Method {
 pub(crate) struct Answer {
     pub(crate) message: Bytes,
     pub(crate) wait: Nanos,
+    /// The place of whoever waits for it, free again when it is sent.
+    pub(crate) place: Option<Place>,
 }
 
 /// Who answers what is called.

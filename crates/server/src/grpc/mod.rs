@@ -145,7 +145,11 @@ impl<C: Clock + 'static> Service for Grpc<C> {
             })
         }));
         match answered {
-            Ok(message) => wait.map(|wait| Answer { message, wait }),
+            Ok(message) => wait.map(|wait| Answer {
+                message,
+                wait,
+                place: (!wait.is_zero()).then(|| self.app.saturation().enter()),
+            }),
             Err(_panic) => {
                 count(&self.counters.panics);
                 tracing::error!(?method, "a call panicked");

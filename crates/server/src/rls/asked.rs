@@ -15,6 +15,7 @@ use super::said::Status;
 use super::seconds;
 use super::standing::limit_of;
 use crate::app::App;
+use crate::crowded::Crowded;
 use crate::decided::Decided;
 
 /// One descriptor as a request to the engine.
@@ -29,6 +30,26 @@ pub(super) struct Asked<'a> {
 pub(super) struct Answered<'a> {
     pub(super) asked: Asked<'a>,
     pub(super) decided: Decided,
+    /// What became of it because too many wait, if so.
+    pub(super) crowded: Option<Crowded>,
+}
+
+impl<'a> Answered<'a> {
+    /// A descriptor that was only looked at.
+    pub(super) fn looked_at<C: Clock>(asked: Asked<'a>, app: &App<C>) -> Self {
+        let decided = asked.look(app);
+        let crowded = app.crowded(&decided.verdict).filter(|_| asked.is_charged());
+        Self {
+            asked,
+            decided,
+            crowded,
+        }
+    }
+
+    /// Whether it is still to be charged.
+    pub(super) fn is_charged(&self) -> bool {
+        self.asked.is_charged() && self.crowded.is_none()
+    }
 }
 
 impl<'a> Asked<'a> {
@@ -81,6 +102,9 @@ impl Answered<'_> {
     /// Whether it is admitted. Whoever only looks is not where nothing is left, also by a limit that never refuses: that is
     /// how work that is paid for later is stopped.
     pub(super) fn is_admitted(&self) -> bool {
+        if self.crowded == Some(Crowded::TurnedAway) {
+            return false;
+        }
         if self.asked.descriptor.limit.is_some() || self.asked.is_refund() {
             return true;
         }
@@ -147,7 +171,7 @@ impl Answered<'_> {
 
     pub(super) fn wait(&self) -> Nanos {
         match self.decided.verdict.outcome() {
-            Outcome::Wait(wait) => wait,
+            Outcome::Wait(wait) if self.crowded.is_none() => wait,
             _ => Nanos::ZERO,
         }
     }

@@ -39,13 +39,33 @@ impl<C: Clock> App<C> {
             && only.limit.is_none()
         {
             let asked = Asked::new(request, only);
-            let mut decided = asked.decide(self);
-            self.settle(decided.verdict.take_ticket());
-            let all = [Answered { asked, decided }];
+            let all = [self.decide_one(asked)];
             self.note(transport, &all);
             return Ok(self.tell(&all, &[None], see));
         }
         self.decide_together(transport, request, see)
+    }
+
+    /// One descriptor. While as many wait as may, it is looked at first: who cannot wait is not charged.
+    fn decide_one<'a>(&self, asked: Asked<'a>) -> Answered<'a> {
+        if self.saturation.is_full() {
+            let seen = Answered::looked_at(asked, self);
+            if seen.crowded.is_some() {
+                return seen;
+            }
+            return self.charge_one(seen.asked);
+        }
+        self.charge_one(asked)
+    }
+
+    fn charge_one<'a>(&self, asked: Asked<'a>) -> Answered<'a> {
+        let mut decided = asked.decide(self);
+        self.settle(decided.verdict.take_ticket());
+        Answered {
+            asked,
+            decided,
+            crowded: None,
+        }
     }
 
     /// Several descriptors: if one is refused, what the others were charged is given back.
@@ -61,10 +81,7 @@ impl<C: Clock> App<C> {
             .descriptors
             .iter()
             .map(|descriptor| Asked::new(request, descriptor))
-            .map(|asked| Answered {
-                decided: asked.look(self),
-                asked,
-            })
+            .map(|asked| Answered::looked_at(asked, self))
             .collect();
         let mut order: Vec<usize> = (0..all.len()).collect();
         // Whoever refuses is charged first: it refuses again, and its penalties and counters see it.
@@ -72,7 +89,7 @@ impl<C: Clock> App<C> {
         let mut tickets: Vec<Ticket> = Vec::new();
         let mut is_refused = false;
         for index in order {
-            let Some(one) = all.get_mut(index).filter(|one| one.asked.is_charged()) else {
+            let Some(one) = all.get_mut(index).filter(|one| one.is_charged()) else {
                 continue;
             };
             let mut decided = one.asked.reserve(self);
@@ -173,7 +190,7 @@ impl<C: Clock> App<C> {
     fn note(&self, transport: Transport, all: &[Answered<'_>]) {
         let speaks = all.iter().find(|one| !one.is_admitted()).or(all.first());
         if let Some(one) = speaks {
-            let is_look = !one.asked.is_charged();
+            let is_look = !one.is_charged();
             self.observe(transport, &one.asked, &one.decided.verdict, is_look);
         }
     }

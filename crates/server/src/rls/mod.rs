@@ -179,7 +179,10 @@ impl<C: Clock> App<C> {
                     Code::Ok => reply,
                     Code::OverLimit => reply.answered_with(StatusCode::TOO_MANY_REQUESTS),
                 };
-                reply.after(said.wait)
+                match said.wait.is_zero() {
+                    true => reply,
+                    false => reply.after(said.wait).at(self.saturation.enter()),
+                }
             })
         });
         match answered {

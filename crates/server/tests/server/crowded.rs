@@ -133,3 +133,42 @@ async fn what_a_client_sends_while_it_is_held_back_is_answered_afterwards() {
     assert_eq!((health.status, health.body.as_str()), (200, "ok\n"));
     assert_eq!(server.app.saturation().waiting(), 0);
 }
+
+/// Envoy's questions wait in the same queue, by gRPC and as JSON: they once were bounded by streams alone.
+#[tokio::test]
+async fn envoys_questions_are_held_back_in_the_same_queue() {
+    for (word, status) in [("open", 200), ("closed", 429), ("local", 429)] {
+        let text = format!(
+            "limits: [{{ name: slow, key: descriptor.user, rate: 1/h, wait: 2h, on_store_failure: {word} }}]"
+        );
+        let clock = Arc::new(ManualClock::at(NOW));
+        let app = App::new(&policy(&text), 1_000, Arc::clone(&clock)).unwrap();
+        let server = serve_app(app.holding_back(1), clock, Limits::default()).await;
+        let question = |user: &str| {
+            let entry = format!(r#"{{"key": "user", "value": "{user}"}}"#);
+            format!(r#"{{"domain": "d", "descriptors": [{{"entries": [{entry}]}}]}}"#)
+        };
+        let alice = question("alice");
+        assert_eq!(
+            server.connect().await.post("/json", &alice).await.status,
+            200
+        );
+        let mut held = server.connect().await;
+        let length = alice.len();
+        let head = format!("POST /json HTTP/1.1\r\nhost: t\r\ncontent-length: {length}\r\n\r\n");
+        held.send(&format!("{head}{alice}")).await;
+        while server.app.saturation().waiting() == 0 {
+            yield_now().await;
+        }
+        let bob = question("bob");
+        assert_eq!(server.connect().await.post("/json", &bob).await.status, 200);
+        for _ in 0..3 {
+            let answer = server.connect().await.post("/json", &bob).await;
+            assert_eq!(answer.status, status, "{word}: {}", answer.body);
+        }
+        assert_eq!(server.app.saturation().waiting(), 1, "nobody was added");
+        // Nobody was charged who was turned away: an hour later there is one for bob.
+        server.clock.advance(Nanos::from_secs(3_600));
+        assert_eq!(server.connect().await.post("/json", &bob).await.status, 200);
+    }
+}
