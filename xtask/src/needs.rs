@@ -41,6 +41,11 @@ pub(crate) const NEEDS: &[Need] = &[
         why: "the endpoint for its auth_request is tested behind a real one",
     },
     Need {
+        program: "systemd-analyze",
+        debian_package: "systemd",
+        why: "the unit that is shipped is checked by it",
+    },
+    Need {
         program: "pip3",
         debian_package: "python3-pip",
         why: "brings the servers that no distribution has; see peers.rs",
