@@ -2,6 +2,8 @@
 //! read and write the same bytes, all in one run and in turn.
 //!
 //! `cargo xtask bench servers` starts it; `docs/benchmarks.md` says how to read what it prints. Nothing here asserts a time.
+//!
+//! Must not know: how our server works inside; it is started as people start it.
 #![allow(
     clippy::disallowed_types,
     reason = "measuring time is what this program is for"

@@ -1,4 +1,4 @@
-//! What was said on the command line.
+//! What was said on the command line. Must not know: what is measured.
 
 use std::path::PathBuf;
 

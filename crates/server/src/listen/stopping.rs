@@ -1,4 +1,6 @@
 //! The word that a server begins to stop, said once and heard by every connection.
+//!
+//! Must not know: who says it, and what a connection does about it.
 
 use std::future::Future;
 

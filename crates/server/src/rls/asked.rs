@@ -38,7 +38,11 @@ impl<'a> Answered<'a> {
     /// A descriptor that was only looked at.
     pub(super) fn looked_at<C: Clock>(asked: Asked<'a>, app: &App<C>) -> Self {
         let decided = asked.look(app);
-        let crowded = app.crowded(&decided.verdict).filter(|_| asked.is_charged());
+        // Who only looks waits for nothing.
+        let crowded = asked
+            .is_charged()
+            .then(|| app.crowded(&decided.verdict))
+            .flatten();
         Self {
             asked,
             decided,

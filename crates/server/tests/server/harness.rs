@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tollgate_core::Timestamp;
 use tollgate_policy::model::Policy;
@@ -17,6 +15,8 @@ use tollgate_server::listen::Ended;
 use tollgate_server::{App, Limits, Networks};
 use tollgate_store::{Clock, ManualClock};
 
+use crate::running::Running;
+
 /// Far above what anything here takes; only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -24,8 +24,7 @@ pub(crate) struct Server<C> {
     pub(crate) address: SocketAddr,
     pub(crate) app: Arc<App<Arc<C>>>,
     pub(crate) clock: Arc<C>,
-    stop: oneshot::Sender<()>,
-    run: JoinHandle<Ended>,
+    running: Running,
 }
 
 /// One limit on every API key, 10/s with a burst of 20.
@@ -70,24 +69,14 @@ pub(crate) async fn serve_app<C: Clock + 'static>(
     limits: Limits,
 ) -> Server<C> {
     let app = Arc::new(app);
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (stop, stopped) = oneshot::channel();
-    let shutdown = async {
-        // A test that is over without stopping its server drops the sender: that stops it too.
-        drop(stopped.await);
-    };
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the harness keeps the handle and every test awaits it"
-    )]
-    let run = tokio::spawn(Arc::clone(&app).run(listener.into(), limits, shutdown));
+    let serving = Arc::clone(&app);
+    let running =
+        Running::start(|listener, shutdown| serving.run(listener, limits, shutdown)).await;
     Server {
-        address,
+        address: running.address,
         app,
         clock,
-        stop,
-        run,
+        running,
     }
 }
 
@@ -103,8 +92,7 @@ impl<C> Server<C> {
 
     /// Tells the server to stop and waits until it has.
     pub(crate) async fn stop(self) -> Ended {
-        self.stop.send(()).unwrap();
-        timeout(DEADLINE, self.run).await.unwrap().unwrap()
+        self.running.stop().await
     }
 }
 

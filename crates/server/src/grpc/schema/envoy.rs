@@ -1,4 +1,6 @@
 //! Envoy's rate limit service and the messages that it is asked and answered with, as far as they are used here.
+//!
+//! Must not know: how messages are read, written or answered.
 
 use super::{Call, Enum, Field, File, Kind, Message, Service};
 

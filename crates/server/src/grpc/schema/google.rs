@@ -1,4 +1,6 @@
 //! Messages of protobuf itself that others use.
+//!
+//! Must not know: how messages are read, written or answered.
 
 use super::{Enum, Field, File, Kind, Message};
 

@@ -1,4 +1,6 @@
 //! The services of gRPC itself: health, and reflection in both of its versions, which differ in their names only.
+//!
+//! Must not know: how messages are read, written or answered.
 
 use super::{Call, Enum, Field, File, Kind, Message, Service};
 

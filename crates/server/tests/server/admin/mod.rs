@@ -9,17 +9,15 @@ mod tokens;
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::net::TcpListener;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 use tollgate_core::Timestamp;
 use tollgate_server::admin::{Admin, Tokens};
-use tollgate_server::listen::{Ended, Place, Stop};
+use tollgate_server::listen::{Place, Stop};
 use tollgate_server::resp::Resp;
 use tollgate_server::{App, Limits};
 use tollgate_store::{ManualClock, Memory};
 
 use crate::harness::{Answer, Connection, policy};
+use crate::running::Running;
 
 const READ: &str = "read-token-0123456789";
 const OPERATE: &str = "operate-token-0123456789";
@@ -34,9 +32,8 @@ struct Managed {
     clock: Clocked,
     stop: Option<Stop>,
     address: std::net::SocketAddr,
-    /// Ends the listener when the test is over.
-    _over: oneshot::Sender<()>,
-    _run: JoinHandle<Ended>,
+    /// Ends when the test is over.
+    _running: Running,
 }
 
 /// Without tokens, as on a developer's machine.
@@ -60,25 +57,15 @@ async fn manage(app: App<Clocked>, clock: Clocked, tokens: Tokens) -> Managed {
     let place = Place::Tcp(([127, 0, 0, 1], 0).into());
     let admin = Admin::new(Arc::clone(&app), &place, tokens).unwrap();
     let admin = Arc::new(admin.with_resp(Arc::clone(&resp)).until(stopping));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (over, is_over) = oneshot::channel::<()>();
-    let shutdown = async {
-        drop(is_over.await);
-    };
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the harness keeps the handle, and the test's end is the task's"
-    )]
-    let run = tokio::spawn(admin.run(listener.into(), Limits::default(), shutdown));
+    let limits = Limits::default();
+    let running = Running::start(|listener, shutdown| admin.run(listener, limits, shutdown)).await;
     Managed {
         app,
         resp,
         clock,
         stop: Some(stop),
-        address,
-        _over: over,
-        _run: run,
+        address: running.address,
+        _running: running,
     }
 }
 

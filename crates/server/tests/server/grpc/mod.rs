@@ -10,15 +10,15 @@ mod services;
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tollgate_core::Timestamp;
 use tollgate_server::App;
 use tollgate_server::grpc::{Grpc, GrpcLimits};
-use tollgate_server::listen::{Ended, Listener};
+use tollgate_server::listen::Ended;
 use tollgate_store::ManualClock;
 
 use crate::harness::policy;
+use crate::running::Running;
 use client::Client;
 
 pub(crate) const OK: u64 = 1;
@@ -30,8 +30,7 @@ pub(crate) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 pub(crate) struct Serving {
     pub(crate) address: std::net::SocketAddr,
     pub(crate) clock: Arc<ManualClock>,
-    stop: oneshot::Sender<()>,
-    run: JoinHandle<Ended>,
+    running: Running,
 }
 
 /// By a policy of ours.
@@ -54,23 +53,12 @@ pub(crate) async fn by_file(text: &str) -> Serving {
 }
 
 async fn serve(app: App<Arc<ManualClock>>, clock: Arc<ManualClock>, limits: GrpcLimits) -> Serving {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (stop, stopped) = oneshot::channel();
-    let shutdown = async {
-        drop(stopped.await);
-    };
     let grpc = Arc::new(Grpc::new(Arc::new(app)));
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the harness keeps the handle and every test that stops it awaits it"
-    )]
-    let run = tokio::spawn(grpc.run(Listener::from(listener), limits, shutdown));
+    let running = Running::start(|listener, shutdown| grpc.run(listener, limits, shutdown)).await;
     Serving {
-        address,
+        address: running.address,
         clock,
-        stop,
-        run,
+        running,
     }
 }
 
@@ -81,7 +69,6 @@ impl Serving {
 
     /// Tells the server to stop.
     pub(crate) fn begin_to_stop(self) -> JoinHandle<Ended> {
-        self.stop.send(()).unwrap();
-        self.run
+        self.running.begin_to_stop()
     }
 }

@@ -16,14 +16,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tollgate_core::Timestamp;
 use tollgate_server::listen::Ended;
 use tollgate_server::resp::{Resp, RespLimits, Session, Then};
 use tollgate_store::{Clock, ManualClock, Memory};
+
+use crate::running::Running;
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
 
@@ -116,29 +116,18 @@ fn command(words: &[&str]) -> Vec<u8> {
 struct Listening<C> {
     address: SocketAddr,
     server: Arc<Resp<C>>,
-    stop: oneshot::Sender<()>,
-    run: JoinHandle<Ended>,
+    running: Running,
 }
 
 async fn listen<C: Clock + 'static>(server: Resp<C>, limits: RespLimits) -> Listening<C> {
     let server = Arc::new(server);
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (stop, stopped) = oneshot::channel();
-    let shutdown = async {
-        // A test that is over without stopping its server drops the sender: that stops it too.
-        drop(stopped.await);
-    };
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the harness keeps the handle and every test awaits it"
-    )]
-    let run = tokio::spawn(Arc::clone(&server).run(listener.into(), limits, shutdown));
+    let serving = Arc::clone(&server);
+    let running =
+        Running::start(|listener, shutdown| serving.run(listener, limits, shutdown)).await;
     Listening {
-        address,
+        address: running.address,
         server,
-        stop,
-        run,
+        running,
     }
 }
 
@@ -148,8 +137,7 @@ impl<C> Listening<C> {
     }
 
     async fn stop(self) -> Ended {
-        self.stop.send(()).unwrap();
-        timeout(DEADLINE, self.run).await.unwrap().unwrap()
+        self.running.stop().await
     }
 }
 

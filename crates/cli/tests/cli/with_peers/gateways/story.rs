@@ -73,6 +73,17 @@ pub(super) fn a_crowd_is_admitted_exactly_to_the_limit(kind: &Kind) {
     assert_eq!(scene.passed_since(before), 3);
 }
 
+/// What an admission says is the upstream's to read: these gateways do not hand it to the client.
+pub(super) fn what_an_admission_says_reaches_the_upstream_and_not_the_client(kind: &Kind) {
+    let scene = Scene::of(kind);
+    let passed = order(ALICE).ask(scene.gateway.address);
+    assert_eq!(passed.field("RateLimit"), None);
+    assert!(
+        passed.body.contains("\r\nRatelimit: \"per-address\";r=99;"),
+        "{passed:?}"
+    );
+}
+
 /// A server that is gone: the client sees this status, nothing passes, and all is well once it is back.
 pub(super) fn nothing_passes_while_the_server_is_gone(kind: &Kind, status: u16) {
     let mut scene = Scene::of(kind);

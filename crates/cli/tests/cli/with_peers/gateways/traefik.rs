@@ -2,7 +2,7 @@
 
 use tollgate_testkit::beside;
 
-use super::{ALICE, Kind, order, story};
+use super::{Kind, story};
 
 const TRAEFIK: Kind = Kind {
     name: "traefik",
@@ -23,13 +23,7 @@ fn a_crowd_is_admitted_exactly_to_the_limit() {
 
 #[test]
 fn what_an_admission_says_reaches_the_upstream_and_not_the_client() {
-    let scene = super::Scene::of(&TRAEFIK);
-    let passed = order(ALICE).ask(scene.gateway.address);
-    assert_eq!(passed.field("RateLimit"), None);
-    assert!(
-        passed.body.contains("\r\nRatelimit: \"per-address\";r=99;"),
-        "{passed:?}"
-    );
+    story::what_an_admission_says_reaches_the_upstream_and_not_the_client(&TRAEFIK);
 }
 
 #[test]

@@ -1,0 +1,58 @@
+//! A listener on a free port, run until it is told to stop. Must not know: what is spoken on it.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tollgate_server::listen::{Ended, Listener};
+
+/// Far above what anything here takes; only a hang reaches it.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Completes when a listener is to stop.
+pub(crate) type Shutdown = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A listener that runs.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    run: JoinHandle<Ended>,
+}
+
+impl Running {
+    /// Runs what `serve` makes of a listener.
+    pub(crate) async fn start<F>(serve: impl FnOnce(Listener, Shutdown) -> F) -> Self
+    where
+        F: Future<Output = Ended> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        // A test that is over without stopping its server drops the sender: that stops it too.
+        let shutdown = Box::pin(async { drop(stopped.await) });
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the handle is kept, and every test that stops it awaits it"
+        )]
+        let run = tokio::spawn(serve(listener.into(), shutdown));
+        Self { address, stop, run }
+    }
+
+    /// Tells it to stop and waits until it has.
+    pub(crate) async fn stop(self) -> Ended {
+        timeout(DEADLINE, self.begin_to_stop())
+            .await
+            .unwrap()
+            .unwrap()
+    }
+
+    /// Tells it to stop.
+    pub(crate) fn begin_to_stop(self) -> JoinHandle<Ended> {
+        self.stop.send(()).unwrap();
+        self.run
+    }
+}
