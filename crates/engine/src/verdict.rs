@@ -39,6 +39,35 @@ pub enum Reason {
     Unreadable,
 }
 
+impl Reason {
+    /// All there are, each at its own number.
+    pub const ALL: [Self; 8] = [
+        Self::Rate,
+        Self::Quota,
+        Self::Concurrency,
+        Self::Capacity,
+        Self::Blocked,
+        Self::Listed,
+        Self::MissingKey,
+        Self::Unreadable,
+    ];
+
+    /// The word for it, wherever it is told.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Quota => "quota",
+            Self::Concurrency => "concurrency",
+            Self::Capacity => "capacity",
+            Self::Blocked => "blocked",
+            Self::Listed => "listed",
+            Self::MissingKey => "missing_key",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
 /// Whether a limit's word counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Standing {

@@ -5,11 +5,11 @@
 
 use serde::Serialize;
 use tollgate_core::{Nanos, Outcome};
-use tollgate_engine::{LimitState, Standing, Verdict};
+use tollgate_engine::{LimitState, Reason, Standing, Verdict};
 use tollgate_http::Answer;
 
 use crate::wire::write_number;
-use crate::words::{part_word, reason_word, write_problem};
+use crate::words::{part_word, write_problem};
 
 /// What is said about one request. Written piece by piece: it is most of what an answer costs, and names with what is
 /// around them are known beforehand.
@@ -61,7 +61,7 @@ impl<'a> Body<'a> {
         });
         json.number(wait);
         json.raw(",\"reason\":");
-        json.text_or_null(verdict.reason().map(reason_word));
+        json.text_or_null(verdict.reason().map(Reason::word));
         // The limit that decided, or the one of which the smallest part is left.
         let binding = verdict.binding().and_then(|state| verdict.rule(state));
         json.raw(",\"limit\":");

@@ -11,12 +11,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{InvalidQuota, Nanos, Outcome, Rate, Timestamp, TokenBucket};
-use tollgate_engine::Verdict;
+use tollgate_engine::{Reason, Verdict};
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::rules::{Found, KeyBuffer, MeterRef};
 
 use crate::metrics::{Metrics, Transport};
-use crate::words::reason_word;
 
 /// How many lines there may be: so many a second, and so many at once.
 const SAMPLED: (u64, u64) = (1, 10);
@@ -82,7 +81,7 @@ impl Denials {
         tracing::info!(
             transport = transport.word(),
             limit = verdict.rule_name(),
-            reason = verdict.reason().map(reason_word),
+            reason = verdict.reason().map(Reason::word),
             key = key_digest(request, verdict),
             retry_after_ms,
             not_logged = self.skipped.swap(0, Ordering::Relaxed),

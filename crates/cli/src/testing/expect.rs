@@ -2,23 +2,12 @@
 //!
 //! Must not know: engines, how anything is compared.
 
+use tollgate_engine::Reason;
 use tollgate_policy::source::{At, Node, Value};
 
 use super::fields::{Reader, found};
 use super::model::{Divergence, Expect, Retry, Shadow};
 use super::read::{instant, named};
-
-/// The words for why a request is refused or waits.
-pub(super) const REASONS: [&str; 8] = [
-    "rate",
-    "quota",
-    "concurrency",
-    "capacity",
-    "blocked",
-    "listed",
-    "missing_key",
-    "unreadable",
-];
 
 /// What stands in `expect`, and not beside it.
 pub(super) const NAMES: [&str; 13] = [
@@ -68,7 +57,7 @@ pub(super) fn expect(reader: &mut Reader, node: &Node, send: u64) -> Expect {
     expect.message = text(reader, "message");
     expect.reason = fields
         .take("reason")
-        .and_then(|node| reader.word(node, "reason", &REASONS));
+        .and_then(|node| reader.word(node, "reason", &Reason::ALL.map(Reason::word)));
     expect.retry_after = fields.take("retry_after").and_then(|node| {
         reader.parse(node, "retry_after", |text| match text {
             "never" => Ok(Retry::Never),

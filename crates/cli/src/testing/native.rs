@@ -125,7 +125,7 @@ impl Response for Reply {
 fn seen(verdict: &Verdict) -> Seen {
     let mut seen = Seen {
         admitted: verdict.is_admitted(),
-        reason: verdict.reason().map(reason),
+        reason: verdict.reason().map(Reason::word),
         status: verdict.status(),
         message: verdict.message().map(str::to_owned),
         ..Seen::default()
@@ -160,19 +160,4 @@ fn seen(verdict: &Verdict) -> Seen {
         }
     }
     seen
-}
-
-/// The word that tests have for a reason.
-const fn reason(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Rate => "rate",
-        Reason::Quota => "quota",
-        Reason::Concurrency => "concurrency",
-        Reason::Capacity => "capacity",
-        Reason::Blocked => "blocked",
-        Reason::Listed => "listed",
-        Reason::MissingKey => "missing_key",
-        Reason::Unreadable => "unreadable",
-        _ => "other",
-    }
 }

@@ -18,7 +18,6 @@ use tollgate_http::{Answer, Clients, Networks, Source};
 
 use crate::body::Body;
 use crate::reply::Reply;
-use crate::words::reason_word;
 
 const DECISION: HeaderName = HeaderName::from_static("x-ratelimit-decision");
 const REASON: HeaderName = HeaderName::from_static("x-ratelimit-reason");
@@ -78,7 +77,7 @@ impl Gateway {
             .with(RETRY_AFTER, &seconds.to_string())
             .with(DECISION, "deny")
             .with(STATUS, &status.to_string())
-            .with(REASON, reason_word(reason))
+            .with(REASON, reason.word())
     }
 
     /// The status that this gateway takes for a refusal.
@@ -115,7 +114,7 @@ impl Gateway {
             reply = reply.with(STATUS, &status.to_string());
         }
         if let Some(reason) = verdict.reason() {
-            reply = reply.with(REASON, reason_word(reason));
+            reply = reply.with(REASON, reason.word());
         }
         if let Some(ticket) = ticket {
             reply = reply.with(TICKET, &format!("{ticket:032x}"));

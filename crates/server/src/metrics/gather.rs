@@ -12,7 +12,7 @@ use tollgate_store::{Clock, Memory};
 use super::families::{self as are, Family};
 use super::process::Process;
 use super::text::{Format, Page};
-use super::{Answered, Cause, Metrics, REASONS, Rejected, Throttling, Transport};
+use super::{Answered, Cause, Metrics, Rejected, Throttling, Transport, reasons};
 use crate::app::App;
 use crate::counters::Counters;
 use crate::listen::Tls;
@@ -173,7 +173,7 @@ fn requests(page: &mut Page, metrics: &Metrics, listeners: Listeners<'_>) {
         family.add(&[transport.word(), outcome.word()], count);
     }
     let mut family = page.family(&are::REFUSALS);
-    for (reason, count) in REASONS.into_iter().zip(metrics.refusals.read()) {
+    for (reason, count) in reasons().zip(metrics.refusals.read()) {
         family.add(&[reason], count);
     }
     let mut family = page.family(&are::DURATION);

@@ -4,7 +4,7 @@
 
 use tollgate_core::Nanos;
 
-use super::lines::Lines;
+use tollgate_engine::Lines;
 
 /// The upper ends of buckets in nanoseconds, and as they are told in seconds. A decision takes microseconds, so that is
 /// where the buckets are; the last ones are for whoever was held up.

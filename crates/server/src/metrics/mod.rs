@@ -7,7 +7,6 @@
 mod families;
 mod gather;
 mod histogram;
-mod lines;
 mod process;
 mod text;
 
@@ -17,10 +16,9 @@ pub(crate) use text::Format;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{Nanos, Outcome, Timestamp};
-use tollgate_engine::{Reason, Verdict};
+use tollgate_engine::{Lines, Reason, Verdict};
 
 use histogram::{Histogram, LATENCY, Spans, WAIT};
-use lines::Lines;
 
 /// For so long after it happened it is said that decisions could not be exact.
 const DEGRADED_FOR: Nanos = Nanos::from_secs(10);
@@ -76,7 +74,7 @@ pub struct Metrics {
     /// Outcomes of every transport, one after the other.
     requests: Lines<15>,
     durations: [Histogram<17>; 3],
-    refusals: Lines<9>,
+    refusals: Lines<REASONS>,
     waits: Histogram<11>,
     /// Allowed and denied of every command, one after the other.
     throttled: Lines<6>,
@@ -296,31 +294,16 @@ impl Metrics {
     }
 }
 
-/// Reasons in the order that they are counted in. The last stands for all that come later.
-const REASONS: [&str; 9] = [
-    "rate",
-    "quota",
-    "concurrency",
-    "capacity",
-    "blocked",
-    "listed",
-    "missing_key",
-    "unreadable",
-    "other",
-];
+/// Refusals are counted by reason, and one number stands for those that have none.
+const REASONS: usize = Reason::ALL.len() + 1;
 
-const fn reason_index(reason: Option<Reason>) -> usize {
-    match reason {
-        Some(Reason::Rate) => 0,
-        Some(Reason::Quota) => 1,
-        Some(Reason::Concurrency) => 2,
-        Some(Reason::Capacity) => 3,
-        Some(Reason::Blocked) => 4,
-        Some(Reason::Listed) => 5,
-        Some(Reason::MissingKey) => 6,
-        Some(Reason::Unreadable) => 7,
-        _ => 8,
-    }
+/// The words for them, in the order that they are counted in.
+fn reasons() -> impl Iterator<Item = &'static str> {
+    Reason::ALL.into_iter().map(Reason::word).chain(["other"])
+}
+
+fn reason_index(reason: Option<Reason>) -> usize {
+    reason.map_or(Reason::ALL.len(), |reason| reason as usize)
 }
 
 #[cfg(test)]
@@ -348,19 +331,12 @@ mod tests {
 
     #[test]
     fn reasons_are_called_as_everywhere_else() {
-        for reason in [
-            Reason::Rate,
-            Reason::Quota,
-            Reason::Concurrency,
-            Reason::Capacity,
-            Reason::Blocked,
-            Reason::Listed,
-            Reason::MissingKey,
-            Reason::Unreadable,
-        ] {
-            let word = REASONS[reason_index(Some(reason))];
-            assert_eq!(word, crate::words::reason_word(reason));
+        for reason in Reason::ALL {
+            let word = reasons().nth(reason_index(Some(reason)));
+            assert_eq!(word, Some(reason.word()));
         }
+        assert_eq!(reasons().nth(reason_index(None)), Some("other"));
+        assert_eq!(reasons().count(), REASONS);
     }
 
     #[test]

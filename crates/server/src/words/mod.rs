@@ -9,7 +9,7 @@ mod notes;
 mod refusal;
 
 pub(crate) use notes::{Note, Notes};
-pub(crate) use refusal::{part_word, reason_word, write_problem};
+pub(crate) use refusal::{part_word, write_problem};
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};

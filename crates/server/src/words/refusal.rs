@@ -39,21 +39,6 @@ pub(crate) fn write_problem(
     }
 }
 
-/// The word for a reason, as bodies and headers say it.
-pub(crate) const fn reason_word(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Rate => "rate",
-        Reason::Quota => "quota",
-        Reason::Concurrency => "concurrency",
-        Reason::Capacity => "capacity",
-        Reason::Blocked => "blocked",
-        Reason::Listed => "listed",
-        Reason::MissingKey => "missing_key",
-        Reason::Unreadable => "unreadable",
-        _ => "other",
-    }
-}
-
 /// The word for the part that a meter plays.
 pub(crate) const fn part_word(role: Role) -> &'static str {
     match role {

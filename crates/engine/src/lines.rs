@@ -11,8 +11,14 @@ use std::thread;
 const MOST_LINES: usize = 16;
 
 /// N counters, each of which only grows.
+///
+/// ```
+/// let lines = tollgate_engine::Lines::<2>::new();
+/// lines.add(1, 3);
+/// assert_eq!(lines.read(), [0, 3]);
+/// ```
 #[derive(Debug)]
-pub(super) struct Lines<const N: usize> {
+pub struct Lines<const N: usize> {
     lines: Box<[Line<N>]>,
 }
 
@@ -23,7 +29,8 @@ struct Line<const N: usize>([AtomicU64; N]);
 
 impl<const N: usize> Lines<N> {
     /// With one line for each core, within bounds.
-    pub(super) fn new() -> Self {
+    #[must_use]
+    pub fn new() -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let lines = cores.next_power_of_two().min(MOST_LINES);
         let line = |_| Line(std::array::from_fn(|_| AtomicU64::new(0)));
@@ -34,7 +41,7 @@ impl<const N: usize> Lines<N> {
 
     /// Adds to one counter. One that does not exist is nobody's.
     #[inline]
-    pub(super) fn add(&self, counter: usize, amount: u64) {
+    pub fn add(&self, counter: usize, amount: u64) {
         // The number of lines is a power of two.
         let mask = self.lines.len().wrapping_sub(1);
         let line = self.lines.get(own_index() & mask);
@@ -44,7 +51,8 @@ impl<const N: usize> Lines<N> {
     }
 
     /// What every counter has come to.
-    pub(super) fn read(&self) -> [u64; N] {
+    #[must_use]
+    pub fn read(&self) -> [u64; N] {
         let mut sums = [0_u64; N];
         for Line(line) in &self.lines {
             for (sum, counter) in sums.iter_mut().zip(line) {
@@ -55,8 +63,14 @@ impl<const N: usize> Lines<N> {
     }
 }
 
+impl<const N: usize> Default for Lines<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// A number that this thread keeps; threads that begin one after another have different ones.
-fn own_index() -> usize {
+pub(crate) fn own_index() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static OWN: Cell<usize> = const { Cell::new(usize::MAX) };
@@ -93,6 +107,6 @@ mod tests {
     #[test]
     fn threads_do_not_share_a_cache_line() {
         assert_eq!(align_of::<Line<1>>(), 64);
-        assert_eq!(size_of::<Line<9>>(), 128);
+        assert_eq!((size_of::<Line<7>>(), size_of::<Line<9>>()), (64, 128));
     }
 }
