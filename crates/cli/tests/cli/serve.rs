@@ -59,6 +59,13 @@ impl Served {
         served
     }
 
+    /// By the policy in a file, over HTTP alone.
+    fn following(file: &Written) -> Self {
+        let mut command = tollgate(&["serve", "--listen=127.0.0.1:0", "--config"]);
+        command.arg(&file.0);
+        Self::start(command)
+    }
+
     /// Waits until the log says `text`, and returns that line.
     pub(crate) fn wait_for(&self, text: &str) -> String {
         loop {
@@ -124,15 +131,7 @@ fn answer(address: SocketAddr, target: &str) -> Option<String> {
 fn it_says_what_it_does_does_it_and_stops_when_told() {
     for signal in ["TERM", "INT"] {
         let policy = Written::new(signal, &policy("2/h"));
-        let mut command = tollgate(&[
-            "serve",
-            "--listen=127.0.0.1:0",
-            "--listen-resp=off",
-            "--listen-grpc=off",
-            "--config",
-        ]);
-        command.arg(&policy.0);
-        let served = Served::start(command);
+        let served = Served::following(&policy);
         let words = "demo: every request; for each header.x-api-key; at most 2 at once, then one every 30 min";
         assert!(served.printed.contains(words), "{}", served.printed);
         let command = format!("http://{}/v1/check?key=alice", served.address);
@@ -295,15 +294,7 @@ fn a_policy_that_is_wrong_is_shown_with_its_line() {
 #[test]
 fn a_policy_that_changes_is_put_in_force_and_a_wrong_one_changes_nothing() {
     let file = Written::new("reload", &policy("1/h"));
-    let mut command = tollgate(&[
-        "serve",
-        "--listen=127.0.0.1:0",
-        "--listen-resp=off",
-        "--listen-grpc=off",
-        "--config",
-    ]);
-    command.arg(&file.0);
-    let served = Served::start(command);
+    let served = Served::following(&file);
     let ask = |cost: u32, key: &str| {
         let target = format!("/v1/check?key={key}&cost={cost}");
         get(served.address, &target).unwrap()
@@ -323,15 +314,7 @@ fn a_policy_that_changes_is_put_in_force_and_a_wrong_one_changes_nothing() {
 #[test]
 fn a_signal_reads_the_policy_again_whether_or_not_it_changed() {
     let file = Written::new("signal", &policy("1/h"));
-    let mut command = tollgate(&[
-        "serve",
-        "--listen=127.0.0.1:0",
-        "--listen-resp=off",
-        "--listen-grpc=off",
-        "--config",
-    ]);
-    command.arg(&file.0);
-    let served = Served::start(command);
+    let served = Served::following(&file);
     served.signal("HUP");
     let line = served.wait_for("generation=2");
     assert!(line.contains("policy loaded"), "{line}");
