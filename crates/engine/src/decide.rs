@@ -13,13 +13,13 @@ use tollgate_policy::rules::{Found, Listed, Role};
 use tollgate_store::{Answer, Note, Op, StoreError};
 
 use crate::aftermath;
+use crate::asks::Asks;
 use crate::counters::Event;
 use crate::findings::{Findings, Refuser};
 use crate::generation::Generation;
 use crate::lots::Lots;
 use crate::plan::{Added, Asking, Manner, Plan, Planned};
 use crate::stance::Stances;
-use crate::store::StateStore;
 use crate::ticket::Ticket;
 use crate::trial::{Word, Words};
 use crate::verdict::{LimitState, Reason, Standing, Verdict};
@@ -46,7 +46,7 @@ impl Scratch {
 
 /// What a decision is made with.
 pub(crate) struct Decision<'a, S> {
-    pub(crate) store: &'a S,
+    pub(crate) store: S,
     pub(crate) lots: &'a Lots,
     pub(crate) request: &'a dyn Attributes,
     pub(crate) cost: Option<u64>,
@@ -57,17 +57,22 @@ pub(crate) struct Decision<'a, S> {
     pub(crate) witness: Option<&'a dyn Witness>,
 }
 
-impl<S: StateStore> Decision<'_, S> {
+impl<S: Asks> Decision<'_, S> {
     /// Makes the decision; what is found out goes straight into the verdict, which is too large to be copied for fun.
-    pub(crate) fn make(&self, verdict: &mut Verdict, scratch: &mut Scratch) {
+    pub(crate) async fn make(&self, verdict: &mut Verdict, scratch: &mut Scratch) {
         let Verdict {
             generation,
             findings,
         } = verdict;
-        self.fill(generation, scratch, findings);
+        self.fill(generation, scratch, findings).await;
     }
 
-    fn fill(&self, generation: &Arc<Generation>, scratch: &mut Scratch, findings: &mut Findings) {
+    async fn fill(
+        &self,
+        generation: &Arc<Generation>,
+        scratch: &mut Scratch,
+        findings: &mut Findings,
+    ) {
         let Scratch { found, plan } = scratch;
         let desk = generation.desk().read();
         let desk = desk.as_ref().and_then(|desk| desk.as_deref());
@@ -107,7 +112,8 @@ impl<S: StateStore> Decision<'_, S> {
         };
         plan.clear();
         let stances = Stances::of(&asking, plan);
-        self.decide_enforced(&asking, &stances, plan, findings);
+        self.decide_enforced(&asking, &stances, plan, findings)
+            .await;
         if self.manner == Manner::Charge && !findings.degraded.store {
             if findings.is_admitted() {
                 Ticket::collect(&mut findings.ticket, generation, plan, self.reserves);
@@ -115,22 +121,24 @@ impl<S: StateStore> Decision<'_, S> {
             if generation.has_trials() {
                 let words = Words::of(generation, plan);
                 let words = (words.iter(), Standing::Enforced);
-                self.compare(&asking, generation, words, plan, findings);
+                self.compare(&asking, generation, words, plan, findings)
+                    .await;
             }
         }
         if findings.is_admitted() {
             for index in stances.rules_in(found, Mode::Shadow) {
-                let word = self.decide_shadow(&asking, index, plan, findings);
+                let word = self.decide_shadow(&asking, index, plan, findings).await;
                 if self.manner == Manner::Charge {
                     Ticket::collect(&mut findings.ticket, generation, plan, self.reserves);
                     let word = (word.into_iter(), Standing::Shadow);
-                    self.compare(&asking, generation, word, plan, findings);
+                    self.compare(&asking, generation, word, plan, findings)
+                        .await;
                 }
             }
         }
     }
 
-    fn decide_enforced(
+    async fn decide_enforced(
         &self,
         asking: &Asking<'_>,
         stances: &Stances,
@@ -157,14 +165,14 @@ impl<S: StateStore> Decision<'_, S> {
         }
         if findings.is_refused() {
             if self.manner == Manner::Charge {
-                aftermath::count_denial(plan, asking.generation, self.store);
+                aftermath::count_denial(plan, asking.generation, &self.store).await;
             }
             return;
         }
         if plan.planned().is_empty() {
             return;
         }
-        if let Err(error) = self.ask(asking, plan) {
+        if let Err(error) = self.ask(asking, plan).await {
             return self.without_store(asking, plan, findings, &error);
         }
         for (planned, answer) in plan.answered() {
@@ -175,14 +183,15 @@ impl<S: StateStore> Decision<'_, S> {
             return;
         }
         if !findings.is_admitted() {
-            aftermath::punish(plan, asking.generation, self.store, findings.states_mut());
-            aftermath::count_denial(plan, asking.generation, self.store);
+            let states = findings.states_mut();
+            aftermath::punish(plan, asking.generation, &self.store, states).await;
+            aftermath::count_denial(plan, asking.generation, &self.store).await;
             findings.conclude();
         }
         self.count_all(asking, plan, findings.is_admitted(), Event::Denied);
     }
 
-    fn decide_shadow(
+    async fn decide_shadow(
         &self,
         asking: &Asking<'_>,
         index: usize,
@@ -201,7 +210,7 @@ impl<S: StateStore> Decision<'_, S> {
                 return None;
             }
         }
-        if self.ask(asking, plan).is_err() {
+        if self.ask(asking, plan).await.is_err() {
             self.count(asking, index, Event::Error);
             // Nothing was answered, so nothing is owed.
             plan.restart();
@@ -220,7 +229,7 @@ impl<S: StateStore> Decision<'_, S> {
             .all(|(_, answer)| answer.outcome.is_admitted());
         if !is_admitted {
             let states = findings.states_mut().get_mut(from..).unwrap_or_default();
-            aftermath::punish(plan, asking.generation, self.store, states);
+            aftermath::punish(plan, asking.generation, &self.store, states).await;
         }
         self.count_all(asking, plan, is_admitted, Event::WouldDeny);
         if !is_admitted {
@@ -231,9 +240,9 @@ impl<S: StateStore> Decision<'_, S> {
     }
 
     /// Asks about all that is planned. Whoever shows a value that another was first to show is asked again without it.
-    fn ask(&self, asking: &Asking<'_>, plan: &mut Plan) -> Result<(), StoreError> {
+    async fn ask(&self, asking: &Asking<'_>, plan: &mut Plan) -> Result<(), StoreError> {
         loop {
-            let verdict = plan.ask(asking.generation, self.store)?;
+            let verdict = plan.ask(asking.generation, &self.store).await?;
             if verdict.is_admitted() || !plan.forgo_seen() {
                 return Ok(());
             }

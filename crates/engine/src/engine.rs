@@ -11,8 +11,9 @@ use arc_swap::ArcSwap;
 use tollgate_core::limit::Quota;
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::rules::Rules;
-use tollgate_store::{Ruled, StoreError};
+use tollgate_store::{ErrorKind, Ruled, StoreError};
 
+use crate::asks::{AtOnce, at_once};
 use crate::control::{self, Control, Controls, Log};
 use crate::counters::{Counted, Counters};
 use crate::decide::{Decision, Scratch};
@@ -190,9 +191,9 @@ impl<S: StateStore> Engine<S> {
     /// # Errors
     /// The store did not carry out some of it; the rest was. Places return when their leases end.
     pub fn respond(&self, ticket: Ticket, response: &dyn Response) -> Result<(), StoreError> {
-        let settled = ticket.respond(&self.store, response);
+        let done = settled(ticket.respond(&AtOnce(&self.store), response));
         drop(ticket);
-        settled
+        done
     }
 
     /// Settles what an admitted request was charged in advance at what it really cost, and gives its places back.
@@ -200,9 +201,9 @@ impl<S: StateStore> Engine<S> {
     /// # Errors
     /// The store did not carry out some of it; the rest was.
     pub fn settle(&self, ticket: Ticket, actual: u64) -> Result<(), StoreError> {
-        let settled = ticket.settle(&self.store, actual);
+        let done = settled(ticket.settle(&AtOnce(&self.store), actual));
         drop(ticket);
-        settled
+        done
     }
 
     /// Gives back what an admitted request was charged in advance, because its work did not happen.
@@ -210,9 +211,9 @@ impl<S: StateStore> Engine<S> {
     /// # Errors
     /// The store did not carry out some of it; the rest was.
     pub fn cancel(&self, ticket: Ticket) -> Result<(), StoreError> {
-        let cancelled = ticket.cancel(&self.store);
+        let done = settled(ticket.cancel(&AtOnce(&self.store)));
         drop(ticket);
-        cancelled
+        done
     }
 
     /// Extends the leases of an admitted request's places to their full length from now. Answers whether all are still held.
@@ -220,7 +221,7 @@ impl<S: StateStore> Engine<S> {
     /// # Errors
     /// The store did not answer.
     pub fn renew(&self, ticket: &Ticket) -> Result<bool, StoreError> {
-        ticket.renew(&self.store)
+        settled(ticket.renew(&AtOnce(&self.store)))
     }
 
     /// What the limit of this name has decided so far; `None` if the policy has none of this name.
@@ -276,7 +277,7 @@ impl<S: StateStore> Engine<S> {
         witness: Option<&dyn Witness>,
     ) -> Verdict {
         let decision = Decision {
-            store: &self.store,
+            store: AtOnce(&self.store),
             lots: &self.lots,
             request,
             cost: terms.cost,
@@ -289,7 +290,10 @@ impl<S: StateStore> Engine<S> {
             witness,
         };
         let mut verdict = Verdict::new(self.current.load());
-        with_scratch(|scratch| decision.make(&mut verdict, scratch));
+        with_scratch(|scratch| {
+            let done = at_once(decision.make(&mut verdict, scratch));
+            debug_assert!(done.is_some(), "a store that answers at once is not waited for");
+        });
         verdict
     }
 
@@ -327,6 +331,14 @@ fn changes_length(old: &Ruled, new: &Ruled) -> bool {
         (Quota::SlidingCounter(old), Quota::SlidingCounter(new)) => old.window() != new.window(),
         _ => false,
     }
+}
+
+/// What came of a ticket over a store that answers at once.
+fn settled<T>(done: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    at_once(done).unwrap_or_else(|| {
+        let detail = "a store that answers at once did not";
+        Err(StoreError::new(ErrorKind::BadRequest, detail))
+    })
 }
 
 /// This thread's room for decisions. A decision that begins inside another (a request whose attributes ask the engine)

@@ -8,6 +8,7 @@
 //! Must not know: transports, headers of answers; files are known to `reload` alone.
 
 mod aftermath;
+mod asks;
 pub mod control;
 mod counters;
 mod decide;

@@ -10,8 +10,9 @@ use tollgate_core::Receipt;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_policy::model::Count;
 use tollgate_policy::rules::{Role, Rule};
-use tollgate_store::{Answer, Check, ErrorKind, Key, Note, Op, Ruled, Store, StoreError};
+use tollgate_store::{Answer, Check, ErrorKind, Key, Note, Op, Ruled, StoreError};
 
+use crate::asks::Asks;
 use crate::generation::Generation;
 use crate::plan::{Plan, Planned};
 
@@ -103,7 +104,7 @@ impl Ticket {
     }
 
     /// Settles everything by what the response says.
-    pub(crate) fn respond<S: Store>(
+    pub(crate) async fn respond<S: Asks>(
         &self,
         store: &S,
         response: &dyn Response,
@@ -123,32 +124,35 @@ impl Ticket {
                 counts.then_some(Op::ChargeAlways(cost))
             }
         })
+        .await
     }
 
     /// Settles everything at what the work really cost.
-    pub(crate) fn settle<S: Store>(&self, store: &S, actual: u64) -> Result<(), StoreError> {
+    pub(crate) async fn settle<S: Asks>(&self, store: &S, actual: u64) -> Result<(), StoreError> {
         self.each(store, |_, owed| match owed.what {
             Due::Place(id) => Some(Op::Release(id)),
             Due::Estimate(receipt) => Some(Op::Settle { receipt, actual }),
             Due::Response => None,
         })
+        .await
     }
 
     /// Gives everything back: the work did not happen.
-    pub(crate) fn cancel<S: Store>(&self, store: &S) -> Result<(), StoreError> {
+    pub(crate) async fn cancel<S: Asks>(&self, store: &S) -> Result<(), StoreError> {
         self.each(store, |_, owed| match owed.what {
             Due::Place(id) => Some(Op::Release(id)),
             Due::Estimate(receipt) => Some(Op::Settle { receipt, actual: 0 }),
             Due::Response => None,
         })
+        .await
     }
 
     /// Extends the leases of its places. Answers whether all of them are still held.
-    pub(crate) fn renew<S: Store>(&self, store: &S) -> Result<bool, StoreError> {
+    pub(crate) async fn renew<S: Asks>(&self, store: &S) -> Result<bool, StoreError> {
         let mut are_held = true;
         for owed in &self.owed {
             if let Due::Place(id) = owed.what {
-                let answer = self.ask(store, owed, Op::Renew(id))?;
+                let answer = self.ask(store, owed, Op::Renew(id)).await?;
                 are_held &= answer.note != Note::LeaseNotHeld;
             }
         }
@@ -163,7 +167,7 @@ impl Ticket {
     }
 
     /// Carries out what is due, all of it even if some fails; answers the first failure.
-    fn each<S: Store>(
+    async fn each<S: Asks>(
         &self,
         store: &S,
         due: impl Fn(&Rule, &Owed) -> Option<Op>,
@@ -174,7 +178,7 @@ impl Ticket {
                 continue;
             };
             if let Some(op) = due(rule, owed)
-                && let Err(error) = self.ask(store, owed, op)
+                && let Err(error) = self.ask(store, owed, op).await
             {
                 result = result.and(Err(error));
             }
@@ -182,7 +186,12 @@ impl Ticket {
         result
     }
 
-    fn ask<S: Store>(&self, store: &S, owed: &Owed, op: Op) -> Result<Answer, StoreError> {
+    async fn ask<S: Asks>(
+        &self,
+        store: &S,
+        owed: &Owed,
+        op: Op,
+    ) -> Result<Answer, StoreError> {
         let bytes = self.keys.get(owed.key.clone()).unwrap_or_default();
         let key = Key::of(bytes)
             .map_err(|error| StoreError::new(ErrorKind::BadRequest, error.to_string()))?;
@@ -192,7 +201,7 @@ impl Ticket {
             op,
         };
         let mut answers = [Answer::EMPTY];
-        let _one_limit_needs_no_verdict = store.decide(&[check], &mut answers)?;
+        let _one_limit_needs_no_verdict = store.ask(&[check], &mut answers).await?;
         let [answer] = answers;
         Ok(answer)
     }

@@ -12,9 +12,10 @@ pub(crate) use add::{Added, Asking, Manner};
 use tollgate_core::compose::Verdict;
 use tollgate_policy::rules::Role;
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Answer, Check, ErrorKind, Key, Op, Ruled, Store, StoreError};
+use tollgate_store::{Answer, Check, ErrorKind, Key, Op, Ruled, StoreError};
 
 use self::keys::Keys;
+use crate::asks::Asks;
 use crate::generation::{Generation, Metered};
 use crate::told::Told;
 use crate::waiting::Patient;
@@ -78,7 +79,7 @@ impl Plan {
     }
 
     /// Asks the store about everything that is planned, in one step.
-    pub(crate) fn ask<S: Store>(
+    pub(crate) async fn ask<S: Asks>(
         &mut self,
         generation: &Generation,
         store: &S,
@@ -87,11 +88,11 @@ impl Plan {
         answers.clear();
         answers.resize(self.planned.len(), Answer::EMPTY);
         let asked = match self.planned.len() {
-            0..=1 => self.ask_up_to::<1, S>(generation, store, &mut answers),
-            2 => self.ask_up_to::<2, S>(generation, store, &mut answers),
-            3..=4 => self.ask_up_to::<4, S>(generation, store, &mut answers),
-            5..=8 => self.ask_up_to::<8, S>(generation, store, &mut answers),
-            _ => self.ask_up_to::<MAX_CHECKS, S>(generation, store, &mut answers),
+            0..=1 => self.ask_up_to::<1, S>(generation, store, &mut answers).await,
+            2 => self.ask_up_to::<2, S>(generation, store, &mut answers).await,
+            3..=4 => self.ask_up_to::<4, S>(generation, store, &mut answers).await,
+            5..=8 => self.ask_up_to::<8, S>(generation, store, &mut answers).await,
+            _ => self.ask_up_to::<MAX_CHECKS, S>(generation, store, &mut answers).await,
         };
         for (planned, answer) in self.planned.iter().zip(&mut answers) {
             if let Some(patient) = self.patient(generation, planned) {
@@ -102,7 +103,7 @@ impl Plan {
         asked
     }
 
-    fn ask_up_to<const N: usize, S: Store>(
+    async fn ask_up_to<const N: usize, S: Asks>(
         &self,
         generation: &Generation,
         store: &S,
@@ -122,11 +123,11 @@ impl Plan {
                 .ok_or_else(missing)?;
         }
         let asked = checks.get(..self.planned.len()).unwrap_or_default();
-        store.decide(asked, answers)
+        store.ask(asked, answers).await
     }
 
     /// Asks the store something else about one of the checks, by itself.
-    pub(crate) fn ask_alone<S: Store>(
+    pub(crate) async fn ask_alone<S: Asks>(
         &self,
         generation: &Generation,
         store: &S,
@@ -136,7 +137,7 @@ impl Plan {
         let planned = self.planned.get(position)?;
         let check = self.check(generation, planned, op)?;
         let mut answers = [Answer::EMPTY];
-        let asked = store.decide(&[check], &mut answers);
+        let asked = store.ask(&[check], &mut answers).await;
         let [mut answer] = answers;
         if let Some(patient) = self.patient(generation, planned) {
             patient.translate(&mut answer, planned.cost);
