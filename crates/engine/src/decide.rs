@@ -4,6 +4,7 @@
 //! decided by itself afterwards, and only if the request was admitted. Must not know: how batches are planned, what a
 //! denial leads to, how a generation is made.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use tollgate_core::{Nanos, Outcome, Timestamp};
@@ -35,12 +36,26 @@ pub(crate) struct Scratch {
     plan: Plan,
 }
 
+thread_local! {
+    static OWN: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+}
+
 impl Scratch {
-    pub(crate) fn new() -> Self {
-        Self {
-            found: Found::new(),
-            plan: Plan::new(),
-        }
+    /// This thread's room for decisions. A decision that begins before another has ended (a request whose attributes ask the
+    /// engine, a store that is waited for) gets its own.
+    pub(crate) fn take() -> Box<Self> {
+        let new = || {
+            Box::new(Self {
+                found: Found::new(),
+                plan: Plan::new(),
+            })
+        };
+        OWN.take().unwrap_or_else(new)
+    }
+
+    /// Leaves it for the next decision of the thread that this one ended on.
+    pub(crate) fn keep(self: Box<Self>) {
+        OWN.set(Some(self));
     }
 }
 
@@ -108,6 +123,7 @@ impl<S: Asks> Decision<'_, S> {
             lots: self.lots,
             desk,
             now,
+            places: S::PLACES,
             witness: self.witness,
         };
         plan.clear();

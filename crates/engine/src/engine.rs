@@ -2,12 +2,11 @@
 //!
 //! Must not know: how decisions are made, files, who calls.
 
-use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use tollgate_core::limit::Quota;
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::rules::Rules;
@@ -276,8 +275,33 @@ impl<S: StateStore> Engine<S> {
         terms: Terms,
         witness: Option<&dyn Witness>,
     ) -> Verdict {
-        let decision = Decision {
-            store: AtOnce(&self.store),
+        let decision = self.decision_on(AtOnce(&self.store), request, terms, witness);
+        let mut verdict = Verdict::new(self.current.load());
+        let mut scratch = Scratch::take();
+        let done = at_once(decision.make(&mut verdict, &mut scratch));
+        debug_assert!(
+            done.is_some(),
+            "a store that answers at once is not waited for"
+        );
+        scratch.keep();
+        verdict
+    }
+
+    /// A verdict by the generation in force that may be kept for a while.
+    pub(crate) fn blank(&self) -> Verdict {
+        Verdict::new(Guard::from_inner(self.current.load_full()))
+    }
+
+    /// A decision that is made on these states.
+    pub(crate) const fn decision_on<'a, A>(
+        &'a self,
+        store: A,
+        request: &'a dyn Attributes,
+        terms: Terms,
+        witness: Option<&'a dyn Witness>,
+    ) -> Decision<'a, A> {
+        Decision {
+            store,
             lots: &self.lots,
             request,
             cost: terms.cost,
@@ -286,15 +310,9 @@ impl<S: StateStore> Engine<S> {
                 Purpose::Look => Manner::Look,
                 Purpose::GiveBack => Manner::GiveBack,
             },
-            reserves: terms.purpose == Purpose::Estimate,
+            reserves: matches!(terms.purpose, Purpose::Estimate),
             witness,
-        };
-        let mut verdict = Verdict::new(self.current.load());
-        with_scratch(|scratch| {
-            let done = at_once(decision.make(&mut verdict, scratch));
-            debug_assert!(done.is_some(), "a store that answers at once is not waited for");
-        });
-        verdict
+        }
     }
 
     /// Puts in force for one generation what operators have said.
@@ -339,17 +357,6 @@ fn settled<T>(done: impl Future<Output = Result<T, StoreError>>) -> Result<T, St
         let detail = "a store that answers at once did not";
         Err(StoreError::new(ErrorKind::BadRequest, detail))
     })
-}
-
-/// This thread's room for decisions. A decision that begins inside another (a request whose attributes ask the engine)
-/// gets its own.
-fn with_scratch(work: impl FnOnce(&mut Scratch)) {
-    thread_local! {
-        static OWN: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
-    }
-    let mut scratch = OWN.take().unwrap_or_else(|| Box::new(Scratch::new()));
-    work(&mut scratch);
-    OWN.set(Some(scratch));
 }
 
 impl<S> fmt::Debug for Engine<S> {

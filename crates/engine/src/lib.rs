@@ -31,6 +31,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod ticket;
+mod together;
 mod told;
 pub mod trial;
 mod verdict;
@@ -45,6 +46,7 @@ pub use lines::Lines;
 pub use numbers::{Numbering, OutOfNumbers};
 pub use store::StateStore;
 pub use ticket::{Response, Ticket};
+pub use together::Together;
 pub use trial::{Agreement, Comparisons, Divergence};
 pub use verdict::{Degraded, LimitState, Reason, Standing, Verdict};
 pub use witness::{Purpose, Seen, Terms, Witness};

@@ -8,16 +8,17 @@ use std::sync::Arc;
 
 use tollgate_core::Receipt;
 use tollgate_core::concurrency::LeaseId;
-use tollgate_policy::model::Count;
+use tollgate_policy::model::{Consistency, Count};
 use tollgate_policy::rules::{Role, Rule};
 use tollgate_store::{Answer, Check, ErrorKind, Key, Note, Op, Ruled, StoreError};
 
-use crate::asks::Asks;
+use crate::asks::{Asks, Shared, Sharing};
+use crate::deny_cache::Keep;
 use crate::generation::Generation;
 use crate::plan::{Plan, Planned};
 
 /// What an upstream answered, as far as limits look at it.
-pub trait Response {
+pub trait Response: Sync {
     /// Its status.
     fn status(&self) -> u16;
 
@@ -52,6 +53,10 @@ struct Owed {
     rule: usize,
     ruled: Ruled,
     key: Range<usize>,
+    /// Where a fleet keeps it, if not where the key says.
+    place: Option<Range<usize>>,
+    keep: Keep,
+    role: Role,
     cost: u64,
     what: Due,
 }
@@ -91,12 +96,20 @@ impl Ticket {
                 owed: Vec::new(),
                 keys: Vec::new(),
             });
-            let from = ticket.keys.len();
-            ticket.keys.extend_from_slice(plan.key_of(planned));
+            let mut add = |bytes: &[u8]| {
+                let from = ticket.keys.len();
+                ticket.keys.extend_from_slice(bytes);
+                from..ticket.keys.len()
+            };
+            let (key, place) = (add(plan.key_of(planned)), plan.place_of(planned).map(add));
+            let metered = entry.meters.get(planned.meter);
             ticket.owed.push(Owed {
                 rule: planned.rule,
                 ruled: *ruled,
-                key: from..ticket.keys.len(),
+                key,
+                place,
+                keep: metered.map_or(Keep::Never, |metered| metered.keep),
+                role: planned.role,
                 cost: planned.cost,
                 what,
             });
@@ -186,12 +199,26 @@ impl Ticket {
         result
     }
 
-    async fn ask<S: Asks>(
-        &self,
-        store: &S,
-        owed: &Owed,
-        op: Op,
-    ) -> Result<Answer, StoreError> {
+    fn sharing(&self, owed: &Owed) -> Sharing<'_> {
+        let Some((rule, _)) = self.generation.rule(owed.rule) else {
+            return Sharing::EXACT;
+        };
+        let place = owed.place.clone().and_then(|place| self.keys.get(place));
+        Sharing {
+            generation: self.generation.number(),
+            is_local: owed.role == Role::Local,
+            consistency: match owed.role {
+                Role::Main => rule.consistency,
+                _ => Consistency::Exact,
+            },
+            on_failure: rule.on_store_failure,
+            keep: owed.keep,
+            place: place.and_then(|place| Key::of(place).ok()),
+            plain: None,
+        }
+    }
+
+    async fn ask<S: Asks>(&self, store: &S, owed: &Owed, op: Op) -> Result<Answer, StoreError> {
         let bytes = self.keys.get(owed.key.clone()).unwrap_or_default();
         let key = Key::of(bytes)
             .map_err(|error| StoreError::new(ErrorKind::BadRequest, error.to_string()))?;
@@ -201,9 +228,22 @@ impl Ticket {
             op,
         };
         let mut answers = [Answer::EMPTY];
-        let _one_limit_needs_no_verdict = store.ask(&[check], &mut answers).await?;
+        let shared = By { ticket: self, owed };
+        let _one_limit_needs_no_verdict = store.ask(&[check], &shared, &mut answers).await?;
         let [answer] = answers;
         Ok(answer)
+    }
+}
+
+/// One thing that a ticket owes.
+struct By<'a> {
+    ticket: &'a Ticket,
+    owed: &'a Owed,
+}
+
+impl Shared for By<'_> {
+    fn sharing(&self, _position: usize) -> Sharing<'_> {
+        self.ticket.sharing(self.owed)
     }
 }
 

@@ -18,9 +18,10 @@ use arc_swap::ArcSwap;
 use tollgate_core::Nanos;
 use tollgate_core::limit::Limit;
 use tollgate_policy::envoy::{BadRequest, EnvoyPolicy, Modes, Plan, Quota, Reply, Request, State};
-use tollgate_store::{LimitId, Ruled, StoreError};
+use tollgate_store::{ErrorKind, LimitId, Ruled, StoreError};
 
 use self::tallies::Tallies;
+use crate::asks::{Asks, AtOnce, at_once};
 use crate::counters::Counted;
 use crate::numbers::{Assigned, ENVOY, Kind, Numbering, OutOfNumbers, Party, Wanted, lifetime};
 use crate::store::StateStore;
@@ -181,11 +182,40 @@ impl<S: StateStore> EnvoyEngine<S> {
         see: impl FnOnce(&Decided<'_>) -> T,
     ) -> Result<T, Undecided> {
         let current = self.current.load();
+        let store = AtOnce(&self.store);
+        at_once(self.decide_on(&store, &current, request, see)).unwrap_or_else(|| {
+            let detail = "a store that answers at once did not";
+            let error = StoreError::new(ErrorKind::BadRequest, detail);
+            Err(Undecided::Store(error))
+        })
+    }
+
+    /// The same with the fleet that it has joined, if it has.
+    ///
+    /// # Errors
+    /// The request makes no sense, or the store did not answer.
+    pub async fn decide_together<T>(
+        &self,
+        request: &Request<'_>,
+        see: impl FnOnce(&Decided<'_>) -> T + Send,
+    ) -> Result<T, Undecided> {
+        let current = self.current.load_full();
+        self.decide_on(&AtOnce(&self.store), &current, request, see)
+            .await
+    }
+
+    async fn decide_on<T, A: Asks>(
+        &self,
+        store: &A,
+        current: &Loaded,
+        request: &Request<'_>,
+        see: impl FnOnce(&Decided<'_>) -> T,
+    ) -> Result<T, Undecided> {
         let plan = current
             .policy
             .plan(request)
             .map_err(Undecided::BadRequest)?;
-        let reply = match self.ask(&current, &plan) {
+        let reply = match self.ask(store, current, &plan).await {
             Ok(reply) => reply,
             Err(error) => {
                 current.counted.count_errors(&plan);
