@@ -1,6 +1,6 @@
 //! The server without its sockets: an engine, the policy in words, open tickets.
 //!
-//! Synchronous from end to end. Must not know: sockets, connections, timeouts, what is in files.
+//! Whatever is decided may have to be waited for if there is a fleet, and is there at once if there is none. Must not know: sockets, connections, timeouts, what is in files.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,6 +45,7 @@ pub struct App<C> {
     pub(crate) gateways: Gateways,
     pub(crate) wording: Wording,
     pub(crate) saturation: Arc<Saturation>,
+    waits: bool,
     /// Once this is said no more requests should be sent here.
     leaving: Option<Stopping>,
     /// The policy in force, in words.
@@ -135,6 +136,7 @@ impl<C: Clock> App<C> {
             gateways: Gateways::in_networks(Networks::default()),
             wording: Wording::keyed_by(secret),
             saturation: Saturation::with_room_for(MOST_WAITING),
+            waits: false,
             leaving: None,
             told: ArcSwap::from_pointee(told),
             secret,
@@ -241,6 +243,11 @@ impl<C: Clock> App<C> {
             }));
         }
         self.told.load_full()
+    }
+
+    /// Whether decisions may have to be waited for: whether there is a fleet.
+    pub(crate) const fn waits(&self) -> bool {
+        self.waits
     }
 
     /// Whether no more requests should be sent here.

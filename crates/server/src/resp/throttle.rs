@@ -18,7 +18,9 @@ use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{InvalidQuota, MAX_CAPACITY, Nanos, Outcome, Rate, TokenBucket};
-use tollgate_store::{Answer, Check, Clock, Key, LimitId, Memory, Op, Ruled, StoreError};
+use tollgate_store::{
+    Answer, Check, Clock, Key, KeyTooLong, LimitId, Memory, Op, Ruled, StoreError,
+};
 
 /// How many different quotas are remembered as known to the store.
 const KNOWN: usize = 256;
@@ -76,6 +78,15 @@ pub(crate) struct Told {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recent(Option<(Terms, Ruled, TokenBucket)>);
 
+/// What one call asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    ruled: Ruled,
+    capacity: Nanos,
+    terms: Terms,
+    wish: Wish,
+}
+
 /// The states of all three families.
 #[derive(Debug)]
 pub(crate) struct Throttle<C> {
@@ -112,16 +123,64 @@ impl<C: Clock> Throttle<C> {
             Some((known, ruled, quota)) if known == terms && ruled.id == family.id() => {
                 (ruled, quota)
             }
-            _ => self.compile(family, terms, recent)?,
+            _ => self.compile(family, terms, recent),
         };
-        let op = match wish {
-            // A look at a bucket that holds nothing is still a look.
-            Wish::Take(_) if terms.burst == 0 => Op::Peek(0),
-            Wish::Take(cost) => Op::Spend(cost),
-            Wish::Return(amount) => Op::Credit(amount),
-        };
+        let op = op(terms, wish);
         let (_, [answer]) = self.store.ask([Check { key, ruled, op }])?;
         Ok(told(&answer, terms, wish, quota.refill()))
+    }
+
+    /// What one call asks, by itself, for those who wait for the answer.
+    pub(crate) fn asking(
+        &self,
+        family: Family,
+        terms: &Terms,
+        wish: Wish,
+        recent: &mut Recent,
+    ) -> Asking {
+        let (ruled, quota) = match &recent.0 {
+            Some((known, ruled, quota)) if known == terms && ruled.id == family.id() => {
+                (ruled, quota)
+            }
+            _ => self.compile(family, terms, recent),
+        };
+        Asking {
+            ruled: *ruled,
+            capacity: quota.refill(),
+            terms: *terms,
+            wish,
+        }
+    }
+
+    /// Decides on one call with the fleet.
+    ///
+    /// The key has two parts, of which the first is empty. Keys of policies and of Envoy's files have one, and keys of
+    /// different parts are different keys, so nobody who throttles by a key can spend what a policy counts, whatever
+    /// numbers limits have.
+    pub(crate) async fn ask_together(
+        &self,
+        asking: &Asking,
+        key: &[u8],
+    ) -> Result<Result<Told, StoreError>, KeyTooLong> {
+        let Asking {
+            ruled,
+            capacity,
+            terms,
+            wish,
+        } = asking;
+        let parts = [b"".as_slice(), key];
+        let check = Check {
+            key: Key::of_parts(&parts)?,
+            ruled,
+            op: op(terms, *wish),
+        };
+        let answered = self.shared(check).await;
+        Ok(answered.map(|answer| told(&answer, terms, *wish, *capacity)))
+    }
+
+    async fn shared(&self, check: Check<'_>) -> Result<Answer, StoreError> {
+        let (_, [answer]) = self.store.ask([check])?;
+        Ok(answer)
     }
 
     /// Compiles the quota of a call and makes it known to the store, which weighs states by it when room is short.
@@ -131,7 +190,7 @@ impl<C: Clock> Throttle<C> {
         family: Family,
         terms: &Terms,
         recent: &'a mut Recent,
-    ) -> Result<(&'a Ruled, &'a TokenBucket), StoreError> {
+    ) -> (&'a Ruled, &'a TokenBucket) {
         let quota = quota(terms, &self.widest);
         let ruled = Ruled {
             id: family.id(),
@@ -139,7 +198,7 @@ impl<C: Clock> Throttle<C> {
         };
         self.make_known(&ruled, &quota);
         let (_, ruled, quota) = recent.0.insert((*terms, ruled, quota));
-        Ok((ruled, quota))
+        (ruled, quota)
     }
 
     fn make_known(&self, ruled: &Ruled, quota: &TokenBucket) {
@@ -163,6 +222,15 @@ impl<C: Clock> Throttle<C> {
             self.store.learn(ruled);
             slot.store(fingerprint, Ordering::Relaxed);
         }
+    }
+}
+
+const fn op(terms: &Terms, wish: Wish) -> Op {
+    match wish {
+        // A look at a bucket that holds nothing is still a look.
+        Wish::Take(_) if terms.burst == 0 => Op::Peek(0),
+        Wish::Take(cost) => Op::Spend(cost),
+        Wish::Return(amount) => Op::Credit(amount),
     }
 }
 

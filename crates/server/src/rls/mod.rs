@@ -137,11 +137,11 @@ impl<C: Clock> Rls<C> {
 
 impl<C: Clock> App<C> {
     /// Decides on a request, charges it, and hands the answer over.
-    pub(crate) fn should_rate_limit<T>(
+    pub(crate) async fn should_rate_limit<T>(
         &self,
         transport: Transport,
         request: &Request<'_>,
-        see: impl FnOnce(&Said<'_>) -> T,
+        see: impl FnOnce(&Said<'_>) -> T + Send,
     ) -> Result<T, Refused> {
         let began = self.engine.store().now();
         let decided = if self.rls.is_by_files() {
@@ -153,9 +153,9 @@ impl<C: Clock> App<C> {
                 self.metrics().count_answer(transport, answered);
                 see(said)
             };
-            self.decide_by_files(request, see)
+            self.decide_by_files(request, see).await
         } else {
-            self.decide_by_policy(transport, request, see)
+            self.decide_by_policy(transport, request, see).await
         };
         if decided.is_err() {
             self.metrics().count_answer(transport, Answered::Failed);
@@ -171,30 +171,34 @@ impl<C: Clock> App<C> {
 
 impl<C: Clock> App<C> {
     /// The same question and answer as JSON, with the status that envoyproxy/ratelimit gives them.
-    pub(crate) fn should_rate_limit_json(&self, body: &[u8]) -> Reply {
-        let answered = json::read_json(body, |request| {
-            self.should_rate_limit(Transport::Http, request, |said| {
-                let reply = Reply::json(json::write_json(said));
-                let reply = match said.overall {
-                    Code::Ok => reply,
-                    Code::OverLimit => reply.answered_with(StatusCode::TOO_MANY_REQUESTS),
-                };
-                match said.wait.is_zero() {
-                    true => reply,
-                    false => reply.after(said.wait).at(self.saturation.enter()),
-                }
-            })
+    pub(crate) async fn should_rate_limit_json(&self, body: &[u8]) -> Reply {
+        let answered = self.answer_json(body).await;
+        answered.unwrap_or_else(|reason| Reply::plain(StatusCode::BAD_REQUEST, reason))
+    }
+
+    async fn answer_json(&self, body: &[u8]) -> Result<Reply, String> {
+        let question = json::read_json(body)?;
+        let entries = question.entries()?;
+        let descriptors = question.descriptors(&entries)?;
+        let request = question.request(&descriptors)?;
+        let answered = self.should_rate_limit(Transport::Http, &request, |said| {
+            let reply = Reply::json(json::write_json(said));
+            let reply = match said.overall {
+                Code::Ok => reply,
+                Code::OverLimit => reply.answered_with(StatusCode::TOO_MANY_REQUESTS),
+            };
+            match said.wait.is_zero() {
+                true => reply,
+                false => reply.after(said.wait).at(self.saturation.enter()),
+            }
         });
-        match answered {
-            Ok(Ok(reply)) => reply,
-            Ok(Err(Refused::BadRequest(reason))) => {
-                Reply::plain(StatusCode::BAD_REQUEST, reason.to_string())
+        answered.await.or_else(|refused| match refused {
+            Refused::BadRequest(reason) => Err(reason.to_string()),
+            Refused::Store(error) => {
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                Ok(Reply::plain(status, error.to_string()))
             }
-            Ok(Err(Refused::Store(error))) => {
-                Reply::plain(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
-            }
-            Err(reason) => Reply::plain(StatusCode::BAD_REQUEST, reason),
-        }
+        })
     }
 
     /// Writes the header fields that tell of limits, wherever they stand.
