@@ -128,9 +128,10 @@ impl<S: Asks> Decision<'_, S> {
         };
         plan.clear();
         let stances = Stances::of(&asking, plan);
-        self.decide_enforced(&asking, &stances, plan, findings)
+        let is_answered = self
+            .decide_enforced(&asking, &stances, plan, findings)
             .await;
-        if self.manner == Manner::Charge && !findings.degraded.store {
+        if self.manner == Manner::Charge && is_answered {
             if findings.is_admitted() {
                 Ticket::collect(&mut findings.ticket, generation, plan, self.reserves);
             }
@@ -154,13 +155,14 @@ impl<S: Asks> Decision<'_, S> {
         }
     }
 
+    /// Answers whether the store did, as far as it was asked.
     async fn decide_enforced(
         &self,
         asking: &Asking<'_>,
         stances: &Stances,
         plan: &mut Plan,
         findings: &mut Findings,
-    ) {
+    ) -> bool {
         if asking.found.more_than_fit() {
             refuse_too_many(findings);
         }
@@ -183,20 +185,21 @@ impl<S: Asks> Decision<'_, S> {
             if self.manner == Manner::Charge {
                 aftermath::count_denial(plan, asking.generation, &self.store).await;
             }
-            return;
+            return true;
         }
         if plan.planned().is_empty() {
-            return;
+            return true;
         }
         if let Err(error) = self.ask(asking, plan).await {
-            return self.without_store(asking, plan, findings, &error);
+            self.without_store(asking, plan, findings, &error);
+            return false;
         }
         for (planned, answer) in plan.answered() {
             record(asking, plan, planned, answer, Standing::Enforced, findings);
         }
         findings.conclude();
         if self.manner != Manner::Charge {
-            return;
+            return true;
         }
         if !findings.is_admitted() {
             let states = findings.states_mut();
@@ -205,6 +208,7 @@ impl<S: Asks> Decision<'_, S> {
             findings.conclude();
         }
         self.count_all(asking, plan, findings.is_admitted(), Event::Denied);
+        true
     }
 
     async fn decide_shadow(
@@ -265,8 +269,7 @@ impl<S: Asks> Decision<'_, S> {
         }
     }
 
-    /// The store did not answer: every limit says what that means. A local share comes with the fleet; until then
-    /// `local` admits.
+    /// The store did not answer, and nothing stands in for it: every limit says what that means.
     fn without_store(
         &self,
         asking: &Asking<'_>,
@@ -337,6 +340,9 @@ struct RuleSum {
 
 impl RuleSum {
     fn add(&mut self, planned: &Planned, answer: &Answer) {
+        if is_unknown(answer) {
+            return;
+        }
         self.denies |= !answer.outcome.is_admitted();
         self.waits |= matches!(answer.outcome, Outcome::Wait(_));
         self.overflowed |= answer.note == Note::Overflow;
@@ -352,6 +358,11 @@ fn refuse_too_many(findings: &mut Findings) {
     }
 }
 
+/// Whether it is not known where a limit stands.
+const fn is_unknown(answer: &Answer) -> bool {
+    matches!(answer.note, Note::Waived | Note::Unasked)
+}
+
 /// Notes where a limit stands. Blocks are noted while they last, and what was seen never is.
 fn record(
     asking: &Asking<'_>,
@@ -362,6 +373,10 @@ fn record(
     findings: &mut Findings,
 ) {
     findings.degraded.overflow |= answer.note == Note::Overflow;
+    findings.degraded.store |= matches!(answer.note, Note::StandIn | Note::Waived);
+    if is_unknown(answer) {
+        return;
+    }
     let is_quiet = match planned.role {
         Role::Main | Role::Local => false,
         Role::Block => answer.outcome.is_admitted(),

@@ -4,18 +4,19 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use tollgate_core::limit::Quota;
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::rules::Rules;
-use tollgate_store::{ErrorKind, Ruled, StoreError};
+use tollgate_store::{ErrorKind, Key, LimitId, Ruled, StoreError};
 
 use crate::asks::{AtOnce, at_once};
 use crate::control::{self, Control, Controls, Log};
 use crate::counters::{Counted, Counters};
 use crate::decide::{Decision, Scratch};
+use crate::fleet::Fleet;
 use crate::generation::{Generation, Prepared};
 use crate::kept::Kept;
 use crate::lots::Lots;
@@ -53,6 +54,8 @@ pub struct Engine<S> {
     store: S,
     current: ArcSwap<Generation>,
     lots: Lots,
+    /// Those that it shares states with, if it does.
+    fleet: OnceLock<Arc<Fleet>>,
     /// Held while rules are replaced, one after another.
     registry: Mutex<Registry>,
 }
@@ -97,6 +100,7 @@ impl<S: StateStore> Engine<S> {
             store,
             current: ArcSwap::from_pointee(prepared.generation),
             lots: Lots::default(),
+            fleet: OnceLock::new(),
             registry: Mutex::new(registry),
         })
     }
@@ -132,7 +136,7 @@ impl<S: StateStore> Engine<S> {
         }
         self.place_desk(&generation, &registry.controls);
         self.current.store(Arc::new(generation));
-        self.store.forget_denials(None);
+        self.forget_denials(None);
         for id in gone {
             self.store.forget(id);
         }
@@ -262,6 +266,27 @@ impl<S: StateStore> Engine<S> {
     #[must_use]
     pub fn numbering(&self) -> Numbering {
         self.registry().numbering.clone()
+    }
+
+    /// Shares states with a fleet from now on, for good: whoever asks [together](Self::together) is answered by it, and the
+    /// engine's own store becomes this node's tier. Answers whether it had joined none before.
+    pub fn join(&self, fleet: Arc<Fleet>) -> bool {
+        self.fleet.set(fleet).is_ok()
+    }
+
+    /// The fleet that it has joined, if it has.
+    #[must_use]
+    pub fn fleet(&self) -> Option<&Arc<Fleet>> {
+        self.fleet.get()
+    }
+
+    /// What is remembered of denials may no longer be true.
+    pub(crate) fn forget_denials(&self, of: Option<(&Key<'_>, LimitId)>) {
+        self.store.forget_denials(of);
+        if let Some(fleet) = self.fleet.get() {
+            let generation = self.current.load().number();
+            fleet.forget_denials(of.map(|(key, limit)| (key, limit, generation)));
+        }
     }
 
     /// The store that states are kept in.

@@ -17,6 +17,7 @@ mod desk;
 mod engine;
 pub mod envoy;
 mod findings;
+pub mod fleet;
 mod generation;
 mod kept;
 mod lines;

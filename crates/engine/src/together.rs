@@ -9,13 +9,14 @@ use tollgate_store::StoreError;
 use crate::asks::AtOnce;
 use crate::decide::Scratch;
 use crate::engine::Engine;
+use crate::fleet::Consulting;
 use crate::store::StateStore;
 use crate::ticket::{Response, Ticket};
 use crate::verdict::Verdict;
 use crate::witness::{Terms, Witness};
 
 /// An [`Engine`] that takes its fleet along: see [`Engine::together`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Together<'e, S> {
     engine: &'e Engine<S>,
 }
@@ -28,7 +29,13 @@ impl<S: StateStore> Engine<S> {
     }
 }
 
-impl<S: StateStore> Together<'_, S> {
+impl<'e, S: StateStore> Together<'e, S> {
+    /// Both tiers, if there are two.
+    fn both(&self) -> Option<Consulting<'e, S>> {
+        let fleet = self.engine.fleet()?;
+        Some(Consulting::new(fleet, self.engine.store()))
+    }
+
     /// Decides on a request: [`Engine::ask`], with the fleet.
     pub async fn ask(
         self,
@@ -39,8 +46,18 @@ impl<S: StateStore> Together<'_, S> {
         let engine = self.engine;
         let mut verdict = engine.blank();
         let mut scratch = Scratch::take();
-        let decision = engine.decision_on(AtOnce(engine.store()), request, terms, witness);
-        decision.make(&mut verdict, &mut scratch).await;
+        match self.both() {
+            Some(both) => {
+                let decision = engine.decision_on(both, request, terms, witness);
+                // In a box, so that whoever has no fleet does not carry its room around.
+                Box::pin(decision.make(&mut verdict, &mut scratch)).await;
+            }
+            None => {
+                let store = AtOnce(engine.store());
+                let decision = engine.decision_on(store, request, terms, witness);
+                decision.make(&mut verdict, &mut scratch).await;
+            }
+        }
         scratch.keep();
         verdict
     }
@@ -50,7 +67,10 @@ impl<S: StateStore> Together<'_, S> {
     /// # Errors
     /// The store did not carry out some of it; the rest was.
     pub async fn respond(self, ticket: Ticket, response: &dyn Response) -> Result<(), StoreError> {
-        let done = ticket.respond(&AtOnce(self.engine.store()), response).await;
+        let done = match self.both() {
+            Some(both) => ticket.respond(&both, response).await,
+            None => ticket.respond(&AtOnce(self.engine.store()), response).await,
+        };
         drop(ticket);
         done
     }
@@ -60,7 +80,10 @@ impl<S: StateStore> Together<'_, S> {
     /// # Errors
     /// The store did not carry out some of it; the rest was.
     pub async fn settle(self, ticket: Ticket, actual: u64) -> Result<(), StoreError> {
-        let done = ticket.settle(&AtOnce(self.engine.store()), actual).await;
+        let done = match self.both() {
+            Some(both) => ticket.settle(&both, actual).await,
+            None => ticket.settle(&AtOnce(self.engine.store()), actual).await,
+        };
         drop(ticket);
         done
     }
@@ -70,7 +93,10 @@ impl<S: StateStore> Together<'_, S> {
     /// # Errors
     /// The store did not carry out some of it; the rest was.
     pub async fn cancel(self, ticket: Ticket) -> Result<(), StoreError> {
-        let done = ticket.cancel(&AtOnce(self.engine.store())).await;
+        let done = match self.both() {
+            Some(both) => ticket.cancel(&both).await,
+            None => ticket.cancel(&AtOnce(self.engine.store())).await,
+        };
         drop(ticket);
         done
     }
@@ -80,7 +106,10 @@ impl<S: StateStore> Together<'_, S> {
     /// # Errors
     /// The store did not answer.
     pub async fn renew(self, ticket: &Ticket) -> Result<bool, StoreError> {
-        ticket.renew(&AtOnce(self.engine.store())).await
+        match self.both() {
+            Some(both) => ticket.renew(&both).await,
+            None => ticket.renew(&AtOnce(self.engine.store())).await,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ mod tests;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use tollgate_core::Nanos;
@@ -23,6 +23,7 @@ use tollgate_store::{ErrorKind, LimitId, Ruled, StoreError};
 use self::tallies::Tallies;
 use crate::asks::{Asks, AtOnce, at_once};
 use crate::counters::Counted;
+use crate::fleet::{Consulting, Fleet};
 use crate::numbers::{Assigned, ENVOY, Kind, Numbering, OutOfNumbers, Party, Wanted, lifetime};
 use crate::store::StateStore;
 
@@ -58,6 +59,8 @@ pub struct EnvoyEngine<S> {
     shadow_mode: AtomicBool,
     quota_mode: AtomicBool,
     numbering: Numbering,
+    /// Those that it shares counters with, if it does.
+    fleet: OnceLock<Arc<Fleet>>,
     /// Held while files are replaced, one after another.
     replacing: Mutex<()>,
 }
@@ -125,6 +128,7 @@ impl<S: StateStore> EnvoyEngine<S> {
             shadow_mode: AtomicBool::new(false),
             quota_mode: AtomicBool::new(false),
             numbering: numbering.clone(),
+            fleet: OnceLock::new(),
             replacing: Mutex::new(()),
         })
     }
@@ -165,6 +169,9 @@ impl<S: StateStore> EnvoyEngine<S> {
         let number = loaded.number;
         self.current.store(Arc::new(loaded));
         self.store.forget_denials(None);
+        if let Some(fleet) = self.fleet.get() {
+            fleet.forget_denials(None);
+        }
         for id in gone {
             self.store.forget(id);
         }
@@ -200,8 +207,16 @@ impl<S: StateStore> EnvoyEngine<S> {
         see: impl FnOnce(&Decided<'_>) -> T + Send,
     ) -> Result<T, Undecided> {
         let current = self.current.load_full();
-        self.decide_on(&AtOnce(&self.store), &current, request, see)
-            .await
+        match self.fleet.get() {
+            Some(fleet) => {
+                let both = Consulting::new(fleet, &self.store);
+                Box::pin(self.decide_on(&both, &current, request, see)).await
+            }
+            None => {
+                let store = AtOnce(&self.store);
+                self.decide_on(&store, &current, request, see).await
+            }
+        }
     }
 
     async fn decide_on<T, A: Asks>(
@@ -228,6 +243,11 @@ impl<S: StateStore> EnvoyEngine<S> {
             reply: &reply,
             generation: current.number,
         }))
+    }
+
+    /// Shares counters with a fleet from now on, for good: see [`Engine::join`](crate::Engine::join).
+    pub fn join(&self, fleet: Arc<Fleet>) -> bool {
+        self.fleet.set(fleet).is_ok()
     }
 
     /// What holds for all rules at once, from the next decision on. In shadow nothing is denied: the kill switch.

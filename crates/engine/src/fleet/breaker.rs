@@ -92,8 +92,14 @@ impl Breaker {
     pub fn failed(&self, now: Timestamp) -> bool {
         self.in_span(now);
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let in_a_row = self.in_a_row.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let failures = self
+            .failures
+            .fetch_add(1, Ordering::Relaxed)
+            .saturating_add(1);
+        let in_a_row = self
+            .in_a_row
+            .fetch_add(1, Ordering::Relaxed)
+            .saturating_add(1);
         let calls = self.calls.load(Ordering::Relaxed);
         let are_many = failures >= IN_A_SPAN && failures >= calls / 2;
         (in_a_row >= IN_A_ROW || are_many) && self.open(now)
@@ -213,7 +219,10 @@ mod tests {
         assert!(!breaker.is_closed());
         assert!(breaker.probed(at(1_000)));
         assert!(breaker.is_closed() && !breaker.probed(at(1_001)));
-        assert!(!breaker.failed(at(1_002)), "what was counted before is forgotten");
+        assert!(
+            !breaker.failed(at(1_002)),
+            "what was counted before is forgotten"
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::num::NonZeroU32;
 
 use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{Concurrency, Nanos, Rate, TokenBucket, Window};
+use tollgate_core::{Concurrency, MAX_CAPACITY, Nanos, Rate, TokenBucket, Window};
 
 /// The most units whose refill is computed; what is larger is a limit in name only.
 const MOST: u64 = 1 << 40;
@@ -16,19 +16,11 @@ const CALENDAR: Nanos = Nanos::from_secs(31 * 86_400);
 
 /// The stand-in of a limit on one of so many nodes. `None` for a limit that admits nothing: nothing stands in for that.
 pub(crate) fn stand_in(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> {
-    let (whole, period) = match limit.quota() {
-        Quota::TokenBucket(bucket) => (bucket.limit(), bucket.refill()),
-        Quota::LeakyBucket(bucket) => (bucket.limit(), bucket.as_tokens().refill()),
-        Quota::FixedWindow(fixed) => (fixed.limit(), length(fixed.window())),
-        Quota::SlidingLog(log) => (log.limit(), log.window()),
-        Quota::SlidingCounter(counter) => (counter.limit(), counter.window()),
-        Quota::Concurrency(places) => {
-            let share = share(places.limit(), nodes)?;
-            let places = Concurrency::new(share, places.lease()).ok()?;
-            return Some(Limit::new(places).counting(limit.unit()));
-        }
-        _ => return None,
-    };
+    if let Quota::Concurrency(places) = limit.quota() {
+        let places = Concurrency::new(share(places.limit(), nodes)?, places.lease()).ok()?;
+        return Some(Limit::new(places).counting(limit.unit()));
+    }
+    let (whole, period) = whole(limit)?;
     let share = share(whole, nodes)?;
     // The whole refills in `period`; so does the share, and a share of one unit takes as long as the division says.
     let slowed = if share == 1 {
@@ -36,8 +28,47 @@ pub(crate) fn stand_in(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> {
     } else {
         period
     };
-    let bucket = TokenBucket::at(Rate::new(share, slowed)).burst(share);
-    bucket.build().ok().map(|bucket| Limit::new(bucket).counting(limit.unit()))
+    let bucket = bucket(share, slowed)?;
+    let bucket = match bucket_of(limit) {
+        Some(ceiling) => bucket.sharing_state_with(&ceiling),
+        None => bucket,
+    };
+    Some(Limit::new(bucket).counting(limit.unit()))
+}
+
+/// The bucket that takes note, on the stand-in's state, of what the whole limit admits elsewhere. `None` where nothing is
+/// counted in units.
+pub(crate) fn ceiling(limit: &Limit) -> Option<Limit> {
+    bucket_of(limit).map(|bucket| Limit::new(bucket).counting(limit.unit()))
+}
+
+/// The whole limit as a bucket. It refills in whole intervals, whatever the limit's own blocks and overdraft are.
+fn bucket_of(limit: &Limit) -> Option<TokenBucket> {
+    let (whole, period) = whole(limit)?;
+    bucket(whole.min(MOST), period)
+}
+
+/// What a limit gives in all, and in how long all of it comes back. `None` for places, and for what gives nothing.
+fn whole(limit: &Limit) -> Option<(u64, Nanos)> {
+    let (whole, period) = match limit.quota() {
+        Quota::TokenBucket(bucket) => (bucket.limit(), bucket.refill()),
+        Quota::LeakyBucket(bucket) => (bucket.limit(), bucket.as_tokens().refill()),
+        Quota::FixedWindow(fixed) => (fixed.limit(), length(fixed.window())),
+        Quota::SlidingLog(log) => (log.limit(), log.window()),
+        Quota::SlidingCounter(counter) => (counter.limit(), counter.window()),
+        _ => return None,
+    };
+    (whole > 0).then_some((whole, period))
+}
+
+/// A bucket of so many units that all come back in `period`: one unit in each interval, which is exact, so no rate is
+/// refused; rounded so that it never gives more.
+fn bucket(units: u64, period: Nanos) -> Option<TokenBucket> {
+    let longest = MAX_CAPACITY.as_nanos();
+    let interval = period.as_nanos().div_ceil(units.max(1)).clamp(1, longest);
+    let burst = units.min(longest.checked_div(interval)?).max(1);
+    let bucket = TokenBucket::at(Rate::new(1, Nanos::from_nanos(interval))).burst(burst);
+    bucket.build().ok()
 }
 
 /// Half of it, divided among the nodes: at least one unit, unless there is nothing to divide.
@@ -52,8 +83,12 @@ fn share(whole: u64, nodes: NonZeroU32) -> Option<u64> {
 fn slower(period: Nanos, whole: u64, nodes: NonZeroU32) -> Nanos {
     let units = u128::from(whole.clamp(1, MOST));
     let nanos = u128::from(period.as_nanos()) * 2 * u128::from(nodes.get());
-    let nanos = nanos.div_ceil(units).max(u128::from(period.as_nanos()) / units);
-    u64::try_from(nanos).map_or(Nanos::YEAR, |nanos| Nanos::from_nanos(nanos).min(Nanos::YEAR))
+    let nanos = nanos
+        .div_ceil(units)
+        .max(u128::from(period.as_nanos()) / units);
+    u64::try_from(nanos).map_or(Nanos::YEAR, |nanos| {
+        Nanos::from_nanos(nanos).min(Nanos::YEAR)
+    })
 }
 
 fn length(window: Window) -> Nanos {
@@ -88,12 +123,17 @@ mod tests {
         };
         let begin = Timestamp::from_secs(1_700_000_000);
         let at_once = spend(begin);
-        let minutes = (1..=600).map(|m| spend(begin.saturating_add(Nanos::from_secs(60 * m))));
+        let minutes = (1..=600).map(|m| spend(begin.after(Nanos::from_secs(60 * m))));
         (at_once, minutes.sum::<u64>() / 10)
     }
 
     fn bucket(units: u64, period: Nanos, burst: u64) -> Limit {
-        Limit::new(TokenBucket::at(Rate::new(units, period)).burst(burst).build().unwrap())
+        Limit::new(
+            TokenBucket::at(Rate::new(units, period))
+                .burst(burst)
+                .build()
+                .unwrap(),
+        )
     }
 
     #[test]

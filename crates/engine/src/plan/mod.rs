@@ -13,7 +13,7 @@ use tollgate_core::compose::Verdict;
 use tollgate_policy::model::Consistency;
 use tollgate_policy::rules::Role;
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Answer, Check, ErrorKind, Key, Op, Ruled, StoreError};
+use tollgate_store::{Answer, Check, ErrorKind, Key, Note, Op, Ruled, StoreError};
 
 use self::keys::Keys;
 use crate::asks::{Asks, Shared, Sharing};
@@ -114,7 +114,9 @@ impl Plan {
             }
         };
         for (planned, answer) in self.planned.iter().zip(&mut answers) {
-            if let Some(patient) = self.patient(generation, planned) {
+            // Whoever stands in for a quota lets nobody wait.
+            let is_by_quota = !matches!(answer.note, Note::StandIn | Note::Waived | Note::Unasked);
+            if let Some(patient) = self.patient(generation, planned).filter(|_| is_by_quota) {
                 patient.translate(answer, planned.cost);
             }
         }

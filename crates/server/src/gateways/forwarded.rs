@@ -2,8 +2,8 @@
 //!
 //! Must not know: which limits exist, what is answered.
 
-use std::sync::OnceLock;
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 use hyper::HeaderMap;
 use hyper::header::COOKIE;
