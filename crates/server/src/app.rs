@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use tollgate_core::Nanos;
+use tollgate_engine::fleet::Fleet;
 use tollgate_engine::reload::{Reloader, is_envoys};
 use tollgate_engine::{Engine, Verdict};
 use tollgate_http::{Dialects, Networks};
@@ -45,7 +46,6 @@ pub struct App<C> {
     pub(crate) gateways: Gateways,
     pub(crate) wording: Wording,
     pub(crate) saturation: Arc<Saturation>,
-    waits: bool,
     /// Once this is said no more requests should be sent here.
     leaving: Option<Stopping>,
     /// The policy in force, in words.
@@ -136,7 +136,6 @@ impl<C: Clock> App<C> {
             gateways: Gateways::in_networks(Networks::default()),
             wording: Wording::keyed_by(secret),
             saturation: Saturation::with_room_for(MOST_WAITING),
-            waits: false,
             leaving: None,
             told: ArcSwap::from_pointee(told),
             secret,
@@ -246,8 +245,14 @@ impl<C: Clock> App<C> {
     }
 
     /// Whether decisions may have to be waited for: whether there is a fleet.
-    pub(crate) const fn waits(&self) -> bool {
-        self.waits
+    pub(crate) fn waits(&self) -> bool {
+        self.engine.fleet().is_some()
+    }
+
+    /// Shares states with a fleet from now on, for good. To be said before anybody is served: connections that are open wait
+    /// for nobody. Answers whether it had joined none before.
+    pub fn join(&self, fleet: &Arc<Fleet>) -> bool {
+        self.rls.join(fleet) && self.engine.join(Arc::clone(fleet))
     }
 
     /// Whether no more requests should be sent here.

@@ -103,7 +103,12 @@ fn said(verdict: &Verdict, ticket: Option<u128>) -> Said<'_> {
 
 impl<C: Clock> App<C> {
     /// Counts and logs a verdict, and keeps its ticket if that was asked for.
-    fn noted(&self, asked: &Asked<'_>, request: &Request<'_>, verdict: &mut Verdict) -> Option<u128> {
+    fn noted(
+        &self,
+        asked: &Asked<'_>,
+        request: &Request<'_>,
+        verdict: &mut Verdict,
+    ) -> Option<u128> {
         self.observe(Transport::Resp, request, verdict, asked.is_peek);
         match asked.is_acquire {
             true => self.keep_ticket(verdict),

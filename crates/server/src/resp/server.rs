@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tollgate_core::InvalidQuota;
+use tollgate_engine::fleet::Fleet;
 use tollgate_store::{Clock, Memory};
 
 use super::check::Checker;
@@ -104,6 +105,13 @@ impl<C: Clock> Resp<C> {
         self
     }
 
+    /// The same server, sharing the states of the throttle commands with a fleet. Keys may be a byte shorter then.
+    #[must_use]
+    pub fn with_fleet(mut self, fleet: Arc<Fleet>) -> Self {
+        self.throttle.join(fleet);
+        self
+    }
+
     /// The same server, counting what it answers there.
     #[must_use]
     pub fn with_metrics(mut self, metrics: Arc<Metrics>) -> Self {
@@ -114,7 +122,7 @@ impl<C: Clock> Resp<C> {
     /// Whether decisions may have to be waited for: then [`feed_together`](Self::feed_together) is what answers.
     #[must_use]
     pub fn waits(&self) -> bool {
-        self.checker.as_deref().is_some_and(Checker::waits)
+        self.throttle.waits() || self.checker.as_deref().is_some_and(Checker::waits)
     }
 
     /// The store of the throttle commands.

@@ -15,12 +15,19 @@
 //! the protocol, replies.
 
 use std::num::NonZeroU16;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{InvalidQuota, MAX_CAPACITY, Nanos, Outcome, Rate, TokenBucket};
+use tollgate_engine::fleet::Fleet;
 use tollgate_store::{
     Answer, Check, Clock, Key, KeyTooLong, LimitId, Memory, Op, Ruled, StoreError,
 };
+
+/// What keys begin with where a fleet shares them. Those of policies are empty or begin with 0, 1 or 2, which says whether
+/// their first part is there; those of Envoy's files with the length of their domain, which is below 768, or with 255; and
+/// the fleet's own with 255.
+const SHARED: &[u8] = b"t";
 
 /// How many different quotas are remembered as known to the store.
 const KNOWN: usize = 256;
@@ -91,6 +98,8 @@ pub(crate) struct Asking {
 #[derive(Debug)]
 pub(crate) struct Throttle<C> {
     store: Memory<C>,
+    /// Those that states are shared with, if they are.
+    fleet: Option<Arc<Fleet>>,
     widest: TokenBucket,
     /// Fingerprints of quotas that the store has been told of, so that it is told seldom.
     known: [AtomicU64; KNOWN],
@@ -101,9 +110,19 @@ impl<C: Clock> Throttle<C> {
         let widest = TokenBucket::at(Rate::new(1, MAX_CAPACITY)).burst(1);
         Ok(Self {
             store,
+            fleet: None,
             widest: widest.build()?,
             known: [const { AtomicU64::new(0) }; KNOWN],
         })
+    }
+
+    /// Shares states with a fleet from now on.
+    pub(crate) fn join(&mut self, fleet: Arc<Fleet>) {
+        self.fleet = Some(fleet);
+    }
+
+    pub(crate) const fn waits(&self) -> bool {
+        self.fleet.is_some()
     }
 
     pub(crate) const fn store(&self) -> &Memory<C> {
@@ -154,9 +173,9 @@ impl<C: Clock> Throttle<C> {
 
     /// Decides on one call with the fleet.
     ///
-    /// The key has two parts, of which the first is empty. Keys of policies and of Envoy's files have one, and keys of
-    /// different parts are different keys, so nobody who throttles by a key can spend what a policy counts, whatever
-    /// numbers limits have.
+    /// All that a fleet shares lies together, and these limits are numbered beside those of the policy. So the key begins with
+    /// a letter that no other has ([`SHARED`]): whoever throttles by a key spends nothing that a policy counts. One letter
+    /// before all of them, so different keys stay different.
     pub(crate) async fn ask_together(
         &self,
         asking: &Asking,
@@ -168,9 +187,9 @@ impl<C: Clock> Throttle<C> {
             terms,
             wish,
         } = asking;
-        let parts = [b"".as_slice(), key];
+        let key = [SHARED, key].concat();
         let check = Check {
-            key: Key::of_parts(&parts)?,
+            key: Key::of(&key)?,
             ruled,
             op: op(terms, *wish),
         };
@@ -179,8 +198,13 @@ impl<C: Clock> Throttle<C> {
     }
 
     async fn shared(&self, check: Check<'_>) -> Result<Answer, StoreError> {
-        let (_, [answer]) = self.store.ask([check])?;
-        Ok(answer)
+        match &self.fleet {
+            Some(fleet) => fleet.ask_one(&self.store, check).await,
+            None => {
+                let (_, [answer]) = self.store.ask([check])?;
+                Ok(answer)
+            }
+        }
     }
 
     /// Compiles the quota of a call and makes it known to the store, which weighs states by it when room is short.

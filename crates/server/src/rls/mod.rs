@@ -22,6 +22,7 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use tollgate_core::{Nanos, Outcome};
 use tollgate_engine::envoy::{EnvoyEngine, Undecided};
+use tollgate_engine::fleet::Fleet;
 use tollgate_engine::reload::EnvoyReloader;
 use tollgate_engine::{Counted, Engine, OutOfNumbers};
 use tollgate_http::{Standing, Words};
@@ -95,6 +96,11 @@ impl<C: Clock> Rls<C> {
             by_files: false,
             labels: Labels::default(),
         })
+    }
+
+    /// Shares counters with a fleet from now on.
+    pub(crate) fn join(&self, fleet: &Arc<Fleet>) -> bool {
+        self.engine.join(Arc::clone(fleet))
     }
 
     /// What looks at the files, if files are in force.
