@@ -71,8 +71,8 @@ static SCRIPTS: LazyLock<[Script; 8]> = LazyLock::new(|| {
 });
 
 impl Which {
-    /// Every one.
-    pub const EACH: [Self; 8] = [
+    /// Every one that decides.
+    pub const EACH: [Self; 7] = [
         Self::Spend,
         Self::Buckets,
         Self::Windows,
@@ -80,7 +80,6 @@ impl Which {
         Self::Logs,
         Self::Leases,
         Self::All,
-        Self::Erase,
     ];
 
     /// The script that decides on this quota.
