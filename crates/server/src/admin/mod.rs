@@ -181,7 +181,7 @@ impl<C: Clock + 'static> Admin<C> {
             Endpoint::Overrides => self.change_override(question),
             Endpoint::Blocks if is_look => Ok(self.blocks()),
             Endpoint::Blocks => self.change_block(question),
-            Endpoint::Resets => self.reset(question),
+            Endpoint::Resets => self.reset(question).await,
             Endpoint::Reload => self.reload(question),
         };
         answered.unwrap_or_else(|bad| Reply::plain(StatusCode::BAD_REQUEST, bad.to_string()))

@@ -3,13 +3,13 @@
 //! Must not know: protobuf, how the engine decides.
 
 use tollgate_core::{Nanos, Outcome};
-use tollgate_engine::Ticket;
 use tollgate_engine::envoy::Decided;
+use tollgate_engine::{Reason, Ticket};
 use tollgate_http::Words;
 use tollgate_policy::envoy::{
     BadRequest, Code, Descriptor, Entry, EnvoyPolicy, MAX_DESCRIPTORS, MAX_ENTRIES, Request,
 };
-use tollgate_store::Clock;
+use tollgate_store::{Clock, ErrorKind, StoreError};
 
 use super::Refused;
 use super::asked::{Answered, Asked};
@@ -41,6 +41,7 @@ impl<C: Clock> App<C> {
         {
             let asked = Asked::new(request, only);
             let all = [self.decide_one(asked).await];
+            is_answered(&all)?;
             self.note(transport, &all);
             return Ok(self.tell(&all, &[None], see));
         }
@@ -118,6 +119,7 @@ impl<C: Clock> App<C> {
             }
         }
         let overrides = overrides.get(..all.len()).unwrap_or_default();
+        is_answered(&all)?;
         self.note(transport, &all);
         if is_refused {
             for one in all.iter_mut().filter(|one| one.is_admitted()) {
@@ -267,6 +269,22 @@ impl<C: Clock> App<C> {
 /// A domain and an entry's key as one, which no other two are. It begins with a digit, so it is no `domain` either.
 fn joined(domain: &str, entry: &Entry<'_>) -> String {
     format!("{}:{domain}{}", domain.len(), entry.key)
+}
+
+/// Whether all of it was decided. It was not where a limit says that nobody goes on without the store: Envoy is told that
+/// there is no answer, and knows what to do then.
+fn is_answered(all: &[Answered<'_>]) -> Result<(), Refused> {
+    let is_closed = |one: &Answered<'_>| {
+        let verdict = &one.decided.verdict;
+        verdict.degraded().store && verdict.reason() == Some(Reason::Capacity)
+    };
+    match all.iter().any(is_closed) {
+        true => Err(Refused::Store(StoreError::new(
+            ErrorKind::Unreachable,
+            "a limit is closed while the shared store is away",
+        ))),
+        false => Ok(()),
+    }
 }
 
 fn check(request: &Request<'_>) -> Result<(), BadRequest> {

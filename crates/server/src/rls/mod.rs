@@ -20,6 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hyper::StatusCode;
+use hyper::header::RETRY_AFTER;
 use tollgate_core::{Nanos, Outcome};
 use tollgate_engine::envoy::{EnvoyEngine, Undecided};
 use tollgate_engine::fleet::Fleet;
@@ -201,8 +202,8 @@ impl<C: Clock> App<C> {
         answered.await.or_else(|refused| match refused {
             Refused::BadRequest(reason) => Err(reason.to_string()),
             Refused::Store(error) => {
-                let status = StatusCode::INTERNAL_SERVER_ERROR;
-                Ok(Reply::plain(status, error.to_string()))
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                Ok(Reply::plain(status, error.to_string()).with(RETRY_AFTER, "1"))
             }
         })
     }
