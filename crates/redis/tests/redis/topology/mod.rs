@@ -6,6 +6,7 @@ mod history;
 mod inspect;
 mod load;
 mod login;
+mod parts;
 mod replicas;
 mod sentinel;
 mod shards;
