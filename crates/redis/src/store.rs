@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tollgate_core::compose::Verdict;
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Answer, Check, ErrorKind, Key, StoreError};
+use tollgate_store::lending::{Errand, Granted, Lender, Running};
+use tollgate_store::{Answer, Check, ErrorKind, Key, Ruled, StoreError};
 
 use crate::name::Named;
 use crate::options::{Options, Remembering};
 use crate::spread::{self, Debts, Part};
 use crate::topology::{Finding, Place, Topology};
-use crate::wire::{Request, decode};
+use crate::wire::{Request, decode, granted};
 
 /// Decides in Redis or Valkey, exactly: one round trip, one script, one clock for all keys that lie together.
 #[derive(Debug)]
@@ -89,10 +90,7 @@ impl RedisStore {
         if checks.is_empty() {
             return Ok(Verdict::default());
         }
-        let Ok(_permit) = self.in_flight.try_acquire() else {
-            let detail = "the most calls in flight are reached";
-            return Err(StoreError::new(ErrorKind::Busy, detail));
-        };
+        let _permit = self.permit()?;
         let shared = &self.shared;
         let until = Instant::now() + shared.options.deadline;
         let parts: Vec<Part<'_>> = checks
@@ -119,6 +117,34 @@ impl RedisStore {
         }
     }
 
+    /// Runs an errand on one key, in one round trip where the key is: see [`Lender`], whose contract this is.
+    ///
+    /// # Errors
+    /// The limit cannot be lent from, or a server did not answer.
+    pub async fn lend(
+        &self,
+        tag: Option<Key<'_>>,
+        key: Key<'_>,
+        ruled: &Ruled,
+        errand: &Errand<'_>,
+    ) -> Result<Granted, StoreError> {
+        if errand.reports.len() > MAX_CHECKS {
+            return Err(bad("too many reports in one errand"));
+        }
+        let _permit = self.permit()?;
+        let shared = &self.shared;
+        let until = Instant::now() + shared.options.deadline;
+        let named = Named::of(shared.options.secret, &key, tag.as_ref());
+        let place = shared.topology.place(named.tag());
+        let request = Request::lending_named(named, ruled, errand, None)?;
+        let reply = shared.topology.call(place, &request, until).await?;
+        let (granted, corrupt) = integers(&reply)
+            .and_then(|integers| granted(&ruled.limit, errand, &integers))
+            .inspect_err(|_| shared.topology.distrust(place, &request))?;
+        shared.corrupt.fetch_add(corrupt, Ordering::Relaxed);
+        Ok(granted)
+    }
+
     /// Asks the servers about themselves and says what is unwise: replicas, eviction, old versions, a cluster that was not
     /// called one. Meant for the start; nothing depends on it, and it may take a few connection deadlines.
     pub async fn inspect(&self) -> Vec<Finding> {
@@ -138,11 +164,32 @@ impl RedisStore {
         self.shared.corrupt.load(Ordering::Relaxed)
     }
 
+    /// Room for one more call.
+    fn permit(&self) -> Result<SemaphorePermit<'_>, StoreError> {
+        let Ok(permit) = self.in_flight.try_acquire() else {
+            let detail = "the most calls in flight are reached";
+            return Err(StoreError::new(ErrorKind::Busy, detail));
+        };
+        Ok(permit)
+    }
+
     /// How often something stayed charged in one place although another had refused, because the server that it was to be
     /// given back to could not be reached in time.
     #[must_use]
     pub fn charges_left(&self) -> u64 {
         self.debts.unpaid()
+    }
+}
+
+impl Lender for RedisStore {
+    fn lend<'a>(
+        &'a self,
+        tag: Option<Key<'a>>,
+        key: Key<'a>,
+        ruled: &'a Ruled,
+        errand: Errand<'a>,
+    ) -> Running<'a> {
+        Box::pin(async move { self.lend(tag, key, ruled, &errand).await })
     }
 }
 

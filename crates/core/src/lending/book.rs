@@ -59,16 +59,18 @@ impl Book {
     }
 
     /// Lends as much as is there, up to the most that is wanted; answers how many units. Asking again under the same id
-    /// answers what it was lent and lends nothing more. Nothing is lent where the least is not there, or where too many
+    /// answers what it was lent, as far as it is wanted, and lends nothing more. Nothing is lent where the least is not there, or where too many
     /// slices are out.
     pub fn lend(&mut self, quota: &TokenBucket, now: Timestamp, want: &Want) -> u64 {
         self.write_off(quota, now);
+        let most = want.most / quota.block_size();
         if let Some(loan) = self.loans.iter().find(|loan| loan.id == want.id) {
-            return loan.blocks.saturating_mul(quota.block());
+            let blocks = loan.blocks.min(most);
+            return blocks.saturating_mul(quota.block());
         }
         let left = quota.less(self.outstanding());
         let there = left.status(self.tat, now).remaining / quota.block_size();
-        let blocks = there.min(want.most / quota.block_size());
+        let blocks = there.min(most);
         let is_enough = blocks >= quota.blocks(want.least) && blocks > 0;
         if !is_enough || self.loans.len() >= MAX_LOANS {
             return 0;
@@ -108,7 +110,7 @@ impl Book {
             // Nothing can have been spent before the grant.
             let at = now.as_nanos().saturating_sub(report.ago.as_nanos());
             let at = Timestamp::from_nanos(at).max(loan.granted);
-            self.tat = charged(self.tat, at, quota.price(more));
+            self.tat = charged(self.tat, at, quota.price(more)).min(furthest(quota, now));
         }
         self.loans.retain(|loan| loan.out() > 0);
         true
@@ -153,7 +155,7 @@ impl Book {
     /// If the clock went back, a state that lies too far ahead is brought back to what the quota allows, and a
     /// slice granted ahead of now gets its whole life again from now: its holder, who counts by its own clock, has
     /// no more than that left.
-    fn write_off(&mut self, quota: &TokenBucket, now: Timestamp) {
+    pub(super) fn write_off(&mut self, quota: &TokenBucket, now: Timestamp) {
         let mut is_moved = false;
         for loan in self.loans.iter_mut().filter(|loan| loan.granted > now) {
             loan.expires = now.after(loan.expires.since(loan.granted));
@@ -167,9 +169,7 @@ impl Book {
         for loan in self.loans.drain(..expired) {
             self.tat = charged(self.tat, loan.expires, quota.price(loan.out()));
         }
-        self.tat = self
-            .tat
-            .min(now.as_nanos().saturating_add(quota.ceiling().as_nanos()));
+        self.tat = self.tat.min(furthest(quota, now));
     }
 
     /// Time until the cost fits if nothing is spent, reported or returned meanwhile: between one expiry and the
@@ -211,6 +211,11 @@ pub fn status(
         // Slices that are out are part of what was used, and written off before the book is as new.
         reset_after: Nanos::from_nanos(forgettable_at.saturating_sub(now.as_nanos())),
     }
+}
+
+/// The furthest that a bucket's state may lie ahead.
+fn furthest(quota: &TokenBucket, now: Timestamp) -> Tat {
+    now.as_nanos().saturating_add(quota.ceiling().as_nanos())
 }
 
 /// The bucket's state after `price` was spent at `at`.

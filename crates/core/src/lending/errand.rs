@@ -65,6 +65,7 @@ pub struct Granted {
 impl Book {
     /// Runs an errand at `now`.
     pub fn run(&mut self, quota: &TokenBucket, now: Timestamp, errand: &Errand<'_>) -> Granted {
+        self.write_off(quota, now);
         for report in errand.reports {
             self.report(quota, now, report);
         }

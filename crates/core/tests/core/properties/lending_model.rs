@@ -319,6 +319,40 @@ impl Lending {
                 let ahead = &mut state.nodes[node].ahead;
                 *ahead = Some(*ahead + 1).filter(|ahead| ahead * UNIT <= MARGIN)?;
             }
+            Action::Crash(node) => {
+                state.crashes += 1;
+                let ahead = state.nodes[node].ahead;
+                state.nodes[node] = Node {
+                    ahead,
+                    ..Node::default()
+                };
+            }
+            Action::DecideAtTheLender => {
+                state.direct += 1;
+                let now = Self::now(state);
+                let outcome = state.book.decide(&self.quota, now, 1);
+                outcome.is_admitted().then(|| Self::spent(state))?;
+            }
+            Action::Deliver(index) => {
+                let message = state.network.remove(index);
+                self.deliver(state, message);
+            }
+            Action::Lose(index) => {
+                state.network.remove(index);
+            }
+            Action::DeliverTwice(index) => {
+                state.repeats += 1;
+                let message = state.network[index];
+                self.deliver(state, message);
+            }
+            _ => self.act_on_slices(state, action)?,
+        }
+        Some(())
+    }
+
+    /// What a node does about slices.
+    fn act_on_slices(&self, state: &mut State, action: Action) -> Option<()> {
+        match action {
             Action::Ask(node, most) => {
                 let clock = Self::clock(state, node);
                 state.asks += 1;
@@ -370,32 +404,7 @@ impl Lending {
                 state.nodes[node].tries = None;
                 self.tell(state, slice.report(clock, true))?;
             }
-            Action::Crash(node) => {
-                state.crashes += 1;
-                let ahead = state.nodes[node].ahead;
-                state.nodes[node] = Node {
-                    ahead,
-                    ..Node::default()
-                };
-            }
-            Action::DecideAtTheLender => {
-                state.direct += 1;
-                let now = Self::now(state);
-                let outcome = state.book.decide(&self.quota, now, 1);
-                outcome.is_admitted().then(|| Self::spent(state))?;
-            }
-            Action::Deliver(index) => {
-                let message = state.network.remove(index);
-                self.deliver(state, message);
-            }
-            Action::Lose(index) => {
-                state.network.remove(index);
-            }
-            Action::DeliverTwice(index) => {
-                state.repeats += 1;
-                let message = state.network[index];
-                self.deliver(state, message);
-            }
+            _ => return None,
         }
         Some(())
     }
