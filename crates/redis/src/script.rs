@@ -26,6 +26,8 @@ pub enum Which {
     Leases,
     /// All algorithms, and reservations.
     All,
+    /// Forgetting.
+    Erase,
     /// Slices of token and leaky buckets.
     Lend,
 }
@@ -52,7 +54,7 @@ macro_rules! assembled {
     };
 }
 
-static SCRIPTS: LazyLock<[Script; 8]> = LazyLock::new(|| {
+static SCRIPTS: LazyLock<[Script; 9]> = LazyLock::new(|| {
     [
         include_str!("lua/spend.lua"),
         assembled!("bucket"),
@@ -63,6 +65,7 @@ static SCRIPTS: LazyLock<[Script; 8]> = LazyLock::new(|| {
         assembled!(
             "bucket", "span", "window", "counter", "log", "leases", "ledger"
         ),
+        include_str!("lua/erase.lua"),
         concat!(
             include_str!("lua/numbers.lua"),
             include_str!("lua/division.lua"),
@@ -76,8 +79,8 @@ static SCRIPTS: LazyLock<[Script; 8]> = LazyLock::new(|| {
 });
 
 impl Which {
-    /// Every one.
-    pub const EACH: [Self; 8] = [
+    /// Every one that decides.
+    pub const EACH: [Self; 7] = [
         Self::Spend,
         Self::Buckets,
         Self::Windows,
@@ -85,7 +88,6 @@ impl Which {
         Self::Logs,
         Self::Leases,
         Self::All,
-        Self::Lend,
     ];
 
     /// The script that decides on this quota.
@@ -113,7 +115,17 @@ impl Which {
     /// The script.
     #[must_use]
     pub fn script(self) -> &'static Script {
-        let [spend, buckets, windows, counters, logs, leases, all, lend] = &*SCRIPTS;
+        let [
+            spend,
+            buckets,
+            windows,
+            counters,
+            logs,
+            leases,
+            all,
+            erase,
+            lend,
+        ] = &*SCRIPTS;
         match self {
             Self::Spend => spend,
             Self::Buckets => buckets,
@@ -122,6 +134,7 @@ impl Which {
             Self::Logs => logs,
             Self::Leases => leases,
             Self::All => all,
+            Self::Erase => erase,
             Self::Lend => lend,
         }
     }

@@ -10,14 +10,14 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tollgate_core::compose::Verdict;
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::lending::{Errand, Granted, Lender, Running};
-use tollgate_store::{Answer, Check, ErrorKind, Key, Ruled, StoreError};
+use tollgate_store::{Answer, Check, ErrorKind, Key, StoreError};
 
-use crate::name::Named;
+use crate::name::{Named, Secret};
 use crate::options::{Options, Remembering};
+use crate::remote::Probes;
 use crate::spread::{self, Debts, Part};
 use crate::topology::{Finding, Place, Topology};
-use crate::wire::{Request, decode, granted};
+use crate::wire::{Request, decode};
 
 /// Decides in Redis or Valkey, exactly: one round trip, one script, one clock for all keys that lie together.
 #[derive(Debug)]
@@ -25,6 +25,7 @@ pub struct RedisStore {
     shared: Arc<Shared>,
     in_flight: Semaphore,
     debts: Debts,
+    probes: Probes,
 }
 
 impl RedisStore {
@@ -42,10 +43,12 @@ impl RedisStore {
             corrupt: AtomicU64::new(0),
         });
         let debts = Debts::start(&shared)?;
+        let probes = Probes::find(shared.options.secret, &shared.topology);
         Ok(Self {
             shared,
             in_flight,
             debts,
+            probes,
         })
     }
 
@@ -117,34 +120,6 @@ impl RedisStore {
         }
     }
 
-    /// Runs an errand on one key, in one round trip where the key is: see [`Lender`], whose contract this is.
-    ///
-    /// # Errors
-    /// The limit cannot be lent from, or a server did not answer.
-    pub async fn lend(
-        &self,
-        tag: Option<Key<'_>>,
-        key: Key<'_>,
-        ruled: &Ruled,
-        errand: &Errand<'_>,
-    ) -> Result<Granted, StoreError> {
-        if errand.reports.len() > MAX_CHECKS {
-            return Err(bad("too many reports in one errand"));
-        }
-        let _permit = self.permit()?;
-        let shared = &self.shared;
-        let until = Instant::now() + shared.options.deadline;
-        let named = Named::of(shared.options.secret, &key, tag.as_ref());
-        let place = shared.topology.place(named.tag());
-        let request = Request::lending_named(named, ruled, errand, None)?;
-        let reply = shared.topology.call(place, &request, until).await?;
-        let (granted, corrupt) = integers(&reply)
-            .and_then(|integers| granted(&ruled.limit, errand, &integers))
-            .inspect_err(|_| shared.topology.distrust(place, &request))?;
-        shared.corrupt.fetch_add(corrupt, Ordering::Relaxed);
-        Ok(granted)
-    }
-
     /// Asks the servers about themselves and says what is unwise: replicas, eviction, old versions, a cluster that was not
     /// called one. Meant for the start; nothing depends on it, and it may take a few connection deadlines.
     pub async fn inspect(&self) -> Vec<Finding> {
@@ -181,15 +156,45 @@ impl RedisStore {
     }
 }
 
-impl Lender for RedisStore {
-    fn lend<'a>(
-        &'a self,
-        tag: Option<Key<'a>>,
-        key: Key<'a>,
-        ruled: &'a Ruled,
-        errand: Errand<'a>,
-    ) -> Running<'a> {
-        Box::pin(async move { self.lend(tag, key, ruled, &errand).await })
+impl RedisStore {
+    pub(crate) fn topology(&self) -> &Topology {
+        &self.shared.topology
+    }
+
+    pub(crate) fn secret(&self) -> Secret {
+        self.shared.options.secret
+    }
+
+    pub(crate) const fn probes(&self) -> &Probes {
+        &self.probes
+    }
+
+    /// A call on one key, and what is made of its reply: also how many states could not be read.
+    pub(crate) async fn call<T>(
+        &self,
+        named: Named,
+        request: &Request,
+        read: impl FnOnce(&[i64]) -> Result<(T, u64), StoreError>,
+    ) -> Result<T, StoreError> {
+        let _permit = self.permit()?;
+        let shared = &self.shared;
+        let until = Instant::now() + shared.options.deadline;
+        let place = shared.topology.place(named.tag());
+        let reply = shared.topology.call(place, request, until).await?;
+        let (said, corrupt) = integers(&reply)
+            .and_then(|integers| read(&integers))
+            .inspect_err(|_| shared.topology.distrust(place, request))?;
+        shared.corrupt.fetch_add(corrupt, Ordering::Relaxed);
+        Ok(said)
+    }
+
+    /// A call that answers one number.
+    pub(crate) async fn count(&self, named: Named, request: &Request) -> Result<i64, StoreError> {
+        let until = Instant::now() + self.shared.options.deadline;
+        let place = self.shared.topology.place(named.tag());
+        let reply = self.shared.topology.call(place, request, until).await?;
+        let garbled = || StoreError::new(ErrorKind::Garbled, "the reply is not one number");
+        integers(&reply)?.first().copied().ok_or_else(garbled)
     }
 }
 
