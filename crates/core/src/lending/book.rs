@@ -172,6 +172,14 @@ impl Book {
         self.tat = self.tat.min(furthest(quota, now));
     }
 
+    /// Time until one more block could be lent, if whatever was just lent is spent at once: then as much of the debt is new as
+    /// of the capacity comes back.
+    pub(super) fn next_block(&self, quota: &TokenBucket, now: Timestamp) -> Nanos {
+        let capacity = quota.less(self.outstanding()).refill().as_nanos();
+        let room = capacity.saturating_sub(quota.debt(self.tat, now));
+        quota.interval().saturating_sub(Nanos::from_nanos(room))
+    }
+
     /// Time until the cost fits if nothing is spent, reported or returned meanwhile: between one expiry and the
     /// next the bucket drains, and at each expiry a slice becomes debt. Zero if it never will.
     pub fn wait_for(&self, quota: &TokenBucket, now: Timestamp, cost: u64) -> Nanos {

@@ -55,8 +55,8 @@ pub struct Granted {
     pub units: u64,
     /// How long they are lent for, counted from when the errand was first sent.
     pub life: Nanos,
-    /// If nothing was lent: time until the least would be there, if nobody reports or returns anything meanwhile. Zero if it
-    /// never will be.
+    /// If nothing was lent: time until the least would be there, if nobody reports or returns anything meanwhile; zero if it
+    /// never will be. If something was: time until there is another block, should that be spent at once; zero if it is there.
     pub retry_after: Nanos,
     /// Where the lender stands afterwards.
     pub status: Status,
@@ -77,9 +77,10 @@ impl Book {
         let wanted = errand.want.filter(|_| spend.is_admitted());
         if let Some(want) = wanted {
             units = self.lend(quota, now, &want);
-            if units == 0 {
-                retry_after = self.wait_for(quota, now, want.least.max(quota.block()));
-            }
+            retry_after = match units {
+                0 => self.wait_for(quota, now, want.least.max(quota.block())),
+                _ => self.next_block(quota, now),
+            };
         }
         Granted {
             spend,

@@ -216,7 +216,12 @@ if wants == 1 and decided == 0 then
       out_h, out_l = add(out_h, out_l, lent_h, lent_l)
     end
   end
-  if lent_h == 0 and lent_l == 0 then retry_h, retry_l = wait_for(least_h, least_l) end
+  if lent_h == 0 and lent_l == 0 then
+    retry_h, retry_l = wait_for(least_h, least_l)
+  else
+    local rh, rl = room()
+    retry_h, retry_l = subtract(ih, il, rh, rl)
+  end
 end
 
 local fresh_h, fresh_l = th, tl

@@ -54,7 +54,7 @@ async fn a_clusters_nodes_lend_what_is_theirs_and_under_a_tag_all_from_one() {
         "{sizes:?}"
     );
     for node in &cluster.nodes {
-        node.ask(&["FLUSHALL"]);
+        assert_eq!(node.ask(&["FLUSHALL"]), "OK");
     }
     borrow_all(&stores, Some(Key::of(b"org").unwrap())).await;
     let homes = cluster
