@@ -4,6 +4,7 @@ mod cluster;
 mod encrypted;
 mod history;
 mod inspect;
+mod lent;
 mod load;
 mod login;
 mod parts;
