@@ -25,6 +25,8 @@ pub enum Which {
     Leases,
     /// All algorithms, and reservations.
     All,
+    /// The register of a fleet, which decides nothing.
+    Register,
 }
 
 /// A script's text and the digest that it is called by.
@@ -61,14 +63,21 @@ static SCRIPTS: LazyLock<[Script; 7]> = LazyLock::new(|| {
             "bucket", "span", "window", "counter", "log", "leases", "ledger"
         ),
     ]
-    .map(|text| Script {
-        text,
-        digest: redis::Script::new(text).get_hash().to_owned(),
-    })
+    .map(named)
 });
 
+/// A text with its digest.
+fn named(text: &'static str) -> Script {
+    Script {
+        text,
+        digest: redis::Script::new(text).get_hash().to_owned(),
+    }
+}
+
+static REGISTER: LazyLock<Script> = LazyLock::new(|| named(include_str!("lua/register.lua")));
+
 impl Which {
-    /// Every one.
+    /// Every one that decides.
     pub const EACH: [Self; 7] = [
         Self::Spend,
         Self::Buckets,
@@ -113,6 +122,7 @@ impl Which {
             Self::Logs => logs,
             Self::Leases => leases,
             Self::All => all,
+            Self::Register => &REGISTER,
         }
     }
 }

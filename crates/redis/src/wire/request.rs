@@ -92,6 +92,16 @@ impl Request {
         Ok(request)
     }
 
+    /// A call of the register's script.
+    pub(crate) const fn of_register(keys: Vec<Vec<u8>>, args: Vec<Vec<u8>>) -> Self {
+        Self {
+            which: Which::Register,
+            keys,
+            args,
+            first: None,
+        }
+    }
+
     /// Whether it asks for nothing.
     pub(crate) const fn is_empty(&self) -> bool {
         self.keys.is_empty()
