@@ -327,8 +327,7 @@ impl<'a, S: StateStore> Control<'a, S> {
         let mut next = controls.clone();
         next.expire(now);
         let Changed { change, key } = what(&generation, &mut next, now)?;
-        let key = key.and_then(|key| key.bytes());
-        let digest = key.map(|key| generation.rules().digest(&key));
+        let digest = key.and_then(|key| key.digest());
         if next != *controls {
             *controls = next;
             self.engine.place_desk(&generation, controls);
