@@ -13,7 +13,7 @@ use tollgate_policy::attributes::Attributes;
 use tollgate_policy::rules::Rules;
 use tollgate_store::{Ruled, StoreError};
 
-use crate::control::{self, Control, Controls, Log};
+use crate::control::{self, Control, Controls, Log, Sharing};
 use crate::counters::{Counted, Counters};
 use crate::decide::{Decision, Scratch};
 use crate::generation::{Generation, Prepared};
@@ -66,6 +66,8 @@ pub(crate) struct Registry {
     pub(crate) controls: Controls,
     /// What they have done.
     pub(crate) log: Log,
+    /// What of it a fleet has heard.
+    pub(crate) sharing: Sharing,
 }
 
 impl<S: StateStore> Engine<S> {
