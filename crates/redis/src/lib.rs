@@ -15,6 +15,7 @@ mod link;
 mod name;
 mod options;
 mod register;
+mod remote;
 mod script;
 mod spread;
 mod store;

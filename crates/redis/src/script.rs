@@ -25,6 +25,8 @@ pub enum Which {
     Leases,
     /// All algorithms, and reservations.
     All,
+    /// Forgetting.
+    Erase,
     /// The register of a fleet, which decides nothing.
     Register,
 }
@@ -51,7 +53,7 @@ macro_rules! assembled {
     };
 }
 
-static SCRIPTS: LazyLock<[Script; 7]> = LazyLock::new(|| {
+static SCRIPTS: LazyLock<[Script; 8]> = LazyLock::new(|| {
     [
         include_str!("lua/spend.lua"),
         assembled!("bucket"),
@@ -62,6 +64,7 @@ static SCRIPTS: LazyLock<[Script; 7]> = LazyLock::new(|| {
         assembled!(
             "bucket", "span", "window", "counter", "log", "leases", "ledger"
         ),
+        include_str!("lua/erase.lua"),
     ]
     .map(named)
 });
@@ -77,8 +80,8 @@ fn named(text: &'static str) -> Script {
 static REGISTER: LazyLock<Script> = LazyLock::new(|| named(include_str!("lua/register.lua")));
 
 impl Which {
-    /// Every one that decides.
-    pub const EACH: [Self; 7] = [
+    /// Every one but the register's.
+    pub const EACH: [Self; 8] = [
         Self::Spend,
         Self::Buckets,
         Self::Windows,
@@ -86,6 +89,7 @@ impl Which {
         Self::Logs,
         Self::Leases,
         Self::All,
+        Self::Erase,
     ];
 
     /// The script that decides on this quota.
@@ -113,7 +117,7 @@ impl Which {
     /// The script.
     #[must_use]
     pub fn script(self) -> &'static Script {
-        let [spend, buckets, windows, counters, logs, leases, all] = &*SCRIPTS;
+        let [spend, buckets, windows, counters, logs, leases, all, erase] = &*SCRIPTS;
         match self {
             Self::Spend => spend,
             Self::Buckets => buckets,
@@ -122,6 +126,7 @@ impl Which {
             Self::Logs => logs,
             Self::Leases => leases,
             Self::All => all,
+            Self::Erase => erase,
             Self::Register => &REGISTER,
         }
     }

@@ -1,7 +1,8 @@
 //! State and time: what decisions are made on.
 //!
 //! [`contract`] says what every store can be asked and answers; [`Clock`] says when it is; [`Key`] whose quota it is.
-//! [`Memory`] keeps bounded state in this process, [`register`] says who else is there. Must not know: names of limits, HTTP, what a key means.
+//! [`Memory`] keeps bounded state in this process; a [`RemoteStore`] keeps it for many, and a [`register`] says who those
+//! are. Must not know: names of limits, HTTP, what a key means.
 
 mod clock;
 pub mod contract;
@@ -10,6 +11,7 @@ mod failure;
 mod key;
 pub mod memory;
 pub mod register;
+mod remote;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use contract::{Answer, Check, LimitId, Note, Op, Ruled, Store};
@@ -17,3 +19,4 @@ pub use error::InvalidSize;
 pub use failure::{ErrorKind, StoreError};
 pub use key::{Key, KeyTooLong, MAX_KEY_LEN};
 pub use memory::{MAX_KEYS, Memory, Occupancy, SnapshotError, Usage};
+pub use remote::{Awaited, RemoteStore};

@@ -130,7 +130,7 @@ impl<S: StateStore> Control<'_, S> {
             registry.controls = items.into_controls();
             self.engine.place_desk(&generation, &registry.controls);
             // What was remembered of denials may be wrong now.
-            self.engine.store().forget_denials(None);
+            self.engine.forget_denials(None);
         }
         adopted
     }

@@ -343,7 +343,7 @@ impl<'a, S: StateStore> Control<'a, S> {
             registry.controls = next;
             self.engine.place_desk(&generation, &registry.controls);
             // What was remembered of denials may be wrong now.
-            self.engine.store().forget_denials(None);
+            self.engine.forget_denials(None);
             registry.note_changes(&before, &Signature::of(by));
         }
         let event = Event {
@@ -372,7 +372,7 @@ impl<'a, S: StateStore> Control<'a, S> {
             let quota: Option<&Ruled> = metered.listed.first().filter(|_| is_his);
             if let (Some(ruled), Ok(key)) = (quota, Key::of(buffer.as_bytes())) {
                 found |= self.engine.store().erase(&key, ruled);
-                self.engine.store().forget_denials(Some((&key, ruled.id)));
+                self.engine.forget_denials(Some((&key, ruled.id)));
             }
         }
         found

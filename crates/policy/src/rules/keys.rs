@@ -66,6 +66,34 @@ impl Rules {
         keyed
     }
 
+    /// Writes what says where the states of a rule lie, where its policy names an attribute for that (`colocate`): the part
+    /// of the meter's key that the attribute is, so that a key always lies in the same place. Answers whether it does.
+    pub fn place(
+        &self,
+        meter: MeterRef,
+        request: &dyn Attributes,
+        found: &Found,
+        buffer: &mut KeyBuffer,
+    ) -> bool {
+        buffer.clear();
+        let Some(part) = self.placing(meter) else {
+            return false;
+        };
+        match self.part_value(&part.attribute.value, request, found) {
+            Some(value) => push(Shape::of(part), &value, self.secret, buffer),
+            None => buffer.push_missing(),
+        }
+        true
+    }
+
+    /// The part of a meter's key that says where its states lie, if its rule names one.
+    #[must_use]
+    pub fn placing(&self, meter: MeterRef) -> Option<&KeyPart> {
+        let by = self.rules.get(meter.rule)?.colocate.as_ref()?;
+        let recipe = self.recipe(meter)?;
+        recipe.parts.iter().find(|part| part.attribute.value == *by)
+    }
+
     /// Writes the key of a meter that a request with these values would have, in the order of the key's parts. `None` if
     /// there are not as many values, or if one should be an address and is none.
     pub fn key_of<T: AsRef<str>>(
