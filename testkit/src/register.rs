@@ -3,7 +3,7 @@
 //!
 //! Must not know: how real registers keep anything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::Nanos;
@@ -39,6 +39,8 @@ struct Model {
     issued: u64,
     mark: Mark,
     floor: u64,
+    /// The versions that nodes were told of.
+    marks: BTreeSet<u64>,
     nodes: BTreeMap<NodeId, (Beat, Nanos, Nanos)>,
     entries: BTreeMap<Box<str>, Kept>,
     numbers: BTreeMap<NodeId, u64>,
@@ -86,6 +88,7 @@ impl ModelRegister {
         let mut model = self.model();
         model.entries.retain(|_, kept| kept.version <= version);
         model.mark.version = version;
+        model.marks.retain(|mark| *mark <= version);
         model.numbers.clear();
     }
 
@@ -142,9 +145,14 @@ impl ModelRegister {
             model.tidy();
             let mark = model.mark;
             let known = since.filter(|since| {
-                let is_told = model.floor <= since.version && since.version <= mark.version;
-                mark.epoch != 0 && since.epoch == mark.epoch && is_told
+                mark.epoch != 0 && since.epoch == mark.epoch && model.floor <= since.version
             });
+            let lost = known.filter(|since| !model.marks.contains(&since.version));
+            let lost_after = lost.map(|lost| {
+                let last = model.marks.range(..lost.version).next_back();
+                last.copied().unwrap_or(model.floor)
+            });
+            let known = known.filter(|_| lost.is_none());
             let after = known.map_or(0, |since| since.version);
             let now = model.now;
             let of = |(name, kept): (&Box<str>, &Kept)| Entry {
@@ -163,6 +171,7 @@ impl ModelRegister {
             Ok(Said {
                 mark,
                 is_whole: known.is_none(),
+                lost_after,
                 entries,
             })
         })
@@ -198,6 +207,7 @@ impl ModelRegister {
                 model.put(change);
             }
             model.numbers.insert(from, number);
+            model.marks.insert(model.mark.version);
             Ok(model.mark)
         })
     }

@@ -17,6 +17,7 @@ mod crowded;
 mod decided;
 mod demo;
 mod denials;
+pub mod fleet;
 mod gateways;
 pub mod grpc;
 mod http;

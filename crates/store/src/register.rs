@@ -127,6 +127,9 @@ pub struct Said {
     pub mark: Mark,
     /// Whether this is everything, and what is not in it is gone.
     pub is_whole: bool,
+    /// Whether the mark that was asked about is one that the register has never given, although it is of its epoch: then it
+    /// has lost what was put after this version, as a replica does that was promoted too early.
+    pub lost_after: Option<u64>,
     /// The entries in the order in which they were put.
     pub entries: Vec<Entry>,
 }

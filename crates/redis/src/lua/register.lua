@@ -6,15 +6,18 @@
 --       4 said:  a hash of entries: sixteen digits of version, + or -, sixteen digits of when it ends, the body
 --       5 order: names of entries by version
 --       6 ends:  names of entries by when they end, if they do
---       7 put:   the number of what a node has put last
+--       7 marks: the versions that nodes were told of, the latest thousand
+--       8 put:   the number of what a node has put last
 -- ARGV  1 what is asked; the rest depends on it.
 -- Instants are milliseconds of the server's clock: far below 2^53, so exact.
 local call, text = redis.call, string.format
 local NODES, LIVES, MARK, SAID, ORDER, ENDS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local MARKS, PUT = KEYS[7], KEYS[8]
 -- No node lives longer after a beat. What claims to was written by a clock that has gone back since.
 local LONGEST_LIFE = 60000
 -- The most entries that one call tidies away, and how many bytes of entries one reply has at least room for.
 local MOST_TIDIED, MOST_BYTES = 100, 131072
+local MOST_MARKS = 1000
 
 local time = call('TIME')
 local micros = time[1] * 1000000 + time[2]
@@ -30,7 +33,7 @@ local function mark()
 end
 
 local function keep(ms)
-  for _, key in ipairs({ MARK, SAID, ORDER, ENDS }) do
+  for _, key in ipairs({ MARK, SAID, ORDER, ENDS, MARKS }) do
     call('PEXPIRE', key, ms)
   end
 end
@@ -101,14 +104,19 @@ function asked.entries(of, since, goes_on, most)
   tidy()
   local epoch, version, floor = mark()
   if epoch == 0 then
-    return { 'said', now, 0, 0, 1, 0, {} }
+    return { 'said', now, 0, 0, 1, -1, 0, {} }
   end
   since = tonumber(since)
   local is_other = tonumber(of) ~= epoch
   if is_other and goes_on == '1' then
     return { 'other' }
   end
-  local is_whole = is_other or since < floor or since > version
+  local is_whole, lost_after = is_other or since < floor, -1
+  if not is_whole and goes_on == '0' and not call('ZSCORE', MARKS, digits(since)) then
+    -- A mark that was never given: it was lost, with all that came after the last that is known.
+    local last = call('ZREVRANGEBYSCORE', MARKS, '(' .. digits(since), '-inf', 'LIMIT', 0, 1)
+    is_whole, lost_after = true, tonumber(last[1] or floor)
+  end
   if is_whole and goes_on == '0' then
     since = 0
   end
@@ -125,13 +133,13 @@ function asked.entries(of, since, goes_on, most)
       filled, bytes = filled + 2, bytes + #name + #entry
     end
   end
-  return { 'said', now, epoch, version, is_whole and 1 or 0, has_more, entries }
+  return { 'said', now, epoch, version, is_whole and 1 or 0, lost_after, has_more, entries }
 end
 
 -- number, the most entries, how long entries are kept, for how long something is told to be gone, and of each change
 -- how, how long it holds or nothing, the name, the body
 function asked.put(number, most, kept, gone_for)
-  local before = tonumber(call('GET', KEYS[7]) or 0)
+  local before = tonumber(call('GET', PUT) or 0)
   local epoch, version = mark()
   if before >= tonumber(number) and epoch > 0 then
     return { 'mark', epoch, version }
@@ -173,7 +181,14 @@ function asked.put(number, most, kept, gone_for)
     end
   end
   call('HSET', MARK, 'version', digits(version))
-  call('SET', KEYS[7], number, 'PX', 3600000)
+  call('ZADD', MARKS, digits(version), digits(version))
+  if call('ZCARD', MARKS) > MOST_MARKS then
+    local oldest = call('ZRANGE', MARKS, 0, 0)[1]
+    call('ZREM', MARKS, oldest)
+    local _, _, floor = mark()
+    call('HSET', MARK, 'floor', digits(math.max(floor, oldest + 1)))
+  end
+  call('SET', PUT, number, 'PX', 3600000)
   keep(kept)
   return { 'mark', epoch, version }
 end

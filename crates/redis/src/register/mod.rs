@@ -49,7 +49,7 @@ impl RedisRegister {
         let shared = Arc::clone(store.shared());
         // A colon is in no digest, so no key of a caller lies under this tag.
         let tag = format!("fleet:{fleet}");
-        let parts = ["nodes", "lives", "mark", "said", "order", "ends"];
+        let parts = ["nodes", "lives", "mark", "said", "order", "ends", "marks"];
         let named = |part| format!("tg1:{{{tag}}}:{part}").into_bytes();
         Self {
             place: shared.topology().place_of_name(tag.as_bytes()),
@@ -105,12 +105,14 @@ impl RedisRegister {
             let Page {
                 mark,
                 is_whole,
+                lost_after,
                 has_more,
                 entries,
             } = page;
             let last = entries.last().map(|entry| entry.version);
             let all = said.get_or_insert_with(|| Said {
                 is_whole,
+                lost_after,
                 ..Said::default()
             });
             all.entries.extend(entries);

@@ -26,6 +26,7 @@ pub(super) enum Reply {
 pub(super) struct Page {
     pub(super) mark: Mark,
     pub(super) is_whole: bool,
+    pub(super) lost_after: Option<u64>,
     pub(super) has_more: bool,
     pub(super) entries: Vec<Entry>,
 }
@@ -52,6 +53,10 @@ impl Reply {
                 Self::Said(Page {
                     mark: mark(&mut values)?,
                     is_whole: integer(values.next()?)? == 1,
+                    lost_after: match values.next()? {
+                        Value::Int(-1) => None,
+                        after => Some(integer(after)?),
+                    },
                     has_more: integer(values.next()?)? == 1,
                     entries: entries(now, values.next()?)?,
                 })
