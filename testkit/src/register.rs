@@ -155,8 +155,8 @@ impl ModelRegister {
             let known = known.filter(|_| lost.is_none());
             let after = known.map_or(0, |since| since.version);
             let now = model.now;
-            let of = |(name, kept): (&Box<str>, &Kept)| Entry {
-                name: name.clone(),
+            let of = |name: &str, kept: &Kept| Entry {
+                name: name.into(),
                 body: kept.body.clone(),
                 is_gone: kept.is_gone,
                 left: kept.ends.map(|ends| ends.saturating_sub(now)),
@@ -166,7 +166,7 @@ impl ModelRegister {
                 .entries
                 .iter()
                 .filter(|(_, kept)| kept.version > after);
-            let mut entries: Vec<Entry> = later.map(of).collect();
+            let mut entries: Vec<Entry> = later.map(|(name, kept)| of(name, kept)).collect();
             entries.sort_by_key(|entry| entry.version);
             Ok(Said {
                 mark,
