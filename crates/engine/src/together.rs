@@ -4,12 +4,14 @@
 //! whether there is one. Must not know: how a fleet decides, transports.
 
 use tollgate_policy::attributes::Attributes;
-use tollgate_store::StoreError;
+use tollgate_policy::rules::{KeyBuffer, Meter, MeterRef, Role};
+use tollgate_store::{ErrorKind, Key, KeyTooLong, Ruled, StoreError};
 
 use crate::asks::AtOnce;
 use crate::decide::Scratch;
 use crate::engine::Engine;
 use crate::fleet::Consulting;
+use crate::generation::{Generation, Metered};
 use crate::store::StateStore;
 use crate::ticket::{Response, Ticket};
 use crate::verdict::Verdict;
@@ -101,6 +103,28 @@ impl<'e, S: StateStore> Together<'e, S> {
         done
     }
 
+    /// Forgets what a key has used of a limit in the store that is shared; [`Control::reset`](crate::Control::reset) does it
+    /// on this node. Answers whether there was anything. Without a fleet there is not.
+    ///
+    /// # Errors
+    /// The store did not answer. Some of it may be forgotten.
+    pub async fn erase(self, limit: &str, values: &[&str]) -> Result<bool, StoreError> {
+        let Some(fleet) = self.engine.fleet() else {
+            return Ok(false);
+        };
+        let mut found = false;
+        for kept in kept(&self.engine.generation(), limit, values) {
+            let too_long =
+                |error: KeyTooLong| StoreError::new(ErrorKind::BadRequest, error.to_string());
+            let key = Key::of(&kept.key).map_err(too_long)?;
+            let place = kept.place.as_deref().map(Key::of);
+            let place = place.transpose().map_err(too_long)?;
+            found |= fleet.remote().erase(place, key, &kept.ruled).await?;
+            self.engine.forget_denials(Some((&key, kept.ruled.id)));
+        }
+        Ok(found)
+    }
+
     /// [`Engine::renew`], with the fleet.
     ///
     /// # Errors
@@ -111,6 +135,41 @@ impl<'e, S: StateStore> Together<'e, S> {
             None => ticket.renew(&AtOnce(self.engine.store())).await,
         }
     }
+}
+
+/// One state that a key has.
+struct Kept {
+    key: Vec<u8>,
+    place: Option<Vec<u8>>,
+    ruled: Ruled,
+}
+
+/// Every state that a key of these values has under one limit.
+fn kept(generation: &Generation, limit: &str, values: &[&str]) -> Vec<Kept> {
+    let Some(index) = generation.index(limit) else {
+        return Vec::new();
+    };
+    let Some((rule, entry)) = generation.rule(index) else {
+        return Vec::new();
+    };
+    let rules = generation.rules();
+    let of_meter = |(meter, (of, metered)): (usize, (&Meter, &Metered))| {
+        let at = MeterRef { rule: index, meter };
+        let mut buffer = KeyBuffer::new();
+        if of.role == Role::Seen {
+            return None;
+        }
+        rules.key_of(at, values, &mut buffer)?;
+        let key = buffer.as_bytes().to_vec();
+        let place = rules.place_of(at, values, &mut buffer);
+        Some(Kept {
+            key,
+            place: place.then(|| buffer.as_bytes().to_vec()),
+            ruled: *metered.listed.first()?,
+        })
+    };
+    let meters = rule.meters.iter().zip(&entry.meters).enumerate();
+    meters.filter_map(of_meter).collect()
 }
 
 #[cfg(test)]

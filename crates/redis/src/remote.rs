@@ -109,7 +109,7 @@ impl RemoteStore for RedisStore {
             let unknown = || StoreError::new(ErrorKind::BadRequest, "there is no such part");
             let key = self.probes().keys.get(part).ok_or_else(unknown)?;
             let check = Check {
-                key: Key::of(key).map_err(|_| unknown())?,
+                key: Key::of(key).map_err(|_too_long| unknown())?,
                 ruled: PROBED.as_ref().ok_or_else(unknown)?,
                 op: Op::Spend(1),
             };

@@ -80,8 +80,8 @@ fn named(text: &'static str) -> Script {
 static REGISTER: LazyLock<Script> = LazyLock::new(|| named(include_str!("lua/register.lua")));
 
 impl Which {
-    /// Every one but the register's.
-    pub const EACH: [Self; 8] = [
+    /// Every one that decides.
+    pub const EACH: [Self; 7] = [
         Self::Spend,
         Self::Buckets,
         Self::Windows,
@@ -89,7 +89,6 @@ impl Which {
         Self::Logs,
         Self::Leases,
         Self::All,
-        Self::Erase,
     ];
 
     /// The script that decides on this quota.

@@ -57,6 +57,18 @@ impl Secret {
     }
 }
 
+impl Secret {
+    /// What the names of keys in a shared store are derived with. Not the secret itself: clients are shown digests by that,
+    /// and nobody is to find the one by the other.
+    #[must_use]
+    pub fn for_names(self) -> tollgate_redis::Secret {
+        let Self(secret) = self;
+        let mut hasher = SipHasher24::new_with_key(&secret);
+        hasher.write(b"names of keys in the shared store");
+        tollgate_redis::Secret::new(hasher.finish128().as_bytes())
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
@@ -95,5 +107,7 @@ mod tests {
                 .fingerprint()
         );
         assert_ne!(one.fingerprint(), Secret::random().fingerprint());
+        assert_eq!(one.for_names(), one.for_names());
+        assert_ne!(one.for_names(), tollgate_redis::Secret::new(one.0));
     }
 }

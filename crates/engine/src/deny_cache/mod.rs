@@ -142,6 +142,19 @@ impl DenyCache {
         longest
     }
 
+    /// Which key of the batch was denied until a moment ago, if one was: those who were told so come back now, all at once.
+    #[must_use]
+    pub fn just_over(&self, checks: &[Check<'_>], now: Timestamp, generation: u64) -> Option<u128> {
+        checks.iter().find_map(|check| {
+            let _can_be_denied = cost_of(check.op)?;
+            let who = self.table.who(&check.key, check.ruled.id, generation);
+            let denial = self.table.get(&who)?;
+            let is_just_over =
+                denial.believed_until <= now && now.since(denial.believed_until) < BRIEFLY;
+            is_just_over.then(|| who.digest())
+        })
+    }
+
     /// Learns from what the store answered to a batch that was sent at `sent`: what it denies, what it left empty, and
     /// what is no longer true. `keep` says for each check how long its denial may be believed.
     pub fn learn(

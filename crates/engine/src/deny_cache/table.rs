@@ -119,6 +119,11 @@ impl Table {
 }
 
 impl Who {
+    /// What tells it from every other key of every other limit.
+    pub(super) const fn digest(&self) -> u128 {
+        self.digest
+    }
+
     /// Whether it is the same key of the same limit, under whatever policy.
     fn is_same_key(&self, other: &Self) -> bool {
         (self.limit, self.digest) == (other.limit, other.digest)

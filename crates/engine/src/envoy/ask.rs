@@ -46,15 +46,15 @@ impl<S: StateStore> EnvoyEngine<S> {
             match len {
                 0..=1 => {
                     self.ask_round::<1, A>(store, loaded, round, keys, statuses)
-                        .await?
+                        .await?;
                 }
                 2..=4 => {
                     self.ask_round::<4, A>(store, loaded, round, keys, statuses)
-                        .await?
+                        .await?;
                 }
                 _ => {
                     self.ask_round::<MAX_DESCRIPTORS, A>(store, loaded, round, keys, statuses)
-                        .await?
+                        .await?;
                 }
             }
         }

@@ -13,6 +13,7 @@ use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{Answer, Check, ErrorKind, Key, Note, Op, Ruled, StoreError};
 
 use super::Fleet;
+use super::flights::Turn;
 use super::local::{Here, take_back};
 use crate::asks::{Asks, Shared, Sharing};
 use crate::deny_cache::Keep;
@@ -39,7 +40,7 @@ enum Way {
 }
 
 impl<S: StateStore> Asks for Consulting<'_, S> {
-    const PLACES: bool = true;
+    const WAITS: bool = true;
 
     fn now(&self) -> Timestamp {
         self.local.now()
@@ -58,10 +59,23 @@ impl<S: StateStore> Asks for Consulting<'_, S> {
         {
             return Ok(Verdict::default());
         }
-        if ways.iter().any(|way| matches!(way, Way::Shared { .. }))
-            && let Some(verdict) = self.remembered(checks, shared, answers)
-        {
-            return Ok(verdict);
+        let mut ways = ways;
+        let mut leading = None;
+        if ways.iter().any(|way| matches!(way, Way::Shared { .. })) {
+            if let Some(verdict) = self.remembered(checks, shared, answers) {
+                return Ok(verdict);
+            }
+            match self.turn(checks, shared).await {
+                Turn::Alone => {}
+                Turn::First(first) => leading = Some(first),
+                Turn::Answered => {
+                    if let Some(verdict) = self.remembered(checks, shared, answers) {
+                        return Ok(verdict);
+                    }
+                }
+                // The store did not answer whoever asked; it is not asked once more for each who waited.
+                Turn::Failed => ways.iter_mut().for_each(Way::go_without),
+            }
         }
         let mut here = Few::new();
         if !self.decide_here(checks, shared, &ways, answers, &mut here)? {
@@ -71,7 +85,12 @@ impl<S: StateStore> Asks for Consulting<'_, S> {
         if asked.checks.is_empty() {
             return Ok(verdict_of(answers));
         }
-        match self.ask_store(&asked, answers).await {
+        let answered = self.ask_store(&asked, answers).await;
+        if let Some(leading) = leading {
+            let is_answered = !matches!(&answered, Err(error) if !error.is_callers_fault());
+            leading.landed(is_answered);
+        }
+        match answered {
             Ok(verdict) if verdict.is_admitted() => Ok(verdict_of(answers)),
             Ok(_) => {
                 take_back(self.local, checks, answers, &here);
@@ -105,6 +124,12 @@ impl<S: StateStore> Asks for Consulting<'_, S> {
 }
 
 impl Way {
+    const fn go_without(&mut self) {
+        if let Self::Shared { part } = self {
+            *self = Self::Away { part: *part };
+        }
+    }
+
     const fn without_store(self) -> Self {
         match self {
             Self::Shared { part } => Self::Away { part },
@@ -157,6 +182,16 @@ impl<'a, S: StateStore> Consulting<'a, S> {
         };
         // A release does not say whether there was anything to be released.
         ask(Op::Renew(id)) && ask(check.op)
+    }
+
+    /// Waits for whoever asks about the same key, where that was denied a moment ago.
+    async fn turn(&self, checks: &[Check<'_>], shared: &impl Shared) -> Turn<'_> {
+        let generation = shared.sharing(0).generation;
+        let denials = &self.fleet.denials;
+        match denials.just_over(checks, self.local.now(), generation) {
+            Some(key) => self.fleet.flights.turn(key).await,
+            None => Turn::Alone,
+        }
     }
 
     /// The refusal that is still true, if there is one.

@@ -12,6 +12,7 @@
 mod ask;
 mod breaker;
 mod counters;
+mod flights;
 mod local;
 mod replay;
 mod stand_in;
@@ -30,6 +31,7 @@ pub(crate) use self::ask::Consulting;
 pub use self::breaker::{Breaker, BreakerState};
 pub use self::counters::FleetCounted;
 use self::counters::FleetCounters;
+use self::flights::Flights;
 use self::local::Shapes;
 use self::replay::Replay;
 use crate::asks::{Asks as _, Plainly};
@@ -47,6 +49,7 @@ pub struct Fleet {
     remote: Arc<dyn RemoteStore>,
     breakers: Box<[Breaker]>,
     denials: DenyCache,
+    flights: Flights,
     shapes: Shapes,
     replay: Replay,
     /// How many nodes there are; zero while nobody knows.
@@ -77,6 +80,7 @@ impl Fleet {
             remote,
             breakers,
             denials: DenyCache::for_keys(REMEMBERED),
+            flights: Flights::default(),
             shapes: Shapes::default(),
             replay: Replay::for_keys(REPLAYED),
             nodes: AtomicU32::new(0),

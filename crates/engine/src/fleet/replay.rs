@@ -4,7 +4,6 @@
 //! noted: it would be charged twice. Must not know: who was asked instead.
 
 use std::collections::HashMap;
-use std::hash::RandomState;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,10 +15,13 @@ use super::Fleet;
 /// The most that is told in one round, so that a store that is just back is not overrun.
 const AT_ONCE: usize = 4_096;
 
+/// What was spent, by limit and key.
+type Sums = HashMap<(LimitId, Box<[u8]>), Spent>;
+
 /// Sums of what was spent.
 #[derive(Debug)]
 pub(super) struct Replay {
-    spent: Mutex<HashMap<(LimitId, Box<[u8]>), Spent, RandomState>>,
+    spent: Mutex<Sums>,
     most: usize,
     lost: AtomicU64,
 }
@@ -95,7 +97,7 @@ impl Replay {
         due.map(|((_, key), one)| (key, one)).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(LimitId, Box<[u8]>), Spent>> {
+    fn lock(&self) -> MutexGuard<'_, Sums> {
         // Entries are written whole.
         self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }

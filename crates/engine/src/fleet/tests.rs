@@ -16,6 +16,7 @@ use crate::asks::at_once;
 use crate::testing::{Caller, TestEngine, engine, limit, per_second, places, quota};
 use crate::verdict::{Reason, Verdict};
 use crate::witness::{Purpose, Terms};
+use tollgate_policy::attributes::Attribute;
 use tollgate_policy::model::Algorithm;
 
 /// How a store fails.
@@ -394,4 +395,22 @@ fn looking_charges_nobody() {
         assert!(rig.ask_for("bob", Purpose::Look).is_admitted());
     }
     assert_eq!(rig.admitted("bob", 100), 5);
+}
+
+#[test]
+fn a_reset_reaches_the_store_that_is_shared() {
+    let colocated = LimitRule {
+        colocate: Some(Attribute::named("header.user").unwrap().into()),
+        ..per_hour(10)
+    };
+    let rig = Rig::of(vec![colocated]);
+    assert_eq!(rig.admitted("alice", 100), 10);
+    let erased = |name| at_once(rig.engine.together().erase("hourly", &[name])).unwrap();
+    assert_eq!(erased("bob"), Ok(false));
+    assert_eq!(erased("alice"), Ok(true));
+    assert_eq!(
+        rig.admitted("alice", 100),
+        10,
+        "nothing is remembered of it either"
+    );
 }

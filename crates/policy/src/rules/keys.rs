@@ -86,6 +86,30 @@ impl Rules {
         true
     }
 
+    /// Writes the same for a request with these values, in the order of the key's parts. Answers whether the rule names an
+    /// attribute, and there are as many values.
+    pub fn place_of<T: AsRef<str>>(
+        &self,
+        meter: MeterRef,
+        values: &[T],
+        buffer: &mut KeyBuffer,
+    ) -> bool {
+        buffer.clear();
+        let (Some(part), Some(recipe)) = (self.placing(meter), self.recipe(meter)) else {
+            return false;
+        };
+        let at = recipe.parts.iter().position(|one| std::ptr::eq(one, part));
+        let value = at.and_then(|at| values.get(at)).map(AsRef::as_ref);
+        let value = match (&part.attribute.value, value) {
+            (Attribute::Ip, Some(value)) => value.parse().ok().map(Value::Address),
+            (_, Some(value)) => Some(Value::Bytes(value.as_bytes())),
+            (_, None) => None,
+        };
+        value
+            .map(|value| push(Shape::of(part), &value, self.secret, buffer))
+            .is_some()
+    }
+
     /// The part of a meter's key that says where its states lie, if its rule names one.
     #[must_use]
     pub fn placing(&self, meter: MeterRef) -> Option<&KeyPart> {
