@@ -46,7 +46,7 @@ pub(crate) struct Planned {
 }
 
 /// Loads the scripts, possibly changed, and returns the digests to call them by.
-pub(crate) fn load(connection: &mut Connection, change: impl Fn(&str) -> String) -> [String; 8] {
+pub(crate) fn load(connection: &mut Connection, change: impl Fn(&str) -> String) -> [String; 7] {
     Which::EACH.map(|which| {
         redis::cmd("SCRIPT")
             .arg("LOAD")
@@ -157,7 +157,7 @@ fn plan(
 /// Runs a trace in one pipeline. The error says where the scripts went another way.
 pub(crate) fn run(
     connection: &mut Connection,
-    digests: &[String; 8],
+    digests: &[String; 7],
     remembering: Remembering,
     planned: &[Planned],
 ) -> Result<(), String> {
