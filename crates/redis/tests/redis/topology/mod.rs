@@ -7,6 +7,7 @@ mod inspect;
 mod lent;
 mod load;
 mod login;
+mod parts;
 mod replicas;
 mod sentinel;
 mod shards;
