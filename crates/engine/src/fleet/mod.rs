@@ -13,8 +13,10 @@ mod ask;
 mod breaker;
 mod counters;
 mod flights;
+mod keyed;
 pub mod leases;
 mod local;
+pub mod reconciled;
 mod replay;
 mod stand_in;
 #[cfg(test)]
