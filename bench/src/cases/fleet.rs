@@ -63,7 +63,7 @@ pub(super) fn leased(times: u64, units: u64) -> Ran {
     let ruled = ruled(units)?;
     let check = check(&ruled)?;
     // Until a slice is there that outlasts the measurement: each is twice as large as the last.
-    for _ in 0..3_000 {
+    for _ in 0..40_000 {
         if leases.spend(&check, NOW) == Taken::Borrow {
             let mut borrowing = pin!(leases.borrow(&lender, None, &check, || NOW));
             let polled = borrowing
