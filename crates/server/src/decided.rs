@@ -94,13 +94,18 @@ impl<C: Clock> App<C> {
 
     /// The same without counting or logging it, for whoever asks several times about one request.
     pub(crate) async fn ask_unseen(&self, request: &dyn Attributes, terms: Terms) -> Decided {
+        if self.waits() {
+            return Box::pin(self.ask_together(request, terms)).await;
+        }
         let notes = self.wording.notes();
-        let verdict = if self.waits() {
-            let together = self.engine.together();
-            together.ask(request, terms, Some(&notes)).await
-        } else {
-            self.engine.ask(request, terms, &notes)
-        };
+        let verdict = self.engine.ask(request, terms, &notes);
+        Decided { verdict, notes }
+    }
+
+    async fn ask_together(&self, request: &dyn Attributes, terms: Terms) -> Decided {
+        let notes = self.wording.notes();
+        let together = self.engine.together();
+        let verdict = together.ask(request, terms, Some(&notes)).await;
         Decided { verdict, notes }
     }
 

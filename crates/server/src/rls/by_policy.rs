@@ -45,7 +45,7 @@ impl<C: Clock> App<C> {
             self.note(transport, &all);
             return Ok(self.tell(&all, &[None], see));
         }
-        self.decide_together(transport, request, see).await
+        Box::pin(self.decide_together(transport, request, see)).await
     }
 
     /// One descriptor. While as many wait as may, it is looked at first: who cannot wait is not charged.
