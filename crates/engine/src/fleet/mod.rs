@@ -14,8 +14,10 @@ mod breaker;
 mod by_lease;
 mod counters;
 mod flights;
+mod keyed;
 pub mod leases;
 mod local;
+pub mod reconciled;
 mod replay;
 mod stand_in;
 #[cfg(test)]
