@@ -102,6 +102,16 @@ impl Request {
         }
     }
 
+    /// The keys it may touch.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.keys.iter().map(Vec::as_slice)
+    }
+
+    /// Its arguments.
+    pub fn args(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.args.iter().map(Vec::as_slice)
+    }
+
     /// Whether it asks for nothing.
     pub(crate) const fn is_empty(&self) -> bool {
         self.keys.is_empty()
