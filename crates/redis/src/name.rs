@@ -41,6 +41,13 @@ impl Digest {
         Self(hasher.finish128().as_u128())
     }
 
+    /// Of a name that is no secret: the same whatever the secret is.
+    pub(crate) fn of_name(name: &[u8]) -> Self {
+        let mut hasher = SipHasher24::new();
+        hasher.write(name);
+        Self(hasher.finish128().as_u128())
+    }
+
     /// Where this key's calls go, of so many places.
     pub(crate) fn place(self, places: usize) -> usize {
         let places = u128::try_from(places.max(1)).unwrap_or(1);
@@ -119,6 +126,12 @@ pub(crate) fn marker_of(name: &[u8], id: u128) -> Vec<u8> {
 pub(crate) fn ledger_of(name: &[u8]) -> Vec<u8> {
     // Not a digit, so no other limit has this name.
     [name, b"."].concat()
+}
+
+/// The name of the book that slices of the state of this name are lent by. It is kept apart, so that nodes which decide exactly
+/// and nodes which borrow do not overwrite each other while a policy changes.
+pub(crate) fn book_of(name: &[u8]) -> Vec<u8> {
+    [name, b"~"].concat()
 }
 
 fn digit(bits: u128) -> u8 {

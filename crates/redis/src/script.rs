@@ -1,7 +1,8 @@
 //! The scripts, assembled from the files under `lua/`, and their digests.
 //!
 //! Setting a script's functions up costs the server about as much as deciding, so there is one for each algorithm, one for
-//! plain spending on buckets without any function, and one with everything for mixed batches and reservations. Limits are
+//! plain spending on buckets without any function, and one with everything for mixed batches and reservations, one that
+//! lends. Limits are
 //! arguments, never part of the text, so the server caches these and no more. Must not know: connections, states.
 
 use std::sync::LazyLock;
@@ -27,6 +28,10 @@ pub enum Which {
     All,
     /// Forgetting.
     Erase,
+    /// Slices of token and leaky buckets.
+    Lend,
+    /// The register of a fleet, which decides nothing.
+    Register,
 }
 
 /// A script's text and the digest that it is called by.
@@ -51,7 +56,7 @@ macro_rules! assembled {
     };
 }
 
-static SCRIPTS: LazyLock<[Script; 8]> = LazyLock::new(|| {
+static SCRIPTS: LazyLock<[Script; 9]> = LazyLock::new(|| {
     [
         include_str!("lua/spend.lua"),
         assembled!("bucket"),
@@ -63,12 +68,24 @@ static SCRIPTS: LazyLock<[Script; 8]> = LazyLock::new(|| {
             "bucket", "span", "window", "counter", "log", "leases", "ledger"
         ),
         include_str!("lua/erase.lua"),
+        concat!(
+            include_str!("lua/numbers.lua"),
+            include_str!("lua/division.lua"),
+            include_str!("lua/lend.lua"),
+        ),
     ]
-    .map(|text| Script {
+    .map(named)
+});
+
+/// A text with its digest.
+fn named(text: &'static str) -> Script {
+    Script {
         text,
         digest: redis::Script::new(text).get_hash().to_owned(),
-    })
-});
+    }
+}
+
+static REGISTER: LazyLock<Script> = LazyLock::new(|| named(include_str!("lua/register.lua")));
 
 impl Which {
     /// Every one that decides.
@@ -107,7 +124,17 @@ impl Which {
     /// The script.
     #[must_use]
     pub fn script(self) -> &'static Script {
-        let [spend, buckets, windows, counters, logs, leases, all, erase] = &*SCRIPTS;
+        let [
+            spend,
+            buckets,
+            windows,
+            counters,
+            logs,
+            leases,
+            all,
+            erase,
+            lend,
+        ] = &*SCRIPTS;
         match self {
             Self::Spend => spend,
             Self::Buckets => buckets,
@@ -117,6 +144,8 @@ impl Which {
             Self::Leases => leases,
             Self::All => all,
             Self::Erase => erase,
+            Self::Lend => lend,
+            Self::Register => &REGISTER,
         }
     }
 }

@@ -157,7 +157,7 @@ fn plan(
 /// Runs a trace in one pipeline. The error says where the scripts went another way.
 pub(crate) fn run(
     connection: &mut Connection,
-    digests: &[String; 7],
+    digests: &[String; 8],
     remembering: Remembering,
     planned: &[Planned],
 ) -> Result<(), String> {

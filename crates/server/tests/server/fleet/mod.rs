@@ -3,6 +3,7 @@
 //! Real servers are given seconds to answer, so that a busy machine changes nothing that is decided here.
 
 mod away;
+mod membership;
 mod sharing;
 
 use std::net::SocketAddr;
