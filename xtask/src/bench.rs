@@ -72,6 +72,7 @@ fn redis(args: &[String]) -> Result<(), String> {
     program("redis", args)
 }
 
+/// One of our own programs.
 fn program(name: &str, args: &[String]) -> Result<(), String> {
     process::run(
         cargo()

@@ -23,9 +23,7 @@ pub(super) fn run(workspace: &Workspace, args: &[String]) -> Result<(), String> 
 
 /// What each of the two programs is told, if it is to run.
 fn divided(args: &[String]) -> (Option<Vec<String>>, Option<Vec<String>>) {
-    let is_part = |word: &&String| {
-        !word.starts_with("--") && word.parse::<u64>().is_err()
-    };
+    let is_part = |word: &&String| !word.starts_with("--") && word.parse::<u64>().is_err();
     let flags: Vec<String> = args.iter().filter(|word| !is_part(word)).cloned().collect();
     let names_parts = args.iter().any(|word| is_part(&word));
     let names_rls = args.iter().any(|word| word == RLS);
@@ -49,10 +47,22 @@ mod tests {
     fn each_program_is_told_what_is_its_own() {
         let both = |flags| (Some(words(flags)), Some(words(flags)));
         assert_eq!(divided(&words("")), both(""));
-        assert_eq!(divided(&words("--quick --rounds 3")), both("--quick --rounds 3"));
-        assert_eq!(divided(&words("--quick rls")), (None, Some(words("--quick"))));
-        assert_eq!(divided(&words("exact --quick")), (Some(words("exact --quick")), None));
+        assert_eq!(
+            divided(&words("--quick --rounds 3")),
+            both("--quick --rounds 3")
+        );
+        assert_eq!(
+            divided(&words("--quick rls")),
+            (None, Some(words("--quick")))
+        );
+        assert_eq!(
+            divided(&words("exact --quick")),
+            (Some(words("exact --quick")), None)
+        );
         let some = divided(&words("dead rls --rounds 5"));
-        assert_eq!(some, (Some(words("dead --rounds 5")), Some(words("--rounds 5"))));
+        assert_eq!(
+            some,
+            (Some(words("dead --rounds 5")), Some(words("--rounds 5")))
+        );
     }
 }

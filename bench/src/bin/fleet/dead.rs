@@ -58,8 +58,12 @@ async fn silence(options: &Options, goals: &mut Goals) -> Result<Table, Failure>
         lasted.get(index.min(last)).copied().unwrap_or_default()
     };
     let millis = |span: Duration| span.as_secs_f64() * 1e3;
-    let title = format!("{CALLERS} callers while the server falls silent: milliseconds of a decision");
-    let mut table = Table::new(title, &["", "p50", "p99", "p99.9", "max", "calls to the server"]);
+    let title =
+        format!("{CALLERS} callers while the server falls silent: milliseconds of a decision");
+    let mut table = Table::new(
+        title,
+        &["", "p50", "p99", "p99.9", "max", "calls to the server"],
+    );
     table.row(vec![
         format!("{} decisions", lasted.len()),
         format!("{:.4}", millis(at(5_000))),
@@ -69,7 +73,11 @@ async fn silence(options: &Options, goals: &mut Goals) -> Result<Table, Failure>
         (counted.answered + counted.ambiguous + counted.refused).to_string(),
     ]);
     let part = Spread::of(std::iter::once(millis(at(9_990)) / millis(DEADLINE)));
-    goals.at_most("p99.9 while the server falls silent, of the deadline", 1.0, Some(part));
+    goals.at_most(
+        "p99.9 while the server falls silent, of the deadline",
+        1.0,
+        Some(part),
+    );
     Ok(table)
 }
 
@@ -91,7 +99,9 @@ async fn timed(
         // Decisions that wait for nobody would keep the others from beginning.
         tokio::task::yield_now().await;
     }
-    all.lock().map_err(|error| error.to_string())?.extend(lasted);
+    all.lock()
+        .map_err(|error| error.to_string())?
+        .extend(lasted);
     Ok(())
 }
 
@@ -117,8 +127,16 @@ async fn throughput(options: &Options, goals: &mut Goals) -> Result<Table, Failu
         }
         let mut laps = Vec::new();
         for round in 0..=options.rounds {
-            let memory = || lap(shape, &requests, async |one| alone.engine().decide(one).is_admitted());
-            let without = || lap(shape, &requests, async |one| away.ask(one).await.is_admitted());
+            let memory = || {
+                lap(shape, &requests, async |one| {
+                    alone.engine().decide(one).is_admitted()
+                })
+            };
+            let without = || {
+                lap(shape, &requests, async |one| {
+                    away.ask(one).await.is_admitted()
+                })
+            };
             let both = if round % 2 == 0 {
                 [memory().await?, without().await?]
             } else {
@@ -129,14 +147,30 @@ async fn throughput(options: &Options, goals: &mut Goals) -> Result<Table, Failu
                 laps.push(both);
             }
         }
-        let what = if keys == 1 { "one key".to_owned() } else { format!("{keys} keys") };
+        let what = if keys == 1 {
+            "one key".to_owned()
+        } else {
+            format!("{keys} keys")
+        };
         let parts = || Spread::of(laps.iter().map(|[memory, without]| memory / without));
         for (index, name) in ["memory", "server away"].iter().enumerate() {
             let costs = laps.iter().filter_map(|lap| lap.get(index)).copied();
-            let part = if index == 0 { "1".to_owned() } else { parts().show(2) };
-            table.row(vec![format!("{name}, {what}"), Spread::of(costs).show(0), part]);
+            let part = if index == 0 {
+                "1".to_owned()
+            } else {
+                parts().show(2)
+            };
+            table.row(vec![
+                format!("{name}, {what}"),
+                Spread::of(costs).show(0),
+                part,
+            ]);
         }
-        goals.at_least(&format!("throughput without the server, {what}, of memory's"), GOAL, Some(parts()));
+        goals.at_least(
+            &format!("throughput without the server, {what}, of memory's"),
+            GOAL,
+            Some(parts()),
+        );
     }
     Ok(table)
 }

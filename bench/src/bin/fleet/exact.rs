@@ -69,8 +69,8 @@ impl Bare {
             let secret = Secret::new(SECRET);
             let request = wire::Request::new(secret, Remembering::default(), &[check], None)?;
             Ok(Words {
-                keys: request.keys().map(<[u8]>::to_vec).collect(),
-                args: request.args().map(<[u8]>::to_vec).collect(),
+                keys: request.keys.iter().map(<[u8]>::to_vec).collect(),
+                args: request.args.iter().map(<[u8]>::to_vec).collect(),
             })
         };
         let script = Which::Spend.script();
@@ -85,15 +85,16 @@ impl Bare {
         })
     }
 
-    /// Which connection is a key's, as a node's keys each have their own.
-    fn connection(&self, key: u64) -> Option<MultiplexedConnection> {
-        let place = usize::try_from(key).ok()?.checked_rem(CONNECTIONS)?;
-        self.connections.get(place).cloned()
-    }
-
-    async fn call(&self, key: u64) -> Result<(), String> {
-        let words = self.calls.get(usize::try_from(key).unwrap_or(0));
-        let (Some(words), Some(mut connection)) = (words, self.connection(key)) else {
+    /// One call, on the connection that is the key's, as a node's keys each have their own.
+    async fn call(
+        &self,
+        key: u64,
+        connections: &mut [MultiplexedConnection],
+    ) -> Result<(), String> {
+        let index = usize::try_from(key).unwrap_or(0);
+        let place = index.checked_rem(connections.len()).unwrap_or(0);
+        let (Some(words), Some(connection)) = (self.calls.get(index), connections.get_mut(place))
+        else {
             return Err(format!("there is no call for key {key}"));
         };
         let mut call = redis::cmd("EVALSHA");
@@ -102,7 +103,7 @@ impl Bare {
             call.arg(word.as_slice());
         }
         let reply: Vec<i64> = call
-            .query_async(&mut connection)
+            .query_async(connection)
             .await
             .map_err(|error| error.to_string())?;
         match reply.get(2) {
@@ -119,19 +120,18 @@ pub(crate) async fn measure(
     goals: &mut Goals,
 ) -> Result<Vec<Table>, Failure> {
     let mut tables = Vec::new();
-    for (keys, callers) in [
-        (1, 1),
-        (1, 64),
-        (options.keys, 1),
-        (options.keys, 64),
-    ] {
+    for (keys, callers) in [(1, 1), (1, 64), (options.keys, 1), (options.keys, 64)] {
         rig.empty()?;
         let shape = Shape {
             callers,
             calls: options.calls,
             keys,
         };
-        let title = format!("exact, {}, {}", named(keys, "key"), named(callers, "caller"));
+        let title = format!(
+            "exact, {}, {}",
+            named(keys, "key"),
+            named(callers, "caller")
+        );
         let laps = rounds(rig, options.rounds, shape).await?;
         let ratio = |part: fn(&Cost) -> f64| {
             Spread::of(laps.iter().map(|[ours, bare]| part(ours) / part(bare)))
@@ -202,8 +202,9 @@ async fn ask(
 }
 
 async fn call(bare: Arc<Bare>, shape: Shape, caller: u64) -> Result<(), String> {
+    let mut connections = bare.connections.clone();
     for key in shape.keys_of(caller) {
-        bare.call(key).await?;
+        bare.call(key, &mut connections).await?;
     }
     Ok(())
 }

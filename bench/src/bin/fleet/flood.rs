@@ -73,7 +73,10 @@ pub(crate) async fn measure(
         "{TIMES} times the limit: {NODES} nodes, {CALLERS} callers, {KEYS} keys of {LIMIT} a second, {:.1} s",
         lasted.as_secs_f64()
     );
-    let mut table = Table::new(title, &["", "asked", "admitted", "calls to the server", "at most"]);
+    let mut table = Table::new(
+        title,
+        &["", "asked", "admitted", "calls to the server", "at most"],
+    );
     table.row(vec![
         "all nodes".to_owned(),
         asked.to_string(),
@@ -82,7 +85,8 @@ pub(crate) async fn measure(
         format!("{bound:.0}"),
     ]);
     let part = Spread::of(std::iter::once(scripts / bound));
-    let what = "calls at a hundred times the limit, of admitted × nodes + one per key, node and second";
+    let what =
+        "calls at a hundred times the limit, of admitted × nodes + one per key, node and second";
     goals.at_most(what, 1.0, Some(part));
     Ok(vec![table])
 }

@@ -60,7 +60,8 @@ impl Rig {
     pub(crate) fn fall_silent(&mut self, span: Duration) -> Result<(), Failure> {
         let mut sleep = redis::cmd("DEBUG");
         sleep.arg("SLEEP").arg(span.as_secs_f64());
-        self.connection.send_packed_command(&sleep.get_packed_command())?;
+        self.connection
+            .send_packed_command(&sleep.get_packed_command())?;
         Ok(())
     }
 
