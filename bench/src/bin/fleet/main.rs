@@ -11,6 +11,7 @@ mod dead;
 mod exact;
 mod flood;
 mod laps;
+mod leased;
 mod node;
 mod options;
 mod rig;
@@ -67,6 +68,7 @@ async fn measure(options: &Options) -> Result<String, Failure> {
     for part in &options.parts {
         tables.extend(match part {
             Part::Exact => exact::measure(&mut rig, options, &mut goals).await?,
+            Part::Leased => leased::measure(&mut rig, options, &mut goals).await?,
             Part::Flood => flood::measure(&mut rig, options, &mut goals).await?,
             Part::Dead => dead::measure(options, &mut goals).await?,
         });
@@ -88,4 +90,34 @@ async fn measure(options: &Options) -> Result<String, Failure> {
 /// A count as a number to calculate with. Nothing here counts further than this is exact.
 fn number(count: u64) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run too short to mean anything: everything is asked, decided as it must be, and put into tables.
+    #[test]
+    fn a_tiny_run_measures_everything() {
+        let mut options = Options::parse(&[]).unwrap();
+        options.shorten();
+        options.markdown = true;
+        options.rounds = 1;
+        options.calls = 640;
+        options.local = 6_400;
+        options.keys = 100;
+        options.seconds = 1;
+        let report = run(&options).unwrap();
+        for what in [
+            "exact, 1 key, 64 callers",
+            "exact, 100 keys, 1 caller",
+            "100 times the limit",
+            "leased, one hot key",
+            "server falls silent",
+            "server away, one key",
+        ] {
+            assert!(report.contains(what), "{what} is missing in\n{report}");
+        }
+        assert!(!report.contains("NaN"), "{report}");
+    }
 }

@@ -23,6 +23,9 @@ pub(crate) const CONNECTIONS: usize = 3;
 /// So long that a machine that is busy elsewhere does not turn a measurement into an outage.
 pub(crate) const PATIENT: Duration = Duration::from_secs(10);
 
+/// How often slices are looked after, at least.
+const TENDED_EVERY: Duration = Duration::from_millis(50);
+
 /// A request of somebody.
 #[derive(Clone, Debug)]
 pub(crate) struct Request(Vec<u8>);
@@ -69,8 +72,9 @@ impl Node {
         let mut options = Options::new(url, Secret::new(SECRET));
         options.deadline = deadline;
         options.connections = CONNECTIONS;
-        let remote = RedisStore::connect(options).await?;
-        let fleet = Fleet::new(Arc::new(remote), node.0.store().now());
+        let remote = Arc::new(RedisStore::connect(options).await?);
+        let fleet = Fleet::new(Arc::clone(&remote) as _, node.0.store().now());
+        let fleet = fleet.borrowing(remote);
         node.0.join(Arc::new(fleet));
         Ok(node)
     }
@@ -81,6 +85,18 @@ impl Node {
 
     pub(crate) fn fleet(&self) -> Result<&Fleet, Failure> {
         Ok(self.0.fleet().ok_or("the node has joined no fleet")?)
+    }
+
+    /// Borrows ahead and gives back what nobody uses, for ever.
+    pub(crate) async fn tend(self) {
+        let Some(fleet) = self.0.fleet() else {
+            return;
+        };
+        loop {
+            // Either way it is tended: when something is wanted at once, otherwise now and then.
+            let _waited = tokio::time::timeout(TENDED_EVERY, fleet.slices_wanted()).await;
+            fleet.tend_slices(|| self.0.store().now()).await;
+        }
     }
 
     /// Decides with whomever it shares its limits with.

@@ -20,14 +20,17 @@ pub(crate) struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Exact,
+    Leased,
     Flood,
     Dead,
 }
 
-const USAGE: &str = "usage: bench fleet [--quick] [--markdown] [--rounds N] [exact] [flood] [dead]";
+const USAGE: &str =
+    "usage: bench fleet [--quick] [--markdown] [--rounds N] [exact] [leased] [flood] [dead]";
 
-const ALL: [(&str, Part); 3] = [
+const ALL: [(&str, Part); 4] = [
     ("exact", Part::Exact),
+    ("leased", Part::Leased),
     ("flood", Part::Flood),
     ("dead", Part::Dead),
 ];

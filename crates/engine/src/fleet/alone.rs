@@ -8,10 +8,10 @@ use std::future::{Future, ready};
 use tollgate_core::Timestamp;
 use tollgate_core::compose::Verdict;
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Answer, Check, StoreError};
+use tollgate_store::{Answer, Check, ErrorKind, StoreError};
 
 use super::ask::Consulting;
-use crate::asks::{Asks, Shared};
+use crate::asks::{Asks, Shared, at_once};
 use crate::store::StateStore;
 
 /// A node's own tier, while there is no other.
@@ -21,7 +21,10 @@ pub(crate) struct Alone<'a, S>(Consulting<'a, S>);
 impl<'a, S: StateStore> Alone<'a, S> {
     /// Both tiers, of which only one is there.
     pub(crate) const fn of(both: Consulting<'a, S>) -> Self {
-        Self(both)
+        Self(Consulting {
+            is_alone: true,
+            ..both
+        })
     }
 }
 
@@ -39,11 +42,16 @@ impl<S: StateStore> Asks for Alone<'_, S> {
         shared: &impl Shared,
         answers: &mut [Answer],
     ) -> Result<Verdict, StoreError> {
-        match checks.len() {
-            0..=1 => self.0.ask_alone::<1>(checks, shared, answers),
-            2..=4 => self.0.ask_alone::<4>(checks, shared, answers),
-            _ => self.0.ask_alone::<MAX_CHECKS>(checks, shared, answers),
-        }
+        let both = &self.0;
+        let asked = match checks.len() {
+            0..=1 => at_once(both.ask_up_to::<1>(checks, shared, answers)),
+            2..=4 => at_once(both.ask_up_to::<4>(checks, shared, answers)),
+            _ => at_once(both.ask_up_to::<MAX_CHECKS>(checks, shared, answers)),
+        };
+        asked.unwrap_or_else(|| {
+            let detail = "a node that is alone was made to wait";
+            Err(StoreError::new(ErrorKind::Unreachable, detail))
+        })
     }
 
     fn ask(

@@ -17,6 +17,8 @@ pub(super) type Few<T, const N: usize> = ArrayVec<T, N>;
 pub(super) enum Way {
     /// This node, by the limit itself, which is its own.
     Own,
+    /// This node, by slices that it has of the limit.
+    Leased { part: usize },
     /// The store.
     Shared { part: usize },
     /// This node, because that part of the store is away.
@@ -34,7 +36,7 @@ impl Way {
         match self {
             Self::Shared { part } => Self::Away { part },
             // Decided already.
-            Self::Own | Self::Away { .. } => Self::Own,
+            Self::Own | Self::Leased { .. } | Self::Away { .. } => Self::Own,
         }
     }
 }
