@@ -19,6 +19,7 @@ mod measured;
 mod model;
 mod register;
 mod server_time;
+mod shared_trips;
 mod topology;
 mod trace;
 mod vectors;
