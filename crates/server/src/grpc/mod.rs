@@ -10,6 +10,7 @@ mod health;
 mod keep_alive;
 mod limits;
 mod methods;
+mod quotas;
 mod reflection;
 mod schema;
 mod status;
@@ -25,17 +26,19 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use tokio::sync::Notify;
 use tollgate_core::Nanos;
 use tollgate_store::Clock;
 
 use self::connection::live;
 use self::frame::framed;
-use self::methods::{Answer, Method, Service};
+use self::methods::{Answer, Method, Service, Subscriber};
 use self::status::{Code, Status};
 use crate::app::App;
 use crate::counters::{Counters, count};
 use crate::listen::{Ended, Listener, Peer, Serve, Stopping, Stream, accept};
 use crate::metrics::{Answered, Transport};
+use crate::rlqs::Session;
 use crate::rls::Refused;
 use crate::rls::message::{read_request, write_response};
 
@@ -128,6 +131,21 @@ impl<C: Clock + 'static> Service for Grpc<C> {
         self.leaving.as_ref()
     }
 
+    fn subscribe(&self) -> Result<Box<dyn Subscriber>, Status> {
+        if self.app.is_by_envoys_files() {
+            let message =
+                "quotas are given out by a policy, and files of envoyproxy/ratelimit are in force";
+            return Err(Status::new(Code::Unimplemented, message));
+        }
+        match Session::open(Arc::clone(&self.app)) {
+            Some(session) => Ok(Box::new(session)),
+            None => {
+                let message = "there are too many streams of quotas";
+                Err(Status::new(Code::ResourceExhausted, message))
+            }
+        }
+    }
+
     fn answer(&self, method: Method, message: &[u8], is_stopping: bool) -> Result<Answer, Status> {
         let mut wait = Ok(Nanos::ZERO);
         let is_stopping = is_stopping || self.leaving().is_some_and(Stopping::is_said);
@@ -140,6 +158,8 @@ impl<C: Clock + 'static> Service for Grpc<C> {
                     Method::HealthCheck | Method::HealthList | Method::HealthWatch => {
                         health::answer(method, message, is_stopping, out).map(|()| Nanos::ZERO)
                     }
+                    // It has no one answer, and whoever knows that does not ask for it.
+                    Method::StreamQuotas => Err(Status::new(Code::Internal, "it is a stream")),
                     Method::Reflect => reflection::answer(message, out).map(|()| Nanos::ZERO),
                 };
             })
@@ -157,6 +177,20 @@ impl<C: Clock + 'static> Service for Grpc<C> {
                 Err(Status::new(Code::Internal, message))
             }
         }
+    }
+}
+
+impl<C: Clock> Subscriber for Session<C> {
+    fn hear(&mut self, message: &[u8]) -> Result<(), String> {
+        self.hear(message)
+    }
+
+    fn due(&mut self, out: &mut Vec<u8>) -> bool {
+        self.due(out)
+    }
+
+    fn wake(&self) -> Arc<Notify> {
+        Arc::clone(self.wake())
     }
 }
 
