@@ -23,7 +23,7 @@ use crate::invalid::InvalidApp;
 use crate::listen::{Reached, Stopping};
 use crate::metrics::{Metrics, Transport};
 use crate::redact::redacted;
-use crate::rlqs::{QuotaBounds, Quotas};
+use crate::rlqs::{QuotaBounds, QuotaCounts, Quotas};
 use crate::rls::Rls;
 use crate::saturation::{MOST_WAITING, Saturation};
 use crate::secret::Secret;
@@ -299,6 +299,12 @@ impl<C: Clock> App<C> {
     #[must_use]
     pub fn forgiven(&self) -> u64 {
         self.engine.store().usage().forgiven
+    }
+
+    /// What was done about quotas so far.
+    #[must_use]
+    pub fn quotas_given(&self) -> QuotaCounts {
+        self.quotas.counts()
     }
 
     /// How many tickets were given up because there was no room for more.

@@ -52,7 +52,7 @@ pub use denials::LogDenials;
 pub use http::Limits;
 pub use invalid::InvalidApp;
 pub use metrics::{Answered, Cause, Metrics, Transport};
-pub use rlqs::QuotaBounds;
+pub use rlqs::{QuotaBounds, QuotaCounts};
 pub use saturation::Saturation;
 pub use secret::{InvalidSecret, Secret};
 pub use tollgate_http::{Dialects, Networks};

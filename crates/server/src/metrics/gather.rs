@@ -69,7 +69,7 @@ pub(crate) fn gather<C: Clock>(from: &Gathered<'_, C>, format: Format) -> String
     let (given_up, open) = app.tickets.usage();
     page.family(&are::TICKETS_OPEN).add(&[], open as u64);
     page.family(&are::TICKETS_GIVEN_UP).add(&[], given_up);
-    quotas(&mut page, &app.quotas.counts());
+    quotas(&mut page, &app.quotas_given());
     let mut rejected = page.family(&are::ADMIN_REJECTED);
     for (why, counter) in Rejected::ALL.into_iter().zip(&metrics.rejected) {
         rejected.add(&[why.word()], counter.load(Ordering::Relaxed));

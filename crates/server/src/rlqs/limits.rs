@@ -81,6 +81,8 @@ fn limit(verdict: &Verdict, state: &LimitState, note: &Note) -> Option<Limit> {
     // What costs nothing is not limited.
     let units = state.status.limit.checked_div(note.cost)?;
     let window = match note.window {
+        // Of nothing it does not matter when it comes back.
+        _ if units == 0 => Nanos::SECOND,
         Nanos::ZERO => {
             // All quotas of a meter are of one kind.
             let listed = state.quota_index().unwrap_or(0);

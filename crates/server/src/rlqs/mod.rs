@@ -19,4 +19,4 @@ mod tests;
 
 pub use bounds::QuotaBounds;
 pub(crate) use session::{Quotas, Session};
-pub(crate) use table::QuotaCounts;
+pub use table::QuotaCounts;

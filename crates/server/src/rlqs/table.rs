@@ -28,16 +28,22 @@ pub(super) struct Heard {
 
 /// What was done so far, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct QuotaCounts {
-    pub(crate) streams: u64,
-    pub(crate) buckets: u64,
-    pub(crate) reports: u64,
-    /// Assignments that were other than those before, and those that were the same.
-    pub(crate) changed: u64,
-    pub(crate) repeated: u64,
-    pub(crate) abandoned: u64,
-    /// Buckets for which there was no room, or whose ids could not be used.
-    pub(crate) refused: u64,
+#[non_exhaustive]
+pub struct QuotaCounts {
+    /// Clients that are connected.
+    pub streams: u64,
+    /// Buckets of all clients, each once for every client that has it.
+    pub buckets: u64,
+    /// Reports about buckets.
+    pub reports: u64,
+    /// Assignments that were other than those before, or the first.
+    pub changed: u64,
+    /// Assignments that were the same as before.
+    pub repeated: u64,
+    /// Buckets that clients were told to forget.
+    pub abandoned: u64,
+    /// Reports about buckets for which there was no room, or whose ids could not be used.
+    pub refused: u64,
 }
 
 /// Everything that is known.

@@ -21,6 +21,7 @@ mod nginx;
 mod openapi;
 mod policy;
 mod resp;
+mod rlqs;
 mod running;
 mod tickets;
 mod tls;
