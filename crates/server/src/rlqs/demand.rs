@@ -1,4 +1,4 @@
-//! How much a client would use of a bucket, by what it reports: up at once, down by halves.
+//! How fast requests come for a bucket at a client, by what it reports.
 //!
 //! Must not know: limits, shares.
 
@@ -18,21 +18,20 @@ pub(super) struct Demand {
 }
 
 impl Demand {
-    /// So many requests came in that time.
-    pub(super) fn add(&mut self, requests: u64, elapsed: Nanos) {
+    /// So many requests came in that time. Answers whether there is a new rate.
+    pub(super) fn add(&mut self, requests: u64, elapsed: Nanos) -> bool {
         self.requests = self.requests.saturating_add(requests);
         self.elapsed = self.elapsed.saturating_add(elapsed);
         if self.elapsed < SHORTEST {
-            return;
+            return false;
         }
         let in_a_second = u128::from(self.requests)
             .saturating_mul(MILLIONTHS)
             .saturating_mul(Nanos::SECOND.as_nanos().into())
             / u128::from(self.elapsed.as_nanos());
-        let new = u64::try_from(in_a_second).unwrap_or(u64::MAX);
-        let halfway = self.millionths / 2 + new / 2;
-        self.millionths = new.max(halfway);
+        self.millionths = u64::try_from(in_a_second).unwrap_or(u64::MAX);
         (self.requests, self.elapsed) = (0, Nanos::ZERO);
+        true
     }
 
     /// How many that is in a window, rounded up.
@@ -49,32 +48,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn demand_rises_at_once_and_falls_by_halves() {
+    fn a_rate_is_that_of_the_last_report() {
         let mut demand = Demand::default();
         let five = Nanos::from_secs(5);
-        demand.add(500, five);
-        assert_eq!(demand.in_window(Nanos::SECOND), 100);
-        demand.add(0, five);
-        assert_eq!(demand.in_window(Nanos::SECOND), 50);
-        demand.add(1_000, five);
+        assert!(demand.add(501, five));
+        assert_eq!(demand.in_window(Nanos::SECOND), 101);
+        assert!(demand.add(0, five));
+        assert_eq!(demand.in_window(Nanos::SECOND), 0);
+        assert!(demand.add(1_000, five));
         assert_eq!(demand.in_window(Nanos::MINUTE), 12_000);
     }
 
     #[test]
     fn reports_of_no_time_count_with_the_next() {
         let mut demand = Demand::default();
-        demand.add(1, Nanos::ZERO);
+        assert!(!demand.add(1, Nanos::ZERO));
         assert_eq!(demand.in_window(Nanos::HOUR), 0);
-        demand.add(9, Nanos::from_secs(5));
+        assert!(demand.add(9, Nanos::from_secs(5)));
         assert_eq!(demand.in_window(Nanos::SECOND), 2);
     }
 
     #[test]
     fn nonsense_is_a_large_number_and_nothing_worse() {
         let mut demand = Demand::default();
-        demand.add(u64::MAX, Nanos::SECOND);
-        demand.add(u64::MAX, Nanos::MAX);
-        demand.add(1, Nanos::MAX);
-        assert!(demand.in_window(Nanos::MAX) > 1 << 40);
+        assert!(demand.add(u64::MAX, Nanos::SECOND));
+        assert_eq!(demand.in_window(Nanos::SECOND), u64::MAX / 1_000_000 + 1);
+        assert!(demand.add(u64::MAX, Nanos::MAX));
+        assert!(demand.add(1, Nanos::MAX));
+        assert_eq!(demand.in_window(Nanos::MAX), 0);
     }
 }

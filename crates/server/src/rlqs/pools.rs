@@ -21,6 +21,8 @@ pub(super) struct Pools {
     of: HashMap<Arc<[u8]>, Kept>,
     /// Those of which something has changed since they were planned.
     changed: BTreeSet<Arc<[u8]>>,
+    /// How many claims there are on all of them, also of those who are gone but hold something.
+    claims: usize,
     /// Until then whoever was here before us may have given out everything.
     opens: Timestamp,
     is_open: bool,
@@ -46,14 +48,21 @@ impl Pools {
         Self {
             of: HashMap::new(),
             changed: BTreeSet::new(),
+            claims: 0,
             opens,
             is_open: false,
             spans,
         }
     }
 
-    /// A report about a bucket: what it would use, and that what was sent before has arrived.
-    pub(super) fn hear(&mut self, claim: u64, limits: &[Limit], demand: &Demand, now: Timestamp) {
+    /// A report about a bucket: what it would use, if that is known anew, and that what was sent before has arrived.
+    pub(super) fn hear(
+        &mut self,
+        claim: u64,
+        limits: &[Limit],
+        demand: Option<&Demand>,
+        now: Timestamp,
+    ) {
         for limit in limits {
             let kept = self.of.entry(Arc::clone(&limit.key));
             let kept = kept.or_insert_with(|| Kept {
@@ -65,17 +74,27 @@ impl Pools {
                 kept.pool.resize(limit.units);
             }
             kept.window = limit.window;
-            let wants = demand.in_window(limit.window);
-            kept.pool.wants(claim, wants, most_of_use(limit, limits));
+            let before = kept.pool.len();
+            kept.pool.join(claim, most_of_use(limit, limits));
+            self.claims += kept.pool.len() - before;
+            if let Some(demand) = demand {
+                kept.pool.wants(claim, demand.in_window(limit.window));
+            }
             kept.pool.reported(claim, now, &self.spans);
             self.changed.insert(Arc::clone(&limit.key));
         }
     }
 
+    pub(super) const fn claims(&self) -> usize {
+        self.claims
+    }
+
     /// A bucket is not under a limit any more.
     pub(super) fn leave(&mut self, limit: &Limit, claim: u64) {
         if let Some(kept) = self.of.get_mut(&limit.key) {
+            let before = kept.pool.len();
             kept.pool.leave(claim);
+            self.claims -= before - kept.pool.len();
             self.changed.insert(Arc::clone(&limit.key));
         }
     }
@@ -84,12 +103,15 @@ impl Pools {
     pub(super) fn expire(&mut self, now: Timestamp) {
         let has_opened = !self.is_open && now >= self.opens;
         self.is_open |= has_opened;
+        let mut claims = 0;
         self.of.retain(|key, kept| {
             if kept.pool.expire(now, &self.spans) || has_opened {
                 self.changed.insert(Arc::clone(key));
             }
+            claims += kept.pool.len();
             kept.pool.len() > 0
         });
+        self.claims = claims;
     }
 
     /// Plans every limit of which something has changed, and answers whose claims are to be looked at.

@@ -84,7 +84,9 @@ impl<C: Clock> Session<C> {
             return Err("domain: it cannot change; open another stream".to_owned());
         }
         // The engine is asked before the table is locked: others may be heard meanwhile.
-        let heard = reports.usages.into_iter().map(|usage| Heard {
+        let most = self.app.quotas.table().bounds().buckets_of_one;
+        let beyond = reports.usages.len().saturating_sub(most) as u64;
+        let heard = reports.usages.into_iter().take(most).map(|usage| Heard {
             under: self.app.under(domain, &usage.pairs),
             id: usage.id,
             elapsed: usage.elapsed,
@@ -93,7 +95,7 @@ impl<C: Clock> Session<C> {
         let heard: Vec<Heard> = heard.collect();
         let now = self.now();
         let mut table = self.app.quotas.table();
-        table.refuse(reports.unusable);
+        table.refuse(reports.unusable.saturating_add(beyond));
         table.tick(now);
         table.hear(self.stream, heard, now);
         Ok(())

@@ -113,11 +113,19 @@ impl Pool {
         self.capacity = capacity;
     }
 
-    /// What somebody would use, of which no more than `most` is of use; a claim that is new begins here.
-    pub(super) fn wants(&mut self, id: u64, wants: u64, most: u64) {
+    /// Somebody has a claim, if he had none, of which no more than `most` is of use to him.
+    pub(super) fn join(&mut self, id: u64, most: u64) {
         let claim = self.claims.entry(id).or_default();
-        (claim.wants, claim.most) = (wants.min(most), most);
-        claim.is_leaving = false;
+        (claim.most, claim.is_leaving) = (most, false);
+    }
+
+    /// What somebody would use, as he has just reported: up at once, down by halves.
+    pub(super) fn wants(&mut self, id: u64, wants: u64) {
+        if let Some(claim) = self.claims.get_mut(&id) {
+            let wants = wants.min(claim.most);
+            let halfway = claim.wants.min(claim.most) / 2 + wants / 2;
+            claim.wants = wants.max(halfway);
+        }
     }
 
     /// A report has come, so what was sent a while ago has arrived. Answers whether that set something free.

@@ -17,6 +17,9 @@ use super::pools::Pools;
 use super::shares::Spans;
 use super::strategy::Strategy;
 
+/// There may be so many claims on limits for each bucket that there may be.
+const CLAIMS: usize = 2;
+
 /// A report about one bucket, and what holds for it.
 #[derive(Debug)]
 pub(super) struct Heard {
@@ -159,7 +162,10 @@ impl Table {
     }
 
     fn hear_one(&mut self, stream: u64, heard: Heard, now: Timestamp) {
-        let is_full = self.owners.len() >= self.bounds.buckets;
+        // Those who are gone hold on for a while; they count too, or coming and going would fill everything.
+        let most_claims = self.bounds.buckets.saturating_mul(CLAIMS);
+        let is_full =
+            self.owners.len() >= self.bounds.buckets || self.pools.claims() >= most_claims;
         let claim = self.next;
         let Some(known) = self.streams.get_mut(&stream) else {
             return;
@@ -198,7 +204,7 @@ impl Table {
         };
         known.due.insert(heard.id);
         bucket.is_asked = true;
-        bucket.demand.add(heard.requests, heard.elapsed);
+        let is_new = bucket.demand.add(heard.requests, heard.elapsed);
         if heard.requests > 0 {
             bucket.used = now;
         }
@@ -209,8 +215,9 @@ impl Table {
                 self.pools.leave(limit, bucket.claim);
             }
         }
+        let demand = is_new.then_some(&bucket.demand);
         self.pools
-            .hear(bucket.claim, bucket.under.limits(), &bucket.demand, now);
+            .hear(bucket.claim, bucket.under.limits(), demand, now);
     }
 
     /// Time has passed: what has expired is free, and what is not used is abandoned.

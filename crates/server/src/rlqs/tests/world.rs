@@ -19,6 +19,10 @@ const BETWEEN_REPORTS: u64 = 50;
 pub(super) struct Dice(u64);
 
 impl Dice {
+    pub(super) const fn of(seed: u64) -> Self {
+        Self(seed)
+    }
+
     pub(super) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -191,7 +195,8 @@ impl World {
             && let Some(claim) = client.claim
         {
             let spans = self.spans();
-            self.pool.wants(claim, wants, self.capacity);
+            self.pool.join(claim, self.capacity);
+            self.pool.wants(claim, wants);
             self.pool.reported(claim, now, &spans);
             self.tell_all();
             self.tell(index);

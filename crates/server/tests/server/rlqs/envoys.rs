@@ -103,3 +103,18 @@ async fn every_version_keeps_to_what_it_is_assigned() {
         );
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_server_envoy_does_what_the_example_says() {
+    let mut bounds = first();
+    bounds.life = 7;
+    let rig = Rig::example(Version::V1_40, bounds).await;
+    let load = Load::on(&rig.envoys[0], 100).await;
+    until("all of it", || load.lately(4) >= 75).await;
+    rig.server.stop().await;
+    // It goes on with what it has; when that has expired, with five a second.
+    until("the part that was set aside", || {
+        (15..=24).contains(&load.lately(4))
+    })
+    .await;
+}

@@ -49,6 +49,11 @@ impl Server {
         Self { app, running }
     }
 
+    /// Ends it.
+    pub(super) async fn stop(self) {
+        self.running.stop().await;
+    }
+
     /// Ends it and starts another in its place.
     pub(super) async fn again(self, bounds: QuotaBounds) -> Self {
         let address = self.running.address;
@@ -60,20 +65,29 @@ impl Server {
 impl Rig {
     /// The example before so many Envoys, which let nothing through that they were not assigned.
     pub(super) async fn of(versions: &[Version], bounds: QuotaBounds) -> Self {
-        let server = Server::start(SocketAddr::from(([127, 0, 0, 1], 0)), bounds).await;
-        let upstream = Upstream::answering(|_| Reply::new(200).saying("fine\n"));
         let tokens = "fallback_rate_limit: { token_bucket: { max_tokens: 5, tokens_per_fill: 5, fill_interval: 1s } }";
         let strict = ENVOY
             .replace("ALLOW_ALL", "DENY_ALL")
             .replace(tokens, "fallback_rate_limit: { blanket_rule: DENY_ALL }");
         assert!(!strict.contains(tokens) && !strict.contains("ALLOW_ALL"));
+        Self::before(versions, &strict, bounds).await
+    }
+
+    /// The example as it stands.
+    pub(super) async fn example(version: Version, bounds: QuotaBounds) -> Self {
+        Self::before(&[version], ENVOY, bounds).await
+    }
+
+    async fn before(versions: &[Version], envoy: &str, bounds: QuotaBounds) -> Self {
+        let server = Server::start(SocketAddr::from(([127, 0, 0, 1], 0)), bounds).await;
+        let upstream = Upstream::answering(|_| Reply::new(200).saying("fine\n"));
         let ports = [
             (9901, 0),
             (10000, 0),
             (8081, server.running.address.port()),
             (3000, upstream.address().port()),
         ];
-        let bootstrap = with_ports(&strict, &ports);
+        let bootstrap = with_ports(envoy, &ports);
         let start = |version: &Version| Envoy::start(*version, &bootstrap);
         Self {
             server,
