@@ -37,6 +37,22 @@ pub(super) struct Limit {
     pub(super) window: Nanos,
 }
 
+impl Under {
+    pub(super) fn limits(&self) -> &[Limit] {
+        match self {
+            Self::Blanket(_) => &[],
+            Self::Limits(limits) => limits,
+        }
+    }
+
+    pub(super) fn into_limits(self) -> Vec<Limit> {
+        match self {
+            Self::Blanket(_) => Vec::new(),
+            Self::Limits(limits) => limits,
+        }
+    }
+}
+
 impl<C: Clock> App<C> {
     /// What holds for a bucket by the policy in force.
     pub(super) fn under(&self, domain: &str, pairs: &[Entry<'_>]) -> Under {

@@ -6,6 +6,7 @@
 //! what it does not know after a start it waits for. Must not know: sockets, HTTP/2.
 
 mod bounds;
+mod client;
 mod demand;
 mod limits;
 mod message;

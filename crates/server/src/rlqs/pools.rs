@@ -89,13 +89,35 @@ impl Pools {
         self.claims
     }
 
-    /// A bucket is not under a limit any more.
-    pub(super) fn leave(&mut self, limit: &Limit, claim: u64) {
-        if let Some(kept) = self.of.get_mut(&limit.key) {
-            let before = kept.pool.len();
-            kept.pool.leave(claim);
-            self.claims -= before - kept.pool.len();
-            self.changed.insert(Arc::clone(&limit.key));
+    /// A bucket is not under these limits any more.
+    pub(super) fn leave(&mut self, claim: u64, limits: &[Limit]) {
+        for limit in limits {
+            if let Some(kept) = self.of.get_mut(&limit.key) {
+                let before = kept.pool.len();
+                kept.pool.leave(claim);
+                self.claims -= before - kept.pool.len();
+                self.changed.insert(Arc::clone(&limit.key));
+            }
+        }
+    }
+
+    /// What a bucket was sent before has arrived.
+    pub(super) fn reported(&mut self, claim: u64, limits: &[Limit], now: Timestamp) {
+        for limit in limits {
+            if let Some(kept) = self.of.get_mut(&limit.key)
+                && kept.pool.reported(claim, now, &self.spans)
+            {
+                self.changed.insert(Arc::clone(&limit.key));
+            }
+        }
+    }
+
+    /// A bucket was told to be forgotten.
+    pub(super) fn sent_nothing(&mut self, claim: u64, limits: &[Limit], now: Timestamp) {
+        for limit in limits {
+            if let Some(kept) = self.of.get_mut(&limit.key) {
+                kept.pool.sent(claim, 0, now, &self.spans);
+            }
         }
     }
 

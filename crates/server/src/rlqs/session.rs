@@ -10,8 +10,9 @@ use tollgate_core::Timestamp;
 use tollgate_store::Clock;
 
 use super::bounds::QuotaBounds;
+use super::client::Heard;
 use super::message::{read_reports, write_response};
-use super::table::{Heard, QuotaCounts, Table};
+use super::table::{QuotaCounts, Table};
 use crate::app::App;
 
 /// Buckets of which one message tells. With the longest ids that is less than the window of anybody.

@@ -143,7 +143,7 @@ impl Pool {
         if let Some(claim) = self.claims.get_mut(&id) {
             claim.is_leaving = true;
             (claim.wants, claim.target) = (0, 0);
-            if claim.given.is_none() && claim.above.is_none() {
+            if claim.held() == 0 {
                 self.claims.remove(&id);
             }
         }
@@ -158,7 +158,7 @@ impl Pool {
             claim.given = claim.given.filter(|given| !is_over(given));
             claim.above = claim.above.filter(|above| now < above.until);
             held = held.saturating_add(claim.held());
-            !claim.is_leaving || claim.given.is_some() || claim.above.is_some()
+            !claim.is_leaving || claim.held() > 0
         });
         self.held = held;
         held < before

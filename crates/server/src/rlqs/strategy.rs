@@ -51,7 +51,7 @@ impl Tokens {
         if units == 0 || burst == 0 || u128::from(window) > longest {
             return None;
         }
-        let is_whole = |times: &u64| window.saturating_mul(*times) % SECOND == 0;
+        let is_whole = |times: &u64| window.saturating_mul(*times).is_multiple_of(SECOND);
         let most = (u64::from(u32::MAX) / units).clamp(1, MOST_WINDOWS);
         let times = (1..=most).find(is_whole).unwrap_or(most);
         // So many tokens in so many seconds: rounded, there are fewer tokens and more seconds.

@@ -3,15 +3,15 @@
 //! A bucket of a client is one claim on every limit that it is under, and is assigned what keeps within all of its shares.
 //! Times come in, assignments go out; nothing waits. Must not know: sockets, messages, how limits are found.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
 use tollgate_core::{Nanos, Timestamp};
 
 use super::bounds::QuotaBounds;
-use super::demand::Demand;
-use super::limits::{Limit, Under};
+use super::client::{Bucket, Client, Gone, Heard};
+use super::limits::Under;
 use super::message::Action;
 use super::pools::Pools;
 use super::shares::Spans;
@@ -19,15 +19,6 @@ use super::strategy::Strategy;
 
 /// There may be so many claims on limits for each bucket that there may be.
 const CLAIMS: usize = 2;
-
-/// A report about one bucket, and what holds for it.
-#[derive(Debug)]
-pub(super) struct Heard {
-    pub(super) id: Arc<[u8]>,
-    pub(super) elapsed: Nanos,
-    pub(super) requests: u64,
-    pub(super) under: Under,
-}
 
 /// What was done so far, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +45,7 @@ pub struct QuotaCounts {
 pub(super) struct Table {
     bounds: QuotaBounds,
     spans: Spans,
-    streams: HashMap<u64, Stream>,
+    clients: HashMap<u64, Client>,
     pools: Pools,
     /// Whose claim is which.
     owners: HashMap<u64, (u64, Arc<[u8]>)>,
@@ -62,29 +53,6 @@ pub(super) struct Table {
     ticked: Timestamp,
     is_crowded: bool,
     counts: QuotaCounts,
-}
-
-#[derive(Debug)]
-struct Stream {
-    buckets: HashMap<Arc<[u8]>, Bucket>,
-    /// Buckets about which there is something to be said.
-    due: BTreeSet<Arc<[u8]>>,
-    wake: Arc<Notify>,
-}
-
-#[derive(Debug)]
-struct Bucket {
-    claim: u64,
-    under: Under,
-    demand: Demand,
-    /// When it was last used.
-    used: Timestamp,
-    /// What it was last told.
-    told: Option<Strategy>,
-    /// Whether it is owed an answer, even if nothing has changed.
-    is_asked: bool,
-    /// When its client was told to forget it, or will be at once.
-    abandoned: Option<Timestamp>,
 }
 
 impl Table {
@@ -97,7 +65,7 @@ impl Table {
         Self {
             bounds,
             spans,
-            streams: HashMap::new(),
+            clients: HashMap::new(),
             pools: Pools::opening(opens, spans),
             owners: HashMap::new(),
             next: 0,
@@ -113,7 +81,7 @@ impl Table {
 
     pub(super) fn counts(&self) -> QuotaCounts {
         QuotaCounts {
-            streams: self.streams.len() as u64,
+            streams: self.clients.len() as u64,
             buckets: self.owners.len() as u64,
             ..self.counts
         }
@@ -126,191 +94,138 @@ impl Table {
 
     /// Somebody has come. Nothing if there are too many.
     pub(super) fn join(&mut self, wake: Arc<Notify>) -> Option<u64> {
-        if self.streams.len() >= self.bounds.streams {
+        if self.clients.len() >= self.bounds.streams {
             return None;
         }
-        let stream = self.number();
-        self.streams.insert(
-            stream,
-            Stream {
-                buckets: HashMap::new(),
-                due: BTreeSet::new(),
-                wake,
-            },
-        );
-        Some(stream)
+        let client = self.number();
+        self.clients.insert(client, Client::new(wake));
+        Some(client)
     }
 
     /// Somebody is gone. What it was assigned stays held until that has expired.
-    pub(super) fn leave(&mut self, stream: u64, now: Timestamp) {
-        let Some(left) = self.streams.remove(&stream) else {
+    pub(super) fn leave(&mut self, client: u64, now: Timestamp) {
+        let Some(left) = self.clients.remove(&client) else {
             return;
         };
         for bucket in left.buckets.into_values() {
-            self.release(&bucket);
+            self.owners.remove(&bucket.claim);
+            self.pools.leave(bucket.claim, bucket.under.limits());
         }
         self.settle(now);
     }
 
     /// Somebody reports.
-    pub(super) fn hear(&mut self, stream: u64, heard: Vec<Heard>, now: Timestamp) {
+    pub(super) fn hear(&mut self, client: u64, heard: Vec<Heard>, now: Timestamp) {
+        let Some(known) = self.clients.get_mut(&client) else {
+            return;
+        };
+        for gone in known.forgotten(now, self.spans.grace) {
+            self.pools.reported(gone.claim, &gone.limits, now);
+        }
         for one in heard {
             self.counts.reports = self.counts.reports.saturating_add(1);
-            self.hear_one(stream, one, now);
+            self.hear_one(client, one, now);
         }
         self.settle(now);
     }
 
-    fn hear_one(&mut self, stream: u64, heard: Heard, now: Timestamp) {
+    fn hear_one(&mut self, client: u64, heard: Heard, now: Timestamp) {
         // Those who are gone hold on for a while; they count too, or coming and going would fill everything.
         let most_claims = self.bounds.buckets.saturating_mul(CLAIMS);
         let is_full =
             self.owners.len() >= self.bounds.buckets || self.pools.claims() >= most_claims;
-        let claim = self.next;
-        let Some(known) = self.streams.get_mut(&stream) else {
+        let Some(known) = self.clients.get_mut(&client) else {
             return;
         };
         let is_full = is_full || known.buckets.len() >= self.bounds.buckets_of_one;
-        if let Some(bucket) = known.buckets.get(&heard.id)
-            && let Some(abandoned) = bucket.abandoned
-        {
-            // What was written before its client heard of that says nothing; nor does silence.
-            if heard.requests == 0 || now < abandoned.after(self.spans.grace) {
-                return;
-            }
-            known.buckets.remove(&heard.id);
-        }
-        if !known.buckets.contains_key(&heard.id) {
-            if is_full {
-                self.is_crowded = true;
-                self.refuse(1);
-                return;
-            }
-            self.next = self.next.saturating_add(1);
-            self.owners.insert(claim, (stream, Arc::clone(&heard.id)));
-            let bucket = Bucket {
-                claim,
-                under: Under::Blanket(Strategy::DenyAll),
-                demand: Demand::default(),
-                used: now,
-                told: None,
-                is_asked: true,
-                abandoned: None,
-            };
-            known.buckets.insert(Arc::clone(&heard.id), bucket);
-        }
-        let Some(bucket) = known.buckets.get_mut(&heard.id) else {
+        let is_known = known.buckets.contains_key(&heard.id);
+        if !is_known && known.is_stale(&heard) {
             return;
-        };
-        known.due.insert(heard.id);
+        }
+        if !is_known && is_full {
+            self.is_crowded = true;
+            return self.refuse(1);
+        }
+        known.remind(Arc::clone(&heard.id));
+        let bucket = known.buckets.entry(Arc::clone(&heard.id));
+        let bucket = bucket.or_insert_with(|| {
+            let claim = self.next;
+            self.next = claim.saturating_add(1);
+            self.owners.insert(claim, (client, heard.id));
+            Bucket::new(claim, now)
+        });
         bucket.is_asked = true;
-        let is_new = bucket.demand.add(heard.requests, heard.elapsed);
         if heard.requests > 0 {
-            bucket.used = now;
+            (bucket.used, bucket.is_idle) = (now, false);
         }
-        let before = std::mem::replace(&mut bucket.under, heard.under);
-        for limit in before.limits() {
-            let is_gone = bucket.under.limits().iter().all(|one| one.key != limit.key);
-            if is_gone {
-                self.pools.leave(limit, bucket.claim);
-            }
-        }
+        let is_new = bucket.demand.add(heard.requests, heard.elapsed);
+        let mut before = std::mem::replace(&mut bucket.under, heard.under).into_limits();
+        let limits = bucket.under.limits();
+        before.retain(|limit| limits.iter().all(|one| one.key != limit.key));
+        self.pools.leave(bucket.claim, &before);
         let demand = is_new.then_some(&bucket.demand);
-        self.pools
-            .hear(bucket.claim, bucket.under.limits(), demand, now);
+        self.pools.hear(bucket.claim, limits, demand, now);
     }
 
-    /// Time has passed: what has expired is free, and what is not used is abandoned.
+    /// Time has passed: what has expired is free, and what is not used is abandoned, sooner where there is no room.
     pub(super) fn tick(&mut self, now: Timestamp) {
         if now.since(self.ticked) < Nanos::SECOND {
             return;
         }
         self.ticked = now;
         self.pools.expire(now);
-        self.abandon_idle(now);
-        self.settle(now);
-    }
-
-    /// Abandons buckets that nobody uses, sooner where there is no room for others.
-    fn abandon_idle(&mut self, now: Timestamp) {
         let patience = match std::mem::take(&mut self.is_crowded) {
             true => self.bounds.idle_when_crowded,
             false => self.bounds.idle,
         };
-        let mut abandoned = Vec::new();
-        for stream in self.streams.values_mut() {
-            let grace = self.spans.grace;
-            // They are remembered until no report can come any more that was written before.
-            stream.buckets.retain(|_, bucket| {
-                let at = bucket.abandoned;
-                at.is_none_or(|at| bucket.is_asked || now < at.after(grace))
-            });
-            for (id, bucket) in &mut stream.buckets {
-                if bucket.abandoned.is_none() && now.since(bucket.used) >= patience {
-                    bucket.abandoned = Some(now);
-                    bucket.is_asked = true;
-                    abandoned.push((
-                        bucket.claim,
-                        std::mem::replace(&mut bucket.under, Under::Blanket(Strategy::DenyAll)),
-                    ));
-                    stream.due.insert(Arc::clone(id));
-                    stream.wake.notify_one();
-                }
-            }
+        for client in self.clients.values_mut() {
+            client.tidy(now, self.spans.held());
+            client.abandon(now, patience);
         }
-        for (claim, under) in abandoned {
-            self.owners.remove(&claim);
-            for limit in under.limits() {
-                self.pools.leave(limit, claim);
-            }
-        }
-    }
-
-    fn release(&mut self, bucket: &Bucket) {
-        self.owners.remove(&bucket.claim);
-        for limit in bucket.under.limits() {
-            self.pools.leave(limit, bucket.claim);
-        }
+        self.settle(now);
     }
 
     /// Looks again at every limit of which something has changed, and wakes those whom that concerns.
     fn settle(&mut self, now: Timestamp) {
         for claim in self.pools.plan(now) {
-            let Some((stream, id)) = self.owners.get(&claim) else {
-                continue;
-            };
-            if let Some(stream) = self.streams.get_mut(stream) {
-                stream.due.insert(Arc::clone(id));
-                stream.wake.notify_one();
+            if let Some((client, id)) = self.owners.get(&claim)
+                && let Some(client) = self.clients.get_mut(client)
+            {
+                client.remind(Arc::clone(id));
             }
         }
     }
 
-    /// What is to be said to somebody now, about at most so many buckets.
+    /// What is to be said to somebody now, about at most so many buckets. It counts as sent.
     pub(super) fn due(
         &mut self,
-        stream: u64,
+        client: u64,
         now: Timestamp,
         most: usize,
     ) -> Vec<(Arc<[u8]>, Action)> {
         let mut actions = Vec::new();
-        let Some(known) = self.streams.get_mut(&stream) else {
+        let Some(known) = self.clients.get_mut(&client) else {
             return actions;
         };
         while actions.len() < most
-            && let Some(id) = known.due.pop_first()
+            && let Some(id) = known.next_due()
         {
+            let is_idle = known.buckets.get(&id).is_some_and(|bucket| bucket.is_idle);
+            if is_idle && let Some(idle) = known.buckets.remove(&id) {
+                let (claim, limits) = (idle.claim, idle.under.into_limits());
+                self.owners.remove(&claim);
+                // To be told to forget it is to be given nothing.
+                self.pools.sent_nothing(claim, &limits, now);
+                self.pools.leave(claim, &limits);
+                let at = now;
+                known.forgets(Arc::clone(&id), Gone { at, claim, limits });
+                self.counts.abandoned = self.counts.abandoned.saturating_add(1);
+                actions.push((id, Action::Abandon));
+                continue;
+            }
             let Some(bucket) = known.buckets.get_mut(&id) else {
                 continue;
             };
-            if bucket.abandoned.is_some() {
-                if std::mem::take(&mut bucket.is_asked) {
-                    bucket.abandoned = Some(now);
-                    self.counts.abandoned = self.counts.abandoned.saturating_add(1);
-                    actions.push((id, Action::Abandon));
-                }
-                continue;
-            }
             let Some(strategy) = assign(bucket, &mut self.pools, now) else {
                 continue;
             };
@@ -349,13 +264,4 @@ fn assign(bucket: &Bucket, pools: &mut Pools, now: Timestamp) -> Option<Strategy
     }
     pools.sent(bucket.claim, limits, &offer, now);
     Some(offer.strategy)
-}
-
-impl Under {
-    fn limits(&self) -> &[Limit] {
-        match self {
-            Self::Blanket(_) => &[],
-            Self::Limits(limits) => limits,
-        }
-    }
 }

@@ -9,10 +9,11 @@ use tollgate_core::{Nanos, Timestamp};
 
 use super::world::Dice;
 use crate::rlqs::QuotaBounds;
+use crate::rlqs::client::Heard;
 use crate::rlqs::limits::{Limit, Under};
 use crate::rlqs::message::Action;
 use crate::rlqs::strategy::{Strategy, Tokens};
-use crate::rlqs::table::{Heard, Table};
+use crate::rlqs::table::Table;
 
 const START: Timestamp = Timestamp::from_secs(1_000);
 
@@ -53,7 +54,11 @@ fn what_was_said_is_said_again_only_to_those_who_report() {
     let mut table = Table::new(bounds(), START);
     let stream = table.join(Arc::new(Notify::new())).unwrap();
     let one = limit("one", 10, Nanos::SECOND);
-    table.hear(stream, vec![heard("a", 1, &[one.clone()])], START);
+    table.hear(
+        stream,
+        vec![heard("a", 1, std::slice::from_ref(&one))],
+        START,
+    );
     assert_eq!(assigned(&table.due(stream, START, 9)), [10]);
     assert_eq!(table.due(stream, START, 9), []);
     table.hear(stream, vec![heard("a", 1, &[one])], START);
@@ -82,7 +87,7 @@ fn a_limit_that_a_bucket_is_not_under_any_more_is_free_when_that_has_expired() {
         limit("old", 10, Nanos::SECOND),
         limit("new", 7, Nanos::SECOND),
     );
-    table.hear(one, vec![heard("a", 1, &[old.clone()])], START);
+    table.hear(one, vec![heard("a", 1, std::slice::from_ref(&old))], START);
     assert_eq!(assigned(&table.due(one, START, 9)), [10]);
     // The policy has changed.
     table.hear(one, vec![heard("a", 1, &[new])], START);

@@ -1,6 +1,6 @@
 //! What shares promise, whatever is late or lost: never more than there is, and most to those who want most.
 
-use super::world::{Fate, Mistake, World};
+use super::world::{Client, Fate, Mistake, World};
 
 const SEEDS: u64 = 60;
 const CAPACITIES: [u64; 4] = [1, 7, 100, 1_000_000];
@@ -66,7 +66,7 @@ fn whoever_wants_most_gets_most_and_loses_it_when_another_does() {
 fn those_who_want_the_same_get_about_the_same() {
     let mut world = World::new(900, &[9_000, 9_000, 9_000], Fate::Kind, 1);
     world.run(60).unwrap();
-    let shares = world.clients.iter().map(|client| client.share());
+    let shares = world.clients.iter().map(Client::share);
     assert_eq!(world.running(), 900);
     for share in shares {
         assert!((240..=360).contains(&share), "{share}");

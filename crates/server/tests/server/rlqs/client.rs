@@ -141,7 +141,7 @@ impl Client {
                 let (1, Value::Bytes(action)) = field else {
                     panic!("{field:?}");
                 };
-                self.actions.push_back(Action::read(action));
+                self.actions.push_back(Action::read(&action));
             }
         }
     }
@@ -166,8 +166,8 @@ fn number(message: &Bytes, number: u64) -> Option<u64> {
 }
 
 impl Action {
-    fn read(action: Bytes) -> Self {
-        let id = part(&action, 1).unwrap();
+    fn read(action: &Bytes) -> Self {
+        let id = part(action, 1).unwrap();
         let values = read(id).into_iter().map(|field| match field {
             (1, Value::Bytes(pair)) => {
                 String::from_utf8(part(&pair, 2).unwrap_or_default().to_vec()).unwrap()
@@ -175,8 +175,8 @@ impl Action {
             other => panic!("{other:?}"),
         });
         let name = values.collect::<Vec<_>>().join(",");
-        let Some(assignment) = part(&action, 2) else {
-            assert_eq!(part(&action, 3), Some(Bytes::new()));
+        let Some(assignment) = part(action, 2) else {
+            assert_eq!(part(action, 3), Some(Bytes::new()));
             return Self::Abandon(name);
         };
         let life = number(&part(&assignment, 2).unwrap(), 1).unwrap();
