@@ -7,6 +7,7 @@ pub mod allocation;
 pub mod beside;
 pub mod certificates;
 pub mod envoy;
+pub mod explore;
 pub mod fuzzing;
 pub mod nginx;
 pub mod oracle;

@@ -11,9 +11,11 @@
 mod address;
 mod credentials;
 mod failure;
+mod lender;
 mod link;
 mod name;
 mod options;
+mod remote;
 mod script;
 mod spread;
 mod store;

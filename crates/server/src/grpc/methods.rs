@@ -2,6 +2,7 @@
 //!
 //! Must not know: HTTP/2, how answers are found.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -79,8 +80,18 @@ pub(crate) trait Service: Send + Sync + 'static {
         Err(Status::new(Code::Unimplemented, message))
     }
 
-    /// Answers one message with one message, at once.
-    fn answer(&self, method: Method, message: &[u8], is_stopping: bool) -> Result<Answer, Status>;
+    /// Whether answers may have to be waited for. Where they need not, each is there when it is first looked at.
+    fn waits(&self) -> bool {
+        false
+    }
+
+    /// Answers one message with one message.
+    fn answer(
+        &self,
+        method: Method,
+        message: &[u8],
+        is_stopping: bool,
+    ) -> impl Future<Output = Result<Answer, Status>> + Send;
 }
 
 /// Who is told about quotas, on one stream.

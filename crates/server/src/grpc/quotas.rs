@@ -9,7 +9,7 @@ use bytes::Bytes;
 use h2::SendStream;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::frame::framed;
+use super::frame::{frame, sealed};
 use super::methods::Subscriber;
 use super::status::{Code, Status};
 use super::streams::{Questions, Served, given_up};
@@ -65,11 +65,11 @@ async fn tell(
     subscriber: &mut dyn Subscriber,
 ) -> Result<(), Status> {
     loop {
-        let mut is_any = false;
-        let message = framed(|out| is_any = subscriber.due(out));
-        if !is_any {
+        let mut out = frame();
+        if !subscriber.due(&mut out) {
             return Ok(());
         }
+        let message = sealed(out);
         let slow = || Status::new(Code::ResourceExhausted, "assignments are not taken in time");
         let room = timeout(ROOM_WITHIN, room_for(stream, message.len())).await;
         if !room.unwrap_or(false) || stream.send_data(message, false).is_err() {

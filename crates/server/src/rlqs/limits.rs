@@ -5,8 +5,7 @@
 //! windows, so a limit with one becomes the bucket of the same number and length. Places that are held cannot be shared out
 //! this way and do not count here. Must not know: clients, shares, messages.
 
-use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tollgate_core::limit::Quota;
 use tollgate_core::{Calendar, Nanos, Window};
@@ -75,6 +74,7 @@ impl<C: Clock> App<C> {
             return Under::Blanket(Strategy::DenyAll);
         }
         let noted = noted.0.into_inner();
+        let noted = noted.unwrap_or_else(PoisonError::into_inner);
         let states = verdict.limits().iter().enumerate();
         let limits: Vec<Limit> = states
             .filter(|(_, state)| state.standing == Standing::Enforced && state.role() == Role::Main)
@@ -133,7 +133,7 @@ const fn longest(window: Window) -> Nanos {
 
 /// What was seen of every limit while the engine was asked.
 #[derive(Debug, Default)]
-struct Noted(RefCell<Vec<Note>>);
+struct Noted(Mutex<Vec<Note>>);
 
 #[derive(Debug)]
 struct Note {
@@ -145,7 +145,8 @@ struct Note {
 
 impl Witness for Noted {
     fn saw(&self, position: usize, seen: &Seen<'_>) {
-        self.0.borrow_mut().push(Note {
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.push(Note {
             position,
             key: seen.key.into(),
             cost: seen.cost,
