@@ -21,12 +21,14 @@ use tollgate_redis::wire::Request;
 use tollgate_redis::{Options, RedisStore, Remembering};
 use tollgate_store::{Check, Key, Op};
 
+pub(crate) use shards::url as shards_url;
+
 use crate::SECRET;
 use crate::server_time::{PATIENT, ruled, slow_bucket};
 
 /// Tests that start half a dozen servers run one after the other: more at a time and the servers would call each other
 /// dead for want of a processor.
-async fn alone() -> MutexGuard<'static, ()> {
+pub(crate) async fn alone() -> MutexGuard<'static, ()> {
     static HEAVY: LazyLock<Mutex<()>> = LazyLock::new(Mutex::default);
     HEAVY.lock().await
 }
@@ -52,7 +54,7 @@ fn name_of(key: &str) -> String {
 }
 
 /// Asks until it is so, and fails after a long time.
-async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
     let mut looks = tokio::time::interval(Duration::from_millis(5));
     let waiting = async {
         while !condition().await {
