@@ -11,6 +11,7 @@ pub mod dice;
 pub mod envoy;
 pub mod faults;
 pub mod fuzzing;
+pub mod history;
 pub mod nginx;
 pub mod oracle;
 pub mod peers;
