@@ -6,6 +6,7 @@
 pub mod allocation;
 pub mod beside;
 pub mod certificates;
+pub mod chaos;
 pub mod clock;
 pub mod dice;
 pub mod envoy;

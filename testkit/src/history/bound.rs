@@ -19,8 +19,12 @@ pub struct Worst {
     pub beyond: i128,
     /// The same in units, rounded up; zero if within the limit.
     pub units: u64,
-    /// Units admitted on all keys.
+    /// Units admitted on that key, and what its whole history would have allowed.
     pub admitted: u64,
+    /// See there.
+    pub allowed: u64,
+    /// Units admitted on all keys.
+    pub in_all: u64,
 }
 
 /// Whether every window on every key is within the allowance, and what the worst one was.
@@ -34,10 +38,13 @@ pub fn bound(history: &History, allowance: &Allowance) -> Result<Worst, Broken> 
         beyond: i128::MIN,
         units: 0,
         admitted: 0,
+        allowed: 0,
+        in_all: 0,
     };
     for (key, records) in history.by_key() {
         let spent = records.iter().filter(|record| record.is_spent());
-        worst.admitted += spent.map(|record| record.cost).sum::<u64>();
+        let admitted = spent.map(|record| record.cost).sum::<u64>();
+        worst.in_all += admitted;
         let priced = |cost| bucket.price(cost);
         let Some((most, until)) = worst_window(&records, priced) else {
             continue;
@@ -52,6 +59,8 @@ pub fn bound(history: &History, allowance: &Allowance) -> Result<Worst, Broken> 
         }
         if beyond > worst.beyond {
             worst.beyond = beyond;
+            worst.admitted = admitted;
+            worst.allowed = allowed_in_all(&records, allowance);
             key.clone_into(&mut worst.key);
         }
     }
@@ -59,6 +68,17 @@ pub fn bound(history: &History, allowance: &Allowance) -> Result<Worst, Broken> 
         .checked_div(i128::from(bucket.interval));
     worst.units = u64::try_from(units.unwrap_or(0)).unwrap_or(u64::MAX);
     Ok(worst)
+}
+
+/// Units that may be admitted between the first question and the last answer.
+fn allowed_in_all(records: &[&Record], allowance: &Allowance) -> u64 {
+    let first = records.iter().map(|record| record.invoked).min();
+    let last = records.iter().map(|record| record.completed).max();
+    let span = last.unwrap_or(0).saturating_sub(first.unwrap_or(0));
+    let bucket = allowance.bucket();
+    let nanos = bucket.capacity() + allowance.beyond() + i128::from(span);
+    let units = nanos.checked_div(i128::from(bucket.interval)).unwrap_or(0);
+    u64::try_from(units).unwrap_or(u64::MAX)
 }
 
 /// The same for a log: no window of this length on any key admits more than the limit and so many units beyond.

@@ -16,6 +16,7 @@ mod inherited;
 mod large;
 mod measured;
 mod model;
+mod scenarios;
 mod server_time;
 mod topology;
 mod trace;

@@ -146,7 +146,12 @@ fn i01_the_sweep_finds_what_looking_at_every_window_finds() {
 fn i01_a_hundred_thousand_records_are_no_trouble() {
     let records = (0..100_000).map(|n| record(n * 1_000, n * 1_000 + 5_000, Verdict::Admitted));
     let worst = bound(&history(records), &Allowance::of(BUCKET)).unwrap();
-    assert_eq!(worst.admitted, 100_000);
+    assert_eq!((worst.in_all, worst.admitted), (100_000, 100_000));
+    assert_eq!(
+        worst.allowed,
+        100_000 + 14,
+        "the burst, and five more of refill at the end"
+    );
 }
 
 #[test]

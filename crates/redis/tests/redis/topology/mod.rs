@@ -24,7 +24,7 @@ use crate::server_time::{PATIENT, ruled, slow_bucket};
 
 /// Tests that start half a dozen servers run one after the other: more at a time and the servers would call each other
 /// dead for want of a processor.
-async fn alone() -> MutexGuard<'static, ()> {
+pub(crate) async fn alone() -> MutexGuard<'static, ()> {
     static HEAVY: LazyLock<Mutex<()>> = LazyLock::new(Mutex::default);
     HEAVY.lock().await
 }
@@ -38,7 +38,7 @@ async fn store_at(url: String, deadline: Duration) -> RedisStore {
 }
 
 /// The name that a server knows a key of limit 1 by.
-fn name_of(key: &str) -> String {
+pub(crate) fn name_of(key: &str) -> String {
     let limit = ruled(1, slow_bucket(1));
     let check = Check {
         key: Key::of(key.as_bytes()).unwrap(),
@@ -50,7 +50,7 @@ fn name_of(key: &str) -> String {
 }
 
 /// Asks until it is so, and fails after a long time.
-async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
     let mut looks = tokio::time::interval(Duration::from_millis(5));
     let waiting = async {
         while !condition().await {
