@@ -7,14 +7,15 @@
 use tollgate_core::Outcome;
 use tollgate_policy::model::{Count, Penalty};
 use tollgate_policy::rules::Role;
-use tollgate_store::{Op, Store};
+use tollgate_store::Op;
 
+use crate::asks::Asks;
 use crate::generation::Generation;
 use crate::plan::{Plan, Planned};
 use crate::verdict::{LimitState, Reason};
 
 /// Carries out the penalties of the limits that denied, and corrects their states by what the denied must wait for now.
-pub(crate) fn punish<S: Store>(
+pub(crate) async fn punish<S: Asks>(
     plan: &Plan,
     generation: &Generation,
     store: &S,
@@ -27,15 +28,19 @@ pub(crate) fn punish<S: Store>(
         }
         let penalty = generation.rule(planned.rule).map(|(rule, _)| rule.penalty);
         match penalty {
-            Some(Penalty::Count) => charge(plan, generation, store, position, states),
-            Some(Penalty::Block(_)) => block(plan, generation, store, planned, position, states),
+            Some(Penalty::Count) => {
+                charge(plan, generation, store, position, states).await;
+            }
+            Some(Penalty::Block(_)) => {
+                block(plan, generation, store, planned, position, states).await;
+            }
             Some(Penalty::None) | None => {}
         }
     }
 }
 
 /// Charges the denied request like any other, as far as the limit lets debt grow.
-fn charge<S: Store>(
+async fn charge<S: Asks>(
     plan: &Plan,
     generation: &Generation,
     store: &S,
@@ -47,8 +52,8 @@ fn charge<S: Store>(
     };
     let ask = |op| plan.ask_alone(generation, store, position, op);
     if matches!(planned.op, Op::Spend(_))
-        && let Some(Ok(_)) = ask(Op::ChargeAlways(planned.cost))
-        && let Some(Ok(answer)) = ask(Op::Peek(planned.cost))
+        && let Some(Ok(_)) = ask(Op::ChargeAlways(planned.cost)).await
+        && let Some(Ok(answer)) = ask(Op::Peek(planned.cost)).await
         && let Some(state) = state_of(states, planned)
     {
         state.status = answer.status;
@@ -60,7 +65,7 @@ fn charge<S: Store>(
 }
 
 /// Blocks the key of the rule that denied.
-fn block<S: Store>(
+async fn block<S: Asks>(
     plan: &Plan,
     generation: &Generation,
     store: &S,
@@ -72,10 +77,10 @@ fn block<S: Store>(
     let Some(at) = plan.planned().iter().position(is_block) else {
         return;
     };
-    let Some(Ok(_)) = plan.ask_alone(generation, store, at, Op::Spend(1)) else {
+    let Some(Ok(_)) = plan.ask_alone(generation, store, at, Op::Spend(1)).await else {
         return;
     };
-    let Some(Ok(answer)) = plan.ask_alone(generation, store, at, Op::Peek(1)) else {
+    let Some(Ok(answer)) = plan.ask_alone(generation, store, at, Op::Peek(1)).await else {
         return;
     };
     let denied = plan.planned().get(position);
@@ -96,14 +101,15 @@ fn block<S: Store>(
 
 /// Charges the limits that count denials. One that has nothing left is not charged: its own refusals are not held against
 /// the refused on top.
-pub(crate) fn count_denial<S: Store>(plan: &Plan, generation: &Generation, store: &S) {
+pub(crate) async fn count_denial<S: Asks>(plan: &Plan, generation: &Generation, store: &S) {
     for (position, planned) in plan.planned().iter().enumerate() {
         let counts = generation
             .rule(planned.rule)
             .is_some_and(|(rule, _)| rule.count == Count::Denials);
         if counts && matches!(planned.role, Role::Main | Role::Local) {
             // The denial stands whether or not it could be counted.
-            drop(plan.ask_alone(generation, store, position, Op::Spend(planned.cost)));
+            let counted = plan.ask_alone(generation, store, position, Op::Spend(planned.cost));
+            drop(counted.await);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! decided by itself afterwards, and only if the request was admitted. Must not know: how batches are planned, what a
 //! denial leads to, how a generation is made.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use tollgate_core::{Nanos, Outcome, Timestamp};
@@ -13,13 +14,13 @@ use tollgate_policy::rules::{Found, Listed, Role};
 use tollgate_store::{Answer, Note, Op, StoreError};
 
 use crate::aftermath;
+use crate::asks::Asks;
 use crate::counters::Event;
 use crate::findings::{Findings, Refuser};
 use crate::generation::Generation;
 use crate::lots::Lots;
 use crate::plan::{Added, Asking, Manner, Plan, Planned};
 use crate::stance::Stances;
-use crate::store::StateStore;
 use crate::ticket::Ticket;
 use crate::trial::{Word, Words};
 use crate::verdict::{LimitState, Reason, Standing, Verdict};
@@ -35,18 +36,32 @@ pub(crate) struct Scratch {
     plan: Plan,
 }
 
+thread_local! {
+    static OWN: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+}
+
 impl Scratch {
-    pub(crate) fn new() -> Self {
-        Self {
-            found: Found::new(),
-            plan: Plan::new(),
-        }
+    /// This thread's room for decisions. A decision that begins before another has ended (a request whose attributes ask the
+    /// engine, a store that is waited for) gets its own.
+    pub(crate) fn take() -> Box<Self> {
+        let new = || {
+            Box::new(Self {
+                found: Found::new(),
+                plan: Plan::new(),
+            })
+        };
+        OWN.take().unwrap_or_else(new)
+    }
+
+    /// Leaves it for the next decision of the thread that this one ended on.
+    pub(crate) fn keep(self: Box<Self>) {
+        OWN.set(Some(self));
     }
 }
 
 /// What a decision is made with.
 pub(crate) struct Decision<'a, S> {
-    pub(crate) store: &'a S,
+    pub(crate) store: S,
     pub(crate) lots: &'a Lots,
     pub(crate) request: &'a dyn Attributes,
     pub(crate) cost: Option<u64>,
@@ -57,17 +72,22 @@ pub(crate) struct Decision<'a, S> {
     pub(crate) witness: Option<&'a dyn Witness>,
 }
 
-impl<S: StateStore> Decision<'_, S> {
+impl<S: Asks> Decision<'_, S> {
     /// Makes the decision; what is found out goes straight into the verdict, which is too large to be copied for fun.
-    pub(crate) fn make(&self, verdict: &mut Verdict, scratch: &mut Scratch) {
+    pub(crate) async fn make(&self, verdict: &mut Verdict, scratch: &mut Scratch) {
         let Verdict {
             generation,
             findings,
         } = verdict;
-        self.fill(generation, scratch, findings);
+        self.fill(generation, scratch, findings).await;
     }
 
-    fn fill(&self, generation: &Arc<Generation>, scratch: &mut Scratch, findings: &mut Findings) {
+    async fn fill(
+        &self,
+        generation: &Arc<Generation>,
+        scratch: &mut Scratch,
+        findings: &mut Findings,
+    ) {
         let Scratch { found, plan } = scratch;
         let desk = generation.desk().read();
         let desk = desk.as_ref().and_then(|desk| desk.as_deref());
@@ -103,40 +123,46 @@ impl<S: StateStore> Decision<'_, S> {
             lots: self.lots,
             desk,
             now,
+            places: S::PLACES,
             witness: self.witness,
         };
         plan.clear();
         let stances = Stances::of(&asking, plan);
-        self.decide_enforced(&asking, &stances, plan, findings);
-        if self.manner == Manner::Charge && !findings.degraded.store {
+        let is_answered = self
+            .decide_enforced(&asking, &stances, plan, findings)
+            .await;
+        if self.manner == Manner::Charge && is_answered {
             if findings.is_admitted() {
                 Ticket::collect(&mut findings.ticket, generation, plan, self.reserves);
             }
             if generation.has_trials() {
                 let words = Words::of(generation, plan);
                 let words = (words.iter(), Standing::Enforced);
-                self.compare(&asking, generation, words, plan, findings);
+                self.compare(&asking, generation, words, plan, findings)
+                    .await;
             }
         }
         if findings.is_admitted() {
             for index in stances.rules_in(found, Mode::Shadow) {
-                let word = self.decide_shadow(&asking, index, plan, findings);
+                let word = self.decide_shadow(&asking, index, plan, findings).await;
                 if self.manner == Manner::Charge {
                     Ticket::collect(&mut findings.ticket, generation, plan, self.reserves);
                     let word = (word.into_iter(), Standing::Shadow);
-                    self.compare(&asking, generation, word, plan, findings);
+                    self.compare(&asking, generation, word, plan, findings)
+                        .await;
                 }
             }
         }
     }
 
-    fn decide_enforced(
+    /// Answers whether the store did, as far as it was asked.
+    async fn decide_enforced(
         &self,
         asking: &Asking<'_>,
         stances: &Stances,
         plan: &mut Plan,
         findings: &mut Findings,
-    ) {
+    ) -> bool {
         if asking.found.more_than_fit() {
             refuse_too_many(findings);
         }
@@ -157,32 +183,35 @@ impl<S: StateStore> Decision<'_, S> {
         }
         if findings.is_refused() {
             if self.manner == Manner::Charge {
-                aftermath::count_denial(plan, asking.generation, self.store);
+                aftermath::count_denial(plan, asking.generation, &self.store).await;
             }
-            return;
+            return true;
         }
         if plan.planned().is_empty() {
-            return;
+            return true;
         }
-        if let Err(error) = self.ask(asking, plan) {
-            return self.without_store(asking, plan, findings, &error);
+        if let Err(error) = self.ask(asking, plan).await {
+            self.without_store(asking, plan, findings, &error);
+            return false;
         }
         for (planned, answer) in plan.answered() {
             record(asking, plan, planned, answer, Standing::Enforced, findings);
         }
         findings.conclude();
         if self.manner != Manner::Charge {
-            return;
+            return true;
         }
         if !findings.is_admitted() {
-            aftermath::punish(plan, asking.generation, self.store, findings.states_mut());
-            aftermath::count_denial(plan, asking.generation, self.store);
+            let states = findings.states_mut();
+            aftermath::punish(plan, asking.generation, &self.store, states).await;
+            aftermath::count_denial(plan, asking.generation, &self.store).await;
             findings.conclude();
         }
         self.count_all(asking, plan, findings.is_admitted(), Event::Denied);
+        true
     }
 
-    fn decide_shadow(
+    async fn decide_shadow(
         &self,
         asking: &Asking<'_>,
         index: usize,
@@ -201,7 +230,7 @@ impl<S: StateStore> Decision<'_, S> {
                 return None;
             }
         }
-        if self.ask(asking, plan).is_err() {
+        if self.ask(asking, plan).await.is_err() {
             self.count(asking, index, Event::Error);
             // Nothing was answered, so nothing is owed.
             plan.restart();
@@ -220,7 +249,7 @@ impl<S: StateStore> Decision<'_, S> {
             .all(|(_, answer)| answer.outcome.is_admitted());
         if !is_admitted {
             let states = findings.states_mut().get_mut(from..).unwrap_or_default();
-            aftermath::punish(plan, asking.generation, self.store, states);
+            aftermath::punish(plan, asking.generation, &self.store, states).await;
         }
         self.count_all(asking, plan, is_admitted, Event::WouldDeny);
         if !is_admitted {
@@ -231,17 +260,16 @@ impl<S: StateStore> Decision<'_, S> {
     }
 
     /// Asks about all that is planned. Whoever shows a value that another was first to show is asked again without it.
-    fn ask(&self, asking: &Asking<'_>, plan: &mut Plan) -> Result<(), StoreError> {
+    async fn ask(&self, asking: &Asking<'_>, plan: &mut Plan) -> Result<(), StoreError> {
         loop {
-            let verdict = plan.ask(asking.generation, self.store)?;
+            let verdict = plan.ask(asking.generation, &self.store).await?;
             if verdict.is_admitted() || !plan.forgo_seen() {
                 return Ok(());
             }
         }
     }
 
-    /// The store did not answer: every limit says what that means. A local share comes with the fleet; until then
-    /// `local` admits.
+    /// The store did not answer, and nothing stands in for it: every limit says what that means.
     fn without_store(
         &self,
         asking: &Asking<'_>,
@@ -312,6 +340,9 @@ struct RuleSum {
 
 impl RuleSum {
     fn add(&mut self, planned: &Planned, answer: &Answer) {
+        if is_unknown(answer) {
+            return;
+        }
         self.denies |= !answer.outcome.is_admitted();
         self.waits |= matches!(answer.outcome, Outcome::Wait(_));
         self.overflowed |= answer.note == Note::Overflow;
@@ -327,6 +358,11 @@ fn refuse_too_many(findings: &mut Findings) {
     }
 }
 
+/// Whether it is not known where a limit stands.
+const fn is_unknown(answer: &Answer) -> bool {
+    matches!(answer.note, Note::Waived | Note::Unasked)
+}
+
 /// Notes where a limit stands. Blocks are noted while they last, and what was seen never is.
 fn record(
     asking: &Asking<'_>,
@@ -337,6 +373,10 @@ fn record(
     findings: &mut Findings,
 ) {
     findings.degraded.overflow |= answer.note == Note::Overflow;
+    findings.degraded.store |= matches!(answer.note, Note::StandIn | Note::Waived);
+    if is_unknown(answer) {
+        return;
+    }
     let is_quiet = match planned.role {
         Role::Main | Role::Local => false,
         Role::Block => answer.outcome.is_admitted(),

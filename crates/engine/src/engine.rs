@@ -2,20 +2,21 @@
 //!
 //! Must not know: how decisions are made, files, who calls.
 
-use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use tollgate_core::limit::Quota;
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::rules::Rules;
-use tollgate_store::{Ruled, StoreError};
+use tollgate_store::{ErrorKind, Key, LimitId, Ruled, StoreError};
 
+use crate::asks::{AtOnce, at_once};
 use crate::control::{self, Control, Controls, Log};
 use crate::counters::{Counted, Counters};
 use crate::decide::{Decision, Scratch};
+use crate::fleet::Fleet;
 use crate::generation::{Generation, Prepared};
 use crate::kept::Kept;
 use crate::lots::Lots;
@@ -53,6 +54,8 @@ pub struct Engine<S> {
     store: S,
     current: ArcSwap<Generation>,
     lots: Lots,
+    /// Those that it shares states with, if it does.
+    fleet: OnceLock<Arc<Fleet>>,
     /// Held while rules are replaced, one after another.
     registry: Mutex<Registry>,
 }
@@ -97,6 +100,7 @@ impl<S: StateStore> Engine<S> {
             store,
             current: ArcSwap::from_pointee(prepared.generation),
             lots: Lots::default(),
+            fleet: OnceLock::new(),
             registry: Mutex::new(registry),
         })
     }
@@ -132,7 +136,7 @@ impl<S: StateStore> Engine<S> {
         }
         self.place_desk(&generation, &registry.controls);
         self.current.store(Arc::new(generation));
-        self.store.forget_denials(None);
+        self.forget_denials(None);
         for id in gone {
             self.store.forget(id);
         }
@@ -190,9 +194,9 @@ impl<S: StateStore> Engine<S> {
     /// # Errors
     /// The store did not carry out some of it; the rest was. Places return when their leases end.
     pub fn respond(&self, ticket: Ticket, response: &dyn Response) -> Result<(), StoreError> {
-        let settled = ticket.respond(&self.store, response);
+        let done = settled(ticket.respond(&AtOnce(&self.store), response));
         drop(ticket);
-        settled
+        done
     }
 
     /// Settles what an admitted request was charged in advance at what it really cost, and gives its places back.
@@ -200,9 +204,9 @@ impl<S: StateStore> Engine<S> {
     /// # Errors
     /// The store did not carry out some of it; the rest was.
     pub fn settle(&self, ticket: Ticket, actual: u64) -> Result<(), StoreError> {
-        let settled = ticket.settle(&self.store, actual);
+        let done = settled(ticket.settle(&AtOnce(&self.store), actual));
         drop(ticket);
-        settled
+        done
     }
 
     /// Gives back what an admitted request was charged in advance, because its work did not happen.
@@ -210,9 +214,9 @@ impl<S: StateStore> Engine<S> {
     /// # Errors
     /// The store did not carry out some of it; the rest was.
     pub fn cancel(&self, ticket: Ticket) -> Result<(), StoreError> {
-        let cancelled = ticket.cancel(&self.store);
+        let done = settled(ticket.cancel(&AtOnce(&self.store)));
         drop(ticket);
-        cancelled
+        done
     }
 
     /// Extends the leases of an admitted request's places to their full length from now. Answers whether all are still held.
@@ -220,7 +224,7 @@ impl<S: StateStore> Engine<S> {
     /// # Errors
     /// The store did not answer.
     pub fn renew(&self, ticket: &Ticket) -> Result<bool, StoreError> {
-        ticket.renew(&self.store)
+        settled(ticket.renew(&AtOnce(&self.store)))
     }
 
     /// What the limit of this name has decided so far; `None` if the policy has none of this name.
@@ -264,6 +268,27 @@ impl<S: StateStore> Engine<S> {
         self.registry().numbering.clone()
     }
 
+    /// Shares states with a fleet from now on, for good: whoever asks [together](Self::together) is answered by it, and the
+    /// engine's own store becomes this node's tier. Answers whether it had joined none before.
+    pub fn join(&self, fleet: Arc<Fleet>) -> bool {
+        self.fleet.set(fleet).is_ok()
+    }
+
+    /// The fleet that it has joined, if it has.
+    #[must_use]
+    pub fn fleet(&self) -> Option<&Arc<Fleet>> {
+        self.fleet.get()
+    }
+
+    /// What is remembered of denials may no longer be true.
+    pub(crate) fn forget_denials(&self, of: Option<(&Key<'_>, LimitId)>) {
+        self.store.forget_denials(of);
+        if let Some(fleet) = self.fleet.get() {
+            let generation = self.current.load().number();
+            fleet.forget_denials(of.map(|(key, limit)| (key, limit, generation)));
+        }
+    }
+
     /// The store that states are kept in.
     pub const fn store(&self) -> &S {
         &self.store
@@ -275,8 +300,33 @@ impl<S: StateStore> Engine<S> {
         terms: Terms,
         witness: Option<&dyn Witness>,
     ) -> Verdict {
-        let decision = Decision {
-            store: &self.store,
+        let decision = self.decision_on(AtOnce(&self.store), request, terms, witness);
+        let mut verdict = Verdict::new(self.current.load());
+        let mut scratch = Scratch::take();
+        let done = at_once(decision.make(&mut verdict, &mut scratch));
+        debug_assert!(
+            done.is_some(),
+            "a store that answers at once is not waited for"
+        );
+        scratch.keep();
+        verdict
+    }
+
+    /// A verdict by the generation in force that may be kept for a while.
+    pub(crate) fn blank(&self) -> Verdict {
+        Verdict::new(Guard::from_inner(self.current.load_full()))
+    }
+
+    /// A decision that is made on these states.
+    pub(crate) const fn decision_on<'a, A>(
+        &'a self,
+        store: A,
+        request: &'a dyn Attributes,
+        terms: Terms,
+        witness: Option<&'a dyn Witness>,
+    ) -> Decision<'a, A> {
+        Decision {
+            store,
             lots: &self.lots,
             request,
             cost: terms.cost,
@@ -285,12 +335,9 @@ impl<S: StateStore> Engine<S> {
                 Purpose::Look => Manner::Look,
                 Purpose::GiveBack => Manner::GiveBack,
             },
-            reserves: terms.purpose == Purpose::Estimate,
+            reserves: matches!(terms.purpose, Purpose::Estimate),
             witness,
-        };
-        let mut verdict = Verdict::new(self.current.load());
-        with_scratch(|scratch| decision.make(&mut verdict, scratch));
-        verdict
+        }
     }
 
     /// Puts in force for one generation what operators have said.
@@ -329,15 +376,12 @@ fn changes_length(old: &Ruled, new: &Ruled) -> bool {
     }
 }
 
-/// This thread's room for decisions. A decision that begins inside another (a request whose attributes ask the engine)
-/// gets its own.
-fn with_scratch(work: impl FnOnce(&mut Scratch)) {
-    thread_local! {
-        static OWN: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
-    }
-    let mut scratch = OWN.take().unwrap_or_else(|| Box::new(Scratch::new()));
-    work(&mut scratch);
-    OWN.set(Some(scratch));
+/// What came of a ticket over a store that answers at once.
+fn settled<T>(done: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    at_once(done).unwrap_or_else(|| {
+        let detail = "a store that answers at once did not";
+        Err(StoreError::new(ErrorKind::BadRequest, detail))
+    })
 }
 
 impl<S> fmt::Debug for Engine<S> {

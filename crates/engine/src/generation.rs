@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use tollgate_core::Timestamp;
 use tollgate_core::limit::Limit;
-use tollgate_policy::model::{Count, Penalty};
+use tollgate_policy::model::{Count, KeyPart, Penalty};
 use tollgate_policy::rules::{Meter, MeterRef, Recipe, Role, Rule, Rules};
 use tollgate_store::{LimitId, Ruled};
 
@@ -69,6 +69,8 @@ pub(crate) struct Metered {
     pub(crate) id: LimitId,
     /// Which recipe its key is made by: equal recipes have equal numbers.
     pub(crate) key: u32,
+    /// Which recipe says where a fleet keeps its states, if not its key.
+    pub(crate) place: Option<u32>,
     /// Its quotas with that number, in the order of the meter's.
     pub(crate) listed: Box<[Ruled]>,
     /// The same quotas where they may be waited for.
@@ -226,8 +228,9 @@ impl Generation {
                     meter: position,
                 };
                 let key = recipes.number(rules.recipe(place));
+                let lies = rules.placing(place).map(|part| recipes.of_place(part));
                 let is_shared = uses.get(&id).is_some_and(|uses| *uses > 1);
-                Metered::new(rule, meter, (id, key), is_shared)
+                Metered::new(rule, meter, (id, key, lies), is_shared)
             });
             Entry {
                 meters: metered.collect(),
@@ -256,7 +259,12 @@ impl Generation {
 }
 
 impl Metered {
-    fn new(rule: &Rule, meter: &Meter, (id, key): (LimitId, u32), is_shared: bool) -> Self {
+    fn new(
+        rule: &Rule,
+        meter: &Meter,
+        (id, key, place): (LimitId, u32, Option<u32>),
+        is_shared: bool,
+    ) -> Self {
         let ruled = |limit: Limit| Ruled { id, limit };
         let may_wait = matches!(meter.role, Role::Main | Role::Local | Role::Candidate)
             && rule.count == Count::Requests;
@@ -275,6 +283,7 @@ impl Metered {
         Self {
             id,
             key,
+            place,
             listed: meter.quotas.iter().map(own).map(ruled).collect(),
             patient: meter.quotas.iter().map(stretch).collect(),
             patience,
@@ -296,19 +305,32 @@ impl Recipes {
         let mut words = String::new();
         let parts = recipe.map_or(&[][..], |recipe| &recipe.parts);
         for part in parts {
-            let how = (
-                part.lower,
-                part.hash,
-                part.v4_bits,
-                part.v6_bits,
-                part.missing,
-            );
-            words.push_str(&format!("{:?} {how:?};", part.attribute.value));
+            words.push_str(&in_words(part));
         }
         words.push_str(&format!("{:?}", recipe.map(|recipe| &recipe.distinct)));
+        self.number_of(words)
+    }
+
+    /// Where a fleet keeps states is made like a key, and numbered among them.
+    fn of_place(&mut self, part: &KeyPart) -> u32 {
+        self.number_of(format!("place {}", in_words(part)))
+    }
+
+    fn number_of(&mut self, words: String) -> u32 {
         let next = u32::try_from(self.known.len()).unwrap_or(u32::MAX);
         *self.known.entry(words).or_insert(next)
     }
+}
+
+fn in_words(part: &KeyPart) -> String {
+    let how = (
+        part.lower,
+        part.hash,
+        part.v4_bits,
+        part.v6_bits,
+        part.missing,
+    );
+    format!("{:?} {how:?};", part.attribute.value)
 }
 
 fn wanted<'a>(rule: &'a Rule, meter: &'a Meter) -> Wanted<'a> {

@@ -8,6 +8,7 @@
 //! Must not know: transports, headers of answers; files are known to `reload` alone.
 
 mod aftermath;
+mod asks;
 pub mod control;
 mod counters;
 mod decide;
@@ -16,6 +17,7 @@ mod desk;
 mod engine;
 pub mod envoy;
 mod findings;
+pub mod fleet;
 mod generation;
 mod kept;
 mod lines;
@@ -30,6 +32,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod ticket;
+mod together;
 mod told;
 pub mod trial;
 mod verdict;
@@ -44,6 +47,7 @@ pub use lines::Lines;
 pub use numbers::{Numbering, OutOfNumbers};
 pub use store::StateStore;
 pub use ticket::{Response, Ticket};
+pub use together::Together;
 pub use trial::{Agreement, Comparisons, Divergence};
 pub use verdict::{Degraded, LimitState, Reason, Standing, Verdict};
 pub use witness::{Purpose, Seen, Terms, Witness};

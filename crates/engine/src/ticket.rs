@@ -8,15 +8,17 @@ use std::sync::Arc;
 
 use tollgate_core::Receipt;
 use tollgate_core::concurrency::LeaseId;
-use tollgate_policy::model::Count;
+use tollgate_policy::model::{Consistency, Count};
 use tollgate_policy::rules::{Role, Rule};
-use tollgate_store::{Answer, Check, ErrorKind, Key, Note, Op, Ruled, Store, StoreError};
+use tollgate_store::{Answer, Check, ErrorKind, Key, Note, Op, Ruled, StoreError};
 
+use crate::asks::{Asks, Shared, Sharing};
+use crate::deny_cache::Keep;
 use crate::generation::Generation;
 use crate::plan::{Plan, Planned};
 
 /// What an upstream answered, as far as limits look at it.
-pub trait Response {
+pub trait Response: Sync {
     /// Its status.
     fn status(&self) -> u16;
 
@@ -51,6 +53,10 @@ struct Owed {
     rule: usize,
     ruled: Ruled,
     key: Range<usize>,
+    /// Where a fleet keeps it, if not where the key says.
+    place: Option<Range<usize>>,
+    keep: Keep,
+    role: Role,
     cost: u64,
     what: Due,
 }
@@ -90,12 +96,20 @@ impl Ticket {
                 owed: Vec::new(),
                 keys: Vec::new(),
             });
-            let from = ticket.keys.len();
-            ticket.keys.extend_from_slice(plan.key_of(planned));
+            let mut add = |bytes: &[u8]| {
+                let from = ticket.keys.len();
+                ticket.keys.extend_from_slice(bytes);
+                from..ticket.keys.len()
+            };
+            let (key, place) = (add(plan.key_of(planned)), plan.place_of(planned).map(add));
+            let metered = entry.meters.get(planned.meter);
             ticket.owed.push(Owed {
                 rule: planned.rule,
                 ruled: *ruled,
-                key: from..ticket.keys.len(),
+                key,
+                place,
+                keep: metered.map_or(Keep::Never, |metered| metered.keep),
+                role: planned.role,
                 cost: planned.cost,
                 what,
             });
@@ -103,7 +117,7 @@ impl Ticket {
     }
 
     /// Settles everything by what the response says.
-    pub(crate) fn respond<S: Store>(
+    pub(crate) async fn respond<S: Asks>(
         &self,
         store: &S,
         response: &dyn Response,
@@ -123,32 +137,35 @@ impl Ticket {
                 counts.then_some(Op::ChargeAlways(cost))
             }
         })
+        .await
     }
 
     /// Settles everything at what the work really cost.
-    pub(crate) fn settle<S: Store>(&self, store: &S, actual: u64) -> Result<(), StoreError> {
+    pub(crate) async fn settle<S: Asks>(&self, store: &S, actual: u64) -> Result<(), StoreError> {
         self.each(store, |_, owed| match owed.what {
             Due::Place(id) => Some(Op::Release(id)),
             Due::Estimate(receipt) => Some(Op::Settle { receipt, actual }),
             Due::Response => None,
         })
+        .await
     }
 
     /// Gives everything back: the work did not happen.
-    pub(crate) fn cancel<S: Store>(&self, store: &S) -> Result<(), StoreError> {
+    pub(crate) async fn cancel<S: Asks>(&self, store: &S) -> Result<(), StoreError> {
         self.each(store, |_, owed| match owed.what {
             Due::Place(id) => Some(Op::Release(id)),
             Due::Estimate(receipt) => Some(Op::Settle { receipt, actual: 0 }),
             Due::Response => None,
         })
+        .await
     }
 
     /// Extends the leases of its places. Answers whether all of them are still held.
-    pub(crate) fn renew<S: Store>(&self, store: &S) -> Result<bool, StoreError> {
+    pub(crate) async fn renew<S: Asks>(&self, store: &S) -> Result<bool, StoreError> {
         let mut are_held = true;
         for owed in &self.owed {
             if let Due::Place(id) = owed.what {
-                let answer = self.ask(store, owed, Op::Renew(id))?;
+                let answer = self.ask(store, owed, Op::Renew(id)).await?;
                 are_held &= answer.note != Note::LeaseNotHeld;
             }
         }
@@ -163,7 +180,7 @@ impl Ticket {
     }
 
     /// Carries out what is due, all of it even if some fails; answers the first failure.
-    fn each<S: Store>(
+    async fn each<S: Asks>(
         &self,
         store: &S,
         due: impl Fn(&Rule, &Owed) -> Option<Op>,
@@ -174,7 +191,7 @@ impl Ticket {
                 continue;
             };
             if let Some(op) = due(rule, owed)
-                && let Err(error) = self.ask(store, owed, op)
+                && let Err(error) = self.ask(store, owed, op).await
             {
                 result = result.and(Err(error));
             }
@@ -182,7 +199,26 @@ impl Ticket {
         result
     }
 
-    fn ask<S: Store>(&self, store: &S, owed: &Owed, op: Op) -> Result<Answer, StoreError> {
+    fn sharing(&self, owed: &Owed) -> Sharing<'_> {
+        let Some((rule, _)) = self.generation.rule(owed.rule) else {
+            return Sharing::EXACT;
+        };
+        let place = owed.place.clone().and_then(|place| self.keys.get(place));
+        Sharing {
+            generation: self.generation.number(),
+            is_local: owed.role == Role::Local,
+            consistency: match owed.role {
+                Role::Main => rule.consistency,
+                _ => Consistency::Exact,
+            },
+            on_failure: rule.on_store_failure,
+            keep: owed.keep,
+            place: place.and_then(|place| Key::of(place).ok()),
+            plain: None,
+        }
+    }
+
+    async fn ask<S: Asks>(&self, store: &S, owed: &Owed, op: Op) -> Result<Answer, StoreError> {
         let bytes = self.keys.get(owed.key.clone()).unwrap_or_default();
         let key = Key::of(bytes)
             .map_err(|error| StoreError::new(ErrorKind::BadRequest, error.to_string()))?;
@@ -192,9 +228,22 @@ impl Ticket {
             op,
         };
         let mut answers = [Answer::EMPTY];
-        let _one_limit_needs_no_verdict = store.decide(&[check], &mut answers)?;
+        let shared = By { ticket: self, owed };
+        let _one_limit_needs_no_verdict = store.ask(&[check], &shared, &mut answers).await?;
         let [answer] = answers;
         Ok(answer)
+    }
+}
+
+/// One thing that a ticket owes.
+struct By<'a> {
+    ticket: &'a Ticket,
+    owed: &'a Owed,
+}
+
+impl Shared for By<'_> {
+    fn sharing(&self, _position: usize) -> Sharing<'_> {
+        self.ticket.sharing(self.owed)
     }
 }
 

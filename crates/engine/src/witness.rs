@@ -36,7 +36,7 @@ pub enum Purpose {
 }
 
 /// Somebody who wants to know whom each limit counted, and by which quota.
-pub trait Witness {
+pub trait Witness: Sync {
     /// What was seen of the state at `position` of [`Verdict::limits`](crate::Verdict::limits).
     fn saw(&self, position: usize, seen: &Seen<'_>);
 }

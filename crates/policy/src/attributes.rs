@@ -107,7 +107,7 @@ impl std::fmt::Display for Attribute {
 /// A request, as far as policies may look at it. A transport implements what it can know; the rest is absent.
 ///
 /// Values are bytes as they came: they are compared and hashed, never shown.
-pub trait Attributes {
+pub trait Attributes: Sync {
     /// The client's address.
     fn ip(&self) -> Option<IpAddr> {
         None

@@ -14,6 +14,7 @@ mod failure;
 mod link;
 mod name;
 mod options;
+mod remote;
 mod script;
 mod spread;
 mod store;

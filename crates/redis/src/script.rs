@@ -25,6 +25,8 @@ pub enum Which {
     Leases,
     /// All algorithms, and reservations.
     All,
+    /// Forgetting.
+    Erase,
 }
 
 /// A script's text and the digest that it is called by.
@@ -49,7 +51,7 @@ macro_rules! assembled {
     };
 }
 
-static SCRIPTS: LazyLock<[Script; 7]> = LazyLock::new(|| {
+static SCRIPTS: LazyLock<[Script; 8]> = LazyLock::new(|| {
     [
         include_str!("lua/spend.lua"),
         assembled!("bucket"),
@@ -60,6 +62,7 @@ static SCRIPTS: LazyLock<[Script; 7]> = LazyLock::new(|| {
         assembled!(
             "bucket", "span", "window", "counter", "log", "leases", "ledger"
         ),
+        include_str!("lua/erase.lua"),
     ]
     .map(|text| Script {
         text,
@@ -68,7 +71,7 @@ static SCRIPTS: LazyLock<[Script; 7]> = LazyLock::new(|| {
 });
 
 impl Which {
-    /// Every one.
+    /// Every one that decides.
     pub const EACH: [Self; 7] = [
         Self::Spend,
         Self::Buckets,
@@ -104,7 +107,7 @@ impl Which {
     /// The script.
     #[must_use]
     pub fn script(self) -> &'static Script {
-        let [spend, buckets, windows, counters, logs, leases, all] = &*SCRIPTS;
+        let [spend, buckets, windows, counters, logs, leases, all, erase] = &*SCRIPTS;
         match self {
             Self::Spend => spend,
             Self::Buckets => buckets,
@@ -113,6 +116,7 @@ impl Which {
             Self::Logs => logs,
             Self::Leases => leases,
             Self::All => all,
+            Self::Erase => erase,
         }
     }
 }

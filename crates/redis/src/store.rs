@@ -12,8 +12,9 @@ use tollgate_core::compose::Verdict;
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{Answer, Check, ErrorKind, Key, StoreError};
 
-use crate::name::Named;
+use crate::name::{Named, Secret};
 use crate::options::{Options, Remembering};
+use crate::remote::Probes;
 use crate::spread::{self, Debts, Part};
 use crate::topology::{Finding, Place, Topology};
 use crate::wire::{Request, decode};
@@ -24,6 +25,7 @@ pub struct RedisStore {
     shared: Arc<Shared>,
     in_flight: Semaphore,
     debts: Debts,
+    probes: Probes,
 }
 
 impl RedisStore {
@@ -41,10 +43,12 @@ impl RedisStore {
             corrupt: AtomicU64::new(0),
         });
         let debts = Debts::start(&shared)?;
+        let probes = Probes::find(shared.options.secret, &shared.topology);
         Ok(Self {
             shared,
             in_flight,
             debts,
+            probes,
         })
     }
 
@@ -143,6 +147,29 @@ impl RedisStore {
     #[must_use]
     pub fn charges_left(&self) -> u64 {
         self.debts.unpaid()
+    }
+}
+
+impl RedisStore {
+    pub(crate) fn topology(&self) -> &Topology {
+        &self.shared.topology
+    }
+
+    pub(crate) fn secret(&self) -> Secret {
+        self.shared.options.secret
+    }
+
+    pub(crate) const fn probes(&self) -> &Probes {
+        &self.probes
+    }
+
+    /// A call that answers one number.
+    pub(crate) async fn count(&self, named: Named, request: &Request) -> Result<i64, StoreError> {
+        let until = Instant::now() + self.shared.options.deadline;
+        let place = self.shared.topology.place(named.tag());
+        let reply = self.shared.topology.call(place, request, until).await?;
+        let garbled = || StoreError::new(ErrorKind::Garbled, "the reply is not one number");
+        integers(&reply)?.first().copied().ok_or_else(garbled)
     }
 }
 

@@ -148,6 +148,13 @@ pub enum Note {
     ReservationsFull,
     /// The lease is not held: it was released, or has expired; nothing changed.
     LeaseNotHeld,
+    /// The shared store did not answer, and what stands in for the limit on this node decided. What it charged is known
+    /// here only.
+    StandIn,
+    /// The shared store did not answer, and the limit admits then. Where it stands is not known.
+    Waived,
+    /// It was not asked, because another limit had refused already. Where it stands is not known.
+    Unasked,
 }
 
 /// A store that answers at once.

@@ -1,7 +1,7 @@
 //! State and time: what decisions are made on.
 //!
 //! [`contract`] says what every store can be asked and answers; [`Clock`] says when it is; [`Key`] whose quota it is.
-//! [`Memory`] keeps bounded state in this process. Must not know: names of limits, HTTP, what a key means.
+//! [`Memory`] keeps bounded state in this process; a [`RemoteStore`] keeps it for many. Must not know: names of limits, HTTP, what a key means.
 
 mod clock;
 pub mod contract;
@@ -9,6 +9,7 @@ mod error;
 mod failure;
 mod key;
 pub mod memory;
+mod remote;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use contract::{Answer, Check, LimitId, Note, Op, Ruled, Store};
@@ -16,3 +17,4 @@ pub use error::InvalidSize;
 pub use failure::{ErrorKind, StoreError};
 pub use key::{Key, KeyTooLong, MAX_KEY_LEN};
 pub use memory::{MAX_KEYS, Memory, Occupancy, SnapshotError, Usage};
+pub use remote::{Awaited, RemoteStore};

@@ -333,7 +333,7 @@ impl<'a, S: StateStore> Control<'a, S> {
             *controls = next;
             self.engine.place_desk(&generation, controls);
             // What was remembered of denials may be wrong now.
-            self.engine.store().forget_denials(None);
+            self.engine.forget_denials(None);
         }
         let event = Event {
             who: by.who.into(),
@@ -361,7 +361,7 @@ impl<'a, S: StateStore> Control<'a, S> {
             let quota: Option<&Ruled> = metered.listed.first().filter(|_| is_his);
             if let (Some(ruled), Ok(key)) = (quota, Key::of(buffer.as_bytes())) {
                 found |= self.engine.store().erase(&key, ruled);
-                self.engine.store().forget_denials(Some((&key, ruled.id)));
+                self.engine.forget_denials(Some((&key, ruled.id)));
             }
         }
         found

@@ -15,7 +15,7 @@ mod table;
 mod tests;
 
 use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{Nanos, Outcome, Timestamp, TokenBucket};
+use tollgate_core::{Nanos, Outcome, Status, Timestamp, TokenBucket};
 use tollgate_store::{Answer, Check, Key, LimitId, Note, Op};
 
 use self::table::{Denial, Table, Who};
@@ -69,6 +69,15 @@ pub struct Denied {
     pub retry_after: Nanos,
 }
 
+/// What is remembered of one check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    /// How long it denies.
+    pub retry_after: Nanos,
+    /// Where the limit stands: at least so much remains as when the store was asked.
+    pub status: Status,
+}
+
 /// How long a denial is believed where something may be given back.
 const BRIEFLY: Nanos = Nanos::SECOND;
 
@@ -82,14 +91,14 @@ impl DenyCache {
     }
 
     /// Whether some check of the batch is known to be denied at `now` under this generation of the policy. `known`
-    /// receives, for each check, how long it denies; it must be as long as `checks`.
+    /// receives, for each check that denies, what is known of it; it must be as long as `checks`.
     #[must_use]
     pub fn ask(
         &self,
         checks: &[Check<'_>],
         now: Timestamp,
         generation: u64,
-        known: &mut [Option<Nanos>],
+        known: &mut [Option<Remembered>],
     ) -> Option<Denied> {
         let mut longest: Option<Denied> = None;
         for (index, (check, known)) in checks.iter().zip(&mut *known).enumerate() {
@@ -115,7 +124,14 @@ impl DenyCache {
             if retry_after.is_zero() {
                 continue;
             }
-            *known = Some(retry_after);
+            let passed = now.since(denial.at);
+            *known = Some(Remembered {
+                retry_after,
+                status: Status {
+                    reset_after: denial.status.reset_after.saturating_sub(passed),
+                    ..denial.status
+                },
+            });
             if longest.is_none_or(|longest| retry_after > longest.retry_after) {
                 longest = Some(Denied {
                     binding: index,
@@ -124,6 +140,19 @@ impl DenyCache {
             }
         }
         longest
+    }
+
+    /// Which key of the batch was denied until a moment ago, if one was: those who were told so come back now, all at once.
+    #[must_use]
+    pub fn just_over(&self, checks: &[Check<'_>], now: Timestamp, generation: u64) -> Option<u128> {
+        checks.iter().find_map(|check| {
+            let _can_be_denied = cost_of(check.op)?;
+            let who = self.table.who(&check.key, check.ruled.id, generation);
+            let denial = self.table.get(&who)?;
+            let is_just_over =
+                denial.believed_until <= now && now.since(denial.believed_until) < BRIEFLY;
+            is_just_over.then(|| who.digest())
+        })
     }
 
     /// Learns from what the store answered to a batch that was sent at `sent`: what it denies, what it left empty, and
@@ -165,6 +194,8 @@ impl DenyCache {
                     let denial = Denial {
                         cost,
                         until: sent.after(wait),
+                        status: answer.status,
+                        at: sent,
                         believed_until: sent.after(wait.min(span)),
                         bound_by: bound_by.map(|check| check.ruled.id),
                     };

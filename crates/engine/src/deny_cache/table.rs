@@ -7,7 +7,7 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
-use tollgate_core::Timestamp;
+use tollgate_core::{Status, Timestamp};
 use tollgate_store::{Key, LimitId};
 
 /// Entries that may live in one set.
@@ -30,6 +30,9 @@ pub(super) struct Denial {
     pub(super) cost: u64,
     /// Until when that much is denied.
     pub(super) until: Timestamp,
+    /// Where the limit stood, and when.
+    pub(super) status: Status,
+    pub(super) at: Timestamp,
     /// Until when this is believed without asking.
     pub(super) believed_until: Timestamp,
     /// The limit of the same batch that denies for longer, if there was one.
@@ -116,6 +119,11 @@ impl Table {
 }
 
 impl Who {
+    /// What tells it from every other key of every other limit.
+    pub(super) const fn digest(&self) -> u128 {
+        self.digest
+    }
+
     /// Whether it is the same key of the same limit, under whatever policy.
     fn is_same_key(&self, other: &Self) -> bool {
         (self.limit, self.digest) == (other.limit, other.digest)

@@ -11,6 +11,7 @@ use tollgate_policy::envoy::{Charge, CounterKey, MAX_DESCRIPTORS, Plan, Reply};
 use tollgate_store::{Answer, Check, ErrorKind, Key, Op, Ruled, StoreError};
 
 use super::{EnvoyEngine, Loaded};
+use crate::asks::{Asks, Plainly};
 use crate::store::StateStore;
 
 /// Room that every thread keeps for keys.
@@ -26,8 +27,9 @@ struct Ready {
 }
 
 impl<S: StateStore> EnvoyEngine<S> {
-    pub(super) fn ask<'a>(
+    pub(super) async fn ask<'a, A: Asks>(
         &self,
+        store: &A,
         loaded: &Loaded,
         plan: &Plan<'a>,
     ) -> Result<Reply<'a>, StoreError> {
@@ -37,30 +39,39 @@ impl<S: StateStore> EnvoyEngine<S> {
             len += 1;
             rounds = rounds.max(u16::from(charge.round).saturating_add(1));
         }
-        let mut ask = |keys: &mut Keys| {
-            (0..rounds).try_for_each(|round| {
-                let statuses = &mut statuses;
-                match len {
-                    0..=1 => self.ask_round::<1>(loaded, plan, round, keys, statuses),
-                    2..=4 => self.ask_round::<4>(loaded, plan, round, keys, statuses),
-                    _ => self.ask_round::<MAX_DESCRIPTORS>(loaded, plan, round, keys, statuses),
+        let mut keys = take_keys();
+        for round in 0..rounds {
+            let (keys, statuses) = (&mut *keys, &mut statuses);
+            let round = (plan, round);
+            match len {
+                0..=1 => {
+                    self.ask_round::<1, A>(store, loaded, round, keys, statuses)
+                        .await?;
                 }
-            })
-        };
-        with_keys(&mut ask)?;
+                2..=4 => {
+                    self.ask_round::<4, A>(store, loaded, round, keys, statuses)
+                        .await?;
+                }
+                _ => {
+                    self.ask_round::<MAX_DESCRIPTORS, A>(store, loaded, round, keys, statuses)
+                        .await?;
+                }
+            }
+        }
+        OWN.set(Some(keys));
         // The time matters only for windows in which nothing was counted.
-        let now: Timestamp = self.store.now();
+        let now: Timestamp = store.now();
         let statuses = statuses.get(..len).unwrap_or_default();
         plan.reply(statuses, now, self.modes()).ok_or_else(missing)
     }
 
     /// Charges the counters of one round, at most `N` and all different, and notes where they stand by the order of
     /// charges.
-    fn ask_round<const N: usize>(
+    async fn ask_round<const N: usize, A: Asks>(
         &self,
+        store: &A,
         loaded: &Loaded,
-        plan: &Plan<'_>,
-        round: u16,
+        (plan, round): (&Plan<'_>, u16),
         keys: &mut Keys,
         statuses: &mut [Status],
     ) -> Result<(), StoreError> {
@@ -92,39 +103,39 @@ impl<S: StateStore> EnvoyEngine<S> {
             len += 1;
         }
         let batch = batch.get(..len).unwrap_or_default();
-        self.charge::<N>(batch, keys, statuses)
+        charge::<N, A>(store, batch, keys, statuses).await
     }
+}
 
-    fn charge<const N: usize>(
-        &self,
-        batch: &[Ready],
-        keys: &Keys,
-        statuses: &mut [Status],
-    ) -> Result<(), StoreError> {
-        let mut checks: Option<[Check<'_>; N]> = None;
-        for (index, (one, key)) in batch.iter().zip(keys).enumerate() {
-            let check = Check {
-                key: Key::of(key.as_bytes()).ok().ok_or_else(missing)?,
-                ruled: &one.ruled,
-                op: one.op,
-            };
-            let checks = checks.get_or_insert([check; N]);
-            if let Some(place) = checks.get_mut(index) {
-                *place = check;
-            }
+async fn charge<const N: usize, A: Asks>(
+    store: &A,
+    batch: &[Ready],
+    keys: &Keys,
+    statuses: &mut [Status],
+) -> Result<(), StoreError> {
+    let mut checks: Option<[Check<'_>; N]> = None;
+    for (index, (one, key)) in batch.iter().zip(keys).enumerate() {
+        let check = Check {
+            key: Key::of(key.as_bytes()).ok().ok_or_else(missing)?,
+            ruled: &one.ruled,
+            op: one.op,
+        };
+        let checks = checks.get_or_insert([check; N]);
+        if let Some(place) = checks.get_mut(index) {
+            *place = check;
         }
-        let checks = checks.ok_or_else(missing)?;
-        let asked = checks.get(..batch.len()).unwrap_or_default();
-        let mut answers = [Answer::EMPTY; N];
-        let answers = answers.get_mut(..asked.len()).unwrap_or_default();
-        let _none_can_deny = self.store.decide(asked, answers)?;
-        for (one, answer) in batch.iter().zip(&*answers) {
-            if let Some(status) = statuses.get_mut(one.position) {
-                *status = answer.status;
-            }
-        }
-        Ok(())
     }
+    let checks = checks.ok_or_else(missing)?;
+    let asked = checks.get(..batch.len()).unwrap_or_default();
+    let mut answers = [Answer::EMPTY; N];
+    let answers = answers.get_mut(..asked.len()).unwrap_or_default();
+    let _none_can_deny = store.ask(asked, &Plainly, answers).await?;
+    for (one, answer) in batch.iter().zip(&*answers) {
+        if let Some(status) = statuses.get_mut(one.position) {
+            *status = answer.status;
+        }
+    }
+    Ok(())
 }
 
 /// What the store is asked, where the plan says it in core's words.
@@ -143,14 +154,12 @@ fn missing() -> StoreError {
     )
 }
 
-/// This thread's room for keys. A decision that begins inside another gets its own.
-fn with_keys<T>(work: impl FnOnce(&mut Keys) -> T) -> T {
-    thread_local! {
-        static OWN: Cell<Option<Box<Keys>>> = const { Cell::new(None) };
-    }
+thread_local! {
+    static OWN: Cell<Option<Box<Keys>>> = const { Cell::new(None) };
+}
+
+/// This thread's room for keys. A decision that begins before another has ended gets its own.
+fn take_keys() -> Box<Keys> {
     let new = || Box::new(std::array::from_fn(|_| CounterKey::new()));
-    let mut keys = OWN.take().unwrap_or_else(new);
-    let done = work(&mut keys);
-    OWN.set(Some(keys));
-    done
+    OWN.take().unwrap_or_else(new)
 }

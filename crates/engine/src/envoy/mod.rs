@@ -12,16 +12,18 @@ mod tests;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use tollgate_core::Nanos;
 use tollgate_core::limit::Limit;
 use tollgate_policy::envoy::{BadRequest, EnvoyPolicy, Modes, Plan, Quota, Reply, Request, State};
-use tollgate_store::{LimitId, Ruled, StoreError};
+use tollgate_store::{ErrorKind, LimitId, Ruled, StoreError};
 
 use self::tallies::Tallies;
+use crate::asks::{Asks, AtOnce, at_once};
 use crate::counters::Counted;
+use crate::fleet::{Consulting, Fleet};
 use crate::numbers::{Assigned, ENVOY, Kind, Numbering, OutOfNumbers, Party, Wanted, lifetime};
 use crate::store::StateStore;
 
@@ -57,6 +59,8 @@ pub struct EnvoyEngine<S> {
     shadow_mode: AtomicBool,
     quota_mode: AtomicBool,
     numbering: Numbering,
+    /// Those that it shares counters with, if it does.
+    fleet: OnceLock<Arc<Fleet>>,
     /// Held while files are replaced, one after another.
     replacing: Mutex<()>,
 }
@@ -124,6 +128,7 @@ impl<S: StateStore> EnvoyEngine<S> {
             shadow_mode: AtomicBool::new(false),
             quota_mode: AtomicBool::new(false),
             numbering: numbering.clone(),
+            fleet: OnceLock::new(),
             replacing: Mutex::new(()),
         })
     }
@@ -164,6 +169,9 @@ impl<S: StateStore> EnvoyEngine<S> {
         let number = loaded.number;
         self.current.store(Arc::new(loaded));
         self.store.forget_denials(None);
+        if let Some(fleet) = self.fleet.get() {
+            fleet.forget_denials(None);
+        }
         for id in gone {
             self.store.forget(id);
         }
@@ -181,11 +189,48 @@ impl<S: StateStore> EnvoyEngine<S> {
         see: impl FnOnce(&Decided<'_>) -> T,
     ) -> Result<T, Undecided> {
         let current = self.current.load();
+        let store = AtOnce(&self.store);
+        at_once(self.decide_on(&store, &current, request, see)).unwrap_or_else(|| {
+            let detail = "a store that answers at once did not";
+            let error = StoreError::new(ErrorKind::BadRequest, detail);
+            Err(Undecided::Store(error))
+        })
+    }
+
+    /// The same with the fleet that it has joined, if it has.
+    ///
+    /// # Errors
+    /// The request makes no sense, or the store did not answer.
+    pub async fn decide_together<T>(
+        &self,
+        request: &Request<'_>,
+        see: impl FnOnce(&Decided<'_>) -> T + Send,
+    ) -> Result<T, Undecided> {
+        let current = self.current.load_full();
+        match self.fleet.get() {
+            Some(fleet) => {
+                let both = Consulting::new(fleet, &self.store);
+                Box::pin(self.decide_on(&both, &current, request, see)).await
+            }
+            None => {
+                let store = AtOnce(&self.store);
+                self.decide_on(&store, &current, request, see).await
+            }
+        }
+    }
+
+    async fn decide_on<T, A: Asks>(
+        &self,
+        store: &A,
+        current: &Loaded,
+        request: &Request<'_>,
+        see: impl FnOnce(&Decided<'_>) -> T,
+    ) -> Result<T, Undecided> {
         let plan = current
             .policy
             .plan(request)
             .map_err(Undecided::BadRequest)?;
-        let reply = match self.ask(&current, &plan) {
+        let reply = match self.ask(store, current, &plan).await {
             Ok(reply) => reply,
             Err(error) => {
                 current.counted.count_errors(&plan);
@@ -198,6 +243,11 @@ impl<S: StateStore> EnvoyEngine<S> {
             reply: &reply,
             generation: current.number,
         }))
+    }
+
+    /// Shares counters with a fleet from now on, for good: see [`Engine::join`](crate::Engine::join).
+    pub fn join(&self, fleet: Arc<Fleet>) -> bool {
+        self.fleet.set(fleet).is_ok()
     }
 
     /// What holds for all rules at once, from the next decision on. In shadow nothing is denied: the kill switch.

@@ -30,6 +30,8 @@ pub(crate) struct Asking<'a> {
     pub(crate) desk: Option<&'a Desk>,
     /// What time it is, where operators have said something.
     pub(crate) now: Timestamp,
+    /// Whether it matters where states lie.
+    pub(crate) places: bool,
     /// Who is told of keys and quotas, if anybody wants to know.
     pub(crate) witness: Option<&'a dyn Witness>,
 }
@@ -145,6 +147,7 @@ impl Plan {
             cost,
             quota,
             key,
+            place: self.make_place(asking, place, metered),
         };
         if metered.is_shared && self.is_joined(asking.generation, metered, &planned) {
             return Added::Asked;

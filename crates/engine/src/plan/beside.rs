@@ -94,6 +94,7 @@ impl Plan {
             if self.planned.len() >= MAX_CHECKS {
                 return false;
             }
+            let place = self.make_place(asking, place, metered);
             self.planned.push(Planned {
                 rule: word.rule,
                 meter: position,
@@ -102,9 +103,30 @@ impl Plan {
                 cost: word.cost,
                 quota,
                 key,
+                place,
             });
         }
         !self.planned.is_empty()
+    }
+
+    /// Makes what says where a fleet keeps a meter's state, if it is not the key and anybody wants to know.
+    #[inline]
+    pub(super) fn make_place(
+        &mut self,
+        asking: &Asking<'_>,
+        place: MeterRef,
+        metered: &Metered,
+    ) -> Option<usize> {
+        let number = metered.place.filter(|_| asking.places)?;
+        let rules = asking.generation.rules();
+        let make =
+            |buffer: &mut KeyBuffer| match rules.place(place, asking.request, asking.found, buffer)
+            {
+                true => Keyed::Here,
+                false => Keyed::Skip,
+            };
+        let (keyed, at) = self.keys.of(number, make);
+        (keyed == Keyed::Here).then_some(at)
     }
 
     /// Makes the key of a meter, unless it was made before.

@@ -10,11 +10,14 @@ mod keys;
 pub(crate) use add::{Added, Asking, Manner};
 
 use tollgate_core::compose::Verdict;
+use tollgate_policy::model::Consistency;
 use tollgate_policy::rules::Role;
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Answer, Check, ErrorKind, Key, Op, Ruled, Store, StoreError};
+use tollgate_store::{Answer, Check, ErrorKind, Key, Note, Op, Ruled, StoreError};
 
 use self::keys::Keys;
+use crate::asks::{Asks, Shared, Sharing};
+use crate::deny_cache::Keep;
 use crate::generation::{Generation, Metered};
 use crate::told::Told;
 use crate::waiting::Patient;
@@ -30,6 +33,8 @@ pub(crate) struct Planned {
     pub(crate) cost: u64,
     quota: QuotaAt,
     key: usize,
+    /// The key by which a fleet places the state, if not by its own.
+    place: Option<usize>,
 }
 
 /// Where a check's quota stands.
@@ -78,7 +83,7 @@ impl Plan {
     }
 
     /// Asks the store about everything that is planned, in one step.
-    pub(crate) fn ask<S: Store>(
+    pub(crate) async fn ask<S: Asks>(
         &mut self,
         generation: &Generation,
         store: &S,
@@ -87,14 +92,31 @@ impl Plan {
         answers.clear();
         answers.resize(self.planned.len(), Answer::EMPTY);
         let asked = match self.planned.len() {
-            0..=1 => self.ask_up_to::<1, S>(generation, store, &mut answers),
-            2 => self.ask_up_to::<2, S>(generation, store, &mut answers),
-            3..=4 => self.ask_up_to::<4, S>(generation, store, &mut answers),
-            5..=8 => self.ask_up_to::<8, S>(generation, store, &mut answers),
-            _ => self.ask_up_to::<MAX_CHECKS, S>(generation, store, &mut answers),
+            0..=1 => {
+                self.ask_up_to::<1, S>(generation, store, &mut answers)
+                    .await
+            }
+            2 => {
+                self.ask_up_to::<2, S>(generation, store, &mut answers)
+                    .await
+            }
+            3..=4 => {
+                self.ask_up_to::<4, S>(generation, store, &mut answers)
+                    .await
+            }
+            5..=8 => {
+                self.ask_up_to::<8, S>(generation, store, &mut answers)
+                    .await
+            }
+            _ => {
+                self.ask_up_to::<MAX_CHECKS, S>(generation, store, &mut answers)
+                    .await
+            }
         };
         for (planned, answer) in self.planned.iter().zip(&mut answers) {
-            if let Some(patient) = self.patient(generation, planned) {
+            // Whoever stands in for a quota lets nobody wait.
+            let is_by_quota = !matches!(answer.note, Note::StandIn | Note::Waived | Note::Unasked);
+            if let Some(patient) = self.patient(generation, planned).filter(|_| is_by_quota) {
                 patient.translate(answer, planned.cost);
             }
         }
@@ -102,7 +124,7 @@ impl Plan {
         asked
     }
 
-    fn ask_up_to<const N: usize, S: Store>(
+    async fn ask_up_to<const N: usize, S: Asks>(
         &self,
         generation: &Generation,
         store: &S,
@@ -122,11 +144,16 @@ impl Plan {
                 .ok_or_else(missing)?;
         }
         let asked = checks.get(..self.planned.len()).unwrap_or_default();
-        store.decide(asked, answers)
+        let shared = By {
+            plan: self,
+            generation,
+            from: 0,
+        };
+        store.ask(asked, &shared, answers).await
     }
 
     /// Asks the store something else about one of the checks, by itself.
-    pub(crate) fn ask_alone<S: Store>(
+    pub(crate) async fn ask_alone<S: Asks>(
         &self,
         generation: &Generation,
         store: &S,
@@ -136,7 +163,12 @@ impl Plan {
         let planned = self.planned.get(position)?;
         let check = self.check(generation, planned, op)?;
         let mut answers = [Answer::EMPTY];
-        let asked = store.decide(&[check], &mut answers);
+        let shared = By {
+            plan: self,
+            generation,
+            from: position,
+        };
+        let asked = store.ask(&[check], &shared, &mut answers).await;
         let [mut answer] = answers;
         if let Some(patient) = self.patient(generation, planned) {
             patient.translate(&mut answer, planned.cost);
@@ -173,6 +205,11 @@ impl Plan {
     /// The key of a check, as it is encoded.
     pub(crate) fn key_of(&self, planned: &Planned) -> &[u8] {
         self.keys.bytes(planned.key)
+    }
+
+    /// What says where a fleet keeps the state of a check, if not its key.
+    pub(crate) fn place_of(&self, planned: &Planned) -> Option<&[u8]> {
+        planned.place.map(|place| self.keys.bytes(place))
     }
 
     /// The quota that a check is decided by.
@@ -219,6 +256,38 @@ impl Plan {
         }
     }
 
+    /// How a fleet shares the state that a check is about.
+    pub(crate) fn sharing<'a>(
+        &'a self,
+        generation: &'a Generation,
+        planned: &Planned,
+    ) -> Sharing<'a> {
+        let Some((rule, entry)) = generation.rule(planned.rule) else {
+            return Sharing::EXACT;
+        };
+        let metered = entry.meters.get(planned.meter);
+        let plain = match planned.quota {
+            QuotaAt::Patient(index) => {
+                let listed = metered.and_then(|metered| metered.listed.get(index));
+                listed.map(|ruled| &ruled.limit)
+            }
+            QuotaAt::Listed(_) | QuotaAt::Computed(_) => None,
+        };
+        Sharing {
+            generation: generation.number(),
+            is_local: planned.role == Role::Local,
+            // Only the limit itself is shared another way: what hangs on it is exact.
+            consistency: match planned.role {
+                Role::Main => rule.consistency,
+                _ => Consistency::Exact,
+            },
+            on_failure: rule.on_store_failure,
+            keep: metered.map_or(Keep::Never, |metered| metered.keep),
+            place: self.place_of(planned).and_then(|place| Key::of(place).ok()),
+            plain,
+        }
+    }
+
     fn check<'a>(
         &'a self,
         generation: &'a Generation,
@@ -229,6 +298,22 @@ impl Plan {
             key: Key::of(self.key_of(planned)).ok()?,
             ruled: self.ruled(generation, planned)?,
             op,
+        })
+    }
+}
+
+/// Checks of a plan, the first of which is the one at `from`.
+struct By<'a> {
+    plan: &'a Plan,
+    generation: &'a Generation,
+    from: usize,
+}
+
+impl Shared for By<'_> {
+    fn sharing(&self, position: usize) -> Sharing<'_> {
+        let planned = self.plan.planned.get(self.from.saturating_add(position));
+        planned.map_or(Sharing::EXACT, |planned| {
+            self.plan.sharing(self.generation, planned)
         })
     }
 }

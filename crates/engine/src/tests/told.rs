@@ -1,6 +1,6 @@
 //! What a verdict says of the quota that decided, so that whoever words it need not guess; and whom a witness hears of.
 
-use std::cell::RefCell;
+use std::sync::Mutex;
 
 use tollgate_core::{Nanos, Unit};
 use tollgate_policy::rules::Rules;
@@ -16,7 +16,7 @@ fn engine(text: &str) -> TestEngine {
 
 /// Writes down what it is told.
 #[derive(Default)]
-struct Clerk(RefCell<Vec<Noted>>);
+struct Clerk(Mutex<Vec<Noted>>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Noted {
@@ -29,7 +29,7 @@ struct Noted {
 
 impl Witness for Clerk {
     fn saw(&self, position: usize, seen: &Seen<'_>) {
-        self.0.borrow_mut().push(Noted {
+        self.0.lock().unwrap().push(Noted {
             position,
             key: seen.key.to_vec(),
             cost: seen.cost,
@@ -42,7 +42,7 @@ impl Witness for Clerk {
 fn ask(engine: &TestEngine, caller: &Caller, purpose: Purpose) -> (Verdict, Vec<Noted>) {
     let clerk = Clerk::default();
     let verdict = engine.ask(caller, Terms::of(purpose, None), &clerk);
-    (verdict, clerk.0.into_inner())
+    (verdict, clerk.0.into_inner().unwrap())
 }
 
 fn first(engine: &TestEngine, caller: &Caller) -> (LimitState, Noted) {

@@ -11,11 +11,11 @@ use tollgate_store::Op;
 use tollgate_store::contract::MAX_CHECKS;
 
 use super::{Compared, Trial};
+use crate::asks::Asks;
 use crate::decide::{Decision, looked_at};
 use crate::findings::Findings;
 use crate::generation::Generation;
 use crate::plan::{Asking, Plan, Planned};
-use crate::store::StateStore;
 use crate::ticket::Ticket;
 use crate::verdict::Standing;
 
@@ -132,10 +132,10 @@ impl RuleSum {
     }
 }
 
-impl<S: StateStore> Decision<'_, S> {
+impl<S: Asks> Decision<'_, S> {
     /// Asks the candidates of the rules that have spoken, charges them as if they had been enforced, and counts where they
     /// differ. The plan is used for it; keys that it has made are kept.
-    pub(crate) fn compare(
+    pub(crate) async fn compare(
         &self,
         asking: &Asking<'_>,
         generation: &Arc<Generation>,
@@ -151,7 +151,8 @@ impl<S: StateStore> Decision<'_, S> {
                 continue;
             };
             let goes_on = findings.is_admitted();
-            self.compare_one(asking, &word, (rule, trial), plan, (standing, goes_on));
+            self.compare_one(asking, &word, (rule, trial), plan, (standing, goes_on))
+                .await;
             if findings.is_admitted() {
                 Ticket::collect(&mut findings.ticket, generation, plan, self.reserves);
             }
@@ -159,7 +160,7 @@ impl<S: StateStore> Decision<'_, S> {
     }
 
     /// Leaves in the plan what the candidate was charged.
-    fn compare_one(
+    async fn compare_one(
         &self,
         asking: &Asking<'_>,
         word: &Word,
@@ -172,10 +173,10 @@ impl<S: StateStore> Decision<'_, S> {
             return plan.restart();
         }
         if !word.is_compared {
-            self.charge_later(asking, rule, plan, goes_on);
+            self.charge_later(asking, rule, plan, goes_on).await;
             return plan.restart();
         }
-        if plan.ask(asking.generation, self.store).is_err() {
+        if plan.ask(asking.generation, &self.store).await.is_err() {
             trial.count_unknown();
             return plan.restart();
         }
@@ -190,7 +191,7 @@ impl<S: StateStore> Decision<'_, S> {
         let key = plan.planned().first();
         let key = key.map_or(&[][..], |planned| plan.key_of(planned));
         trial.count(compared, || asking.generation.rules().digest(key), key);
-        self.charge_later(asking, rule, plan, goes_on);
+        self.charge_later(asking, rule, plan, goes_on).await;
         if !admits {
             // Nothing was charged, so nothing is owed.
             plan.restart();
@@ -198,7 +199,7 @@ impl<S: StateStore> Decision<'_, S> {
     }
 
     /// What a denial costs under a candidate: by its own penalty, or because it is denials that it counts.
-    fn charge_later(&self, asking: &Asking<'_>, rule: &Rule, plan: &Plan, goes_on: bool) {
+    async fn charge_later(&self, asking: &Asking<'_>, rule: &Rule, plan: &Plan, goes_on: bool) {
         for (position, (planned, outcome)) in plan.outcomes().enumerate() {
             let is_denied = matches!(outcome, Some(Outcome::Deny { .. }));
             let is_spent = matches!(planned.op, Op::Spend(_));
@@ -210,7 +211,8 @@ impl<S: StateStore> Decision<'_, S> {
                 continue;
             };
             // A comparison goes on whether or not this could be charged.
-            drop(plan.ask_alone(asking.generation, self.store, position, op));
+            let charged = plan.ask_alone(asking.generation, &self.store, position, op);
+            drop(charged.await);
         }
     }
 }

@@ -66,6 +66,58 @@ impl Rules {
         keyed
     }
 
+    /// Writes what says where the states of a rule lie, where its policy names an attribute for that (`colocate`): the part
+    /// of the meter's key that the attribute is, so that a key always lies in the same place. Answers whether it does.
+    pub fn place(
+        &self,
+        meter: MeterRef,
+        request: &dyn Attributes,
+        found: &Found,
+        buffer: &mut KeyBuffer,
+    ) -> bool {
+        buffer.clear();
+        let Some(part) = self.placing(meter) else {
+            return false;
+        };
+        match self.part_value(&part.attribute.value, request, found) {
+            Some(value) => push(Shape::of(part), &value, self.secret, buffer),
+            None => buffer.push_missing(),
+        }
+        true
+    }
+
+    /// Writes the same for a request with these values, in the order of the key's parts. Answers whether the rule names an
+    /// attribute, and there are as many values.
+    pub fn place_of<T: AsRef<str>>(
+        &self,
+        meter: MeterRef,
+        values: &[T],
+        buffer: &mut KeyBuffer,
+    ) -> bool {
+        buffer.clear();
+        let (Some(part), Some(recipe)) = (self.placing(meter), self.recipe(meter)) else {
+            return false;
+        };
+        let at = recipe.parts.iter().position(|one| std::ptr::eq(one, part));
+        let value = at.and_then(|at| values.get(at)).map(AsRef::as_ref);
+        let value = match (&part.attribute.value, value) {
+            (Attribute::Ip, Some(value)) => value.parse().ok().map(Value::Address),
+            (_, Some(value)) => Some(Value::Bytes(value.as_bytes())),
+            (_, None) => None,
+        };
+        value
+            .map(|value| push(Shape::of(part), &value, self.secret, buffer))
+            .is_some()
+    }
+
+    /// The part of a meter's key that says where its states lie, if its rule names one.
+    #[must_use]
+    pub fn placing(&self, meter: MeterRef) -> Option<&KeyPart> {
+        let by = self.rules.get(meter.rule)?.colocate.as_ref()?;
+        let recipe = self.recipe(meter)?;
+        recipe.parts.iter().find(|part| part.attribute.value == *by)
+    }
+
     /// Writes the key of a meter that a request with these values would have, in the order of the key's parts. `None` if
     /// there are not as many values, or if one should be an address and is none.
     pub fn key_of<T: AsRef<str>>(

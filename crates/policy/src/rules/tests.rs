@@ -1,6 +1,6 @@
 //! What finding and keying promise, one story at a time.
 
-use std::cell::RefCell;
+use std::sync::Mutex;
 
 use super::{Found, Listed, MOST_LIMITS, MOST_METERS, Origin, Rules};
 use crate::attributes::{Attribute, Attributes};
@@ -260,12 +260,12 @@ fn what_is_too_large_is_refused_with_where_and_why() {
 /// Remembers what it was asked for.
 struct Curious {
     inner: Request,
-    asked: RefCell<Vec<Attribute>>,
+    asked: Mutex<Vec<Attribute>>,
 }
 
 impl Attributes for Curious {
     fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
-        self.asked.borrow_mut().push(attribute.clone());
+        self.asked.lock().unwrap().push(attribute.clone());
         self.inner.get(attribute)
     }
 }
@@ -289,10 +289,10 @@ fn every_attribute_is_asked_for_at_most_once_and_only_if_a_condition_is_about_it
             ("path", "/x"),
             ("host", "h"),
         ]),
-        asked: RefCell::default(),
+        asked: Mutex::default(),
     };
     found(&policy(limits), &request);
-    let mut asked = request.asked.into_inner();
+    let mut asked = request.asked.into_inner().unwrap();
     let count = asked.len();
     asked.sort();
     asked.dedup();

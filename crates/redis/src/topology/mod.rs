@@ -34,6 +34,13 @@ pub use self::inspect::{Finding, Unwise};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place(u16);
 
+impl Place {
+    /// Its number: of a slot, or of a server.
+    pub(crate) const fn number(self) -> u16 {
+        self.0
+    }
+}
+
 /// The servers.
 #[derive(Debug)]
 pub(crate) enum Topology {

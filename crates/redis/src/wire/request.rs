@@ -92,6 +92,16 @@ impl Request {
         Ok(request)
     }
 
+    /// A call of a script that wants these names and no arguments.
+    pub(crate) fn of_script(which: Which, named: Named, keys: Vec<Vec<u8>>) -> Self {
+        Self {
+            which,
+            keys,
+            args: Vec::new(),
+            first: Some(named.tag()),
+        }
+    }
+
     /// Whether it asks for nothing.
     pub(crate) const fn is_empty(&self) -> bool {
         self.keys.is_empty()

@@ -2,8 +2,8 @@
 //!
 //! Must not know: which limits exist, what is answered.
 
-use std::cell::OnceCell;
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 use hyper::HeaderMap;
 use hyper::header::COOKIE;
@@ -45,7 +45,7 @@ pub(crate) struct Forwarded<'a> {
     path: &'a [u8],
     /// The query as it came, taken apart only if a policy asks.
     query: &'a str,
-    pairs: OnceCell<Pairs>,
+    pairs: OnceLock<Pairs>,
 }
 
 impl<'a> Forwarded<'a> {
@@ -77,7 +77,7 @@ impl<'a> Forwarded<'a> {
                 .into(),
             path: path.as_bytes(),
             query,
-            pairs: OnceCell::new(),
+            pairs: OnceLock::new(),
         })
     }
 

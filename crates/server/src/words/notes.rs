@@ -3,7 +3,7 @@
 //!
 //! Must not know: what keys are made of, dialects.
 
-use std::cell::Cell;
+use std::sync::{Mutex, PoisonError};
 
 use tollgate_core::Nanos;
 use tollgate_engine::{Seen, Witness};
@@ -16,7 +16,7 @@ use super::MOST_STATES;
 pub(crate) struct Notes {
     /// Keys the digests. `None`: nobody wants to know who was counted.
     secret: Option<[u8; 16]>,
-    of: [Cell<Note>; MOST_STATES],
+    of: Mutex<[Note; MOST_STATES]>,
 }
 
 /// What is noted of one limit.
@@ -45,27 +45,29 @@ impl Notes {
     pub(super) const fn keyed_by(secret: Option<[u8; 16]>) -> Self {
         Self {
             secret,
-            of: [const { Cell::new(Note::EMPTY) }; MOST_STATES],
+            of: Mutex::new([Note::EMPTY; MOST_STATES]),
         }
     }
 
     /// What is noted of the state at this position.
     pub(crate) fn of(&self, position: usize) -> Note {
-        self.of.get(position).map_or(Note::EMPTY, Cell::get)
+        let of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        of.get(position).copied().unwrap_or(Note::EMPTY)
     }
 }
 
 impl Witness for Notes {
     fn saw(&self, position: usize, seen: &Seen<'_>) {
-        let Some(place) = self.of.get(position) else {
-            return;
-        };
         let secret = self.secret.as_ref().filter(|_| !seen.key.is_empty());
-        place.set(Note {
+        let note = Note {
             cost: seen.cost,
             window: seen.window,
             more_after: seen.more_after,
             partition: secret.map(|secret| PartitionKey::digest(secret, seen.key)),
-        });
+        };
+        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = of.get_mut(position) {
+            *place = note;
+        }
     }
 }

@@ -1,0 +1,486 @@
+//! One batch, over both tiers: which checks are this node's own, which the store is asked about, which it cannot be.
+//!
+//! What this node decides by itself comes first, because it can be taken back exactly and at once if the store then
+//! refuses. Whatever is not answered is decided here, by what stands in for it or as its limit says. Must not know: what
+//! a batch is about, how stand-ins are made.
+
+use arrayvec::ArrayVec;
+use tollgate_core::compose::Verdict;
+use tollgate_core::concurrency::LeaseId;
+use tollgate_core::{Outcome, Timestamp};
+use tollgate_policy::model::OnStoreFailure;
+use tollgate_store::contract::MAX_CHECKS;
+use tollgate_store::{Answer, Check, ErrorKind, Key, Note, Op, Ruled, StoreError};
+
+use super::Fleet;
+use super::flights::Turn;
+use super::local::{Here, take_back};
+use crate::asks::{Asks, Shared, Sharing};
+use crate::deny_cache::Keep;
+use crate::store::StateStore;
+
+type Few<T> = ArrayVec<T, MAX_CHECKS>;
+
+/// A node's own tier and the one it shares.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Consulting<'a, S> {
+    fleet: &'a Fleet,
+    local: &'a S,
+}
+
+/// Who decides on a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// This node, by the limit itself, which is its own.
+    Own,
+    /// The store.
+    Shared { part: usize },
+    /// This node, because that part of the store is away.
+    Away { part: usize },
+}
+
+impl<S: StateStore> Asks for Consulting<'_, S> {
+    const PLACES: bool = true;
+
+    fn now(&self) -> Timestamp {
+        self.local.now()
+    }
+
+    async fn ask(
+        &self,
+        checks: &[Check<'_>],
+        shared: &impl Shared,
+        answers: &mut [Answer],
+    ) -> Result<Verdict, StoreError> {
+        let ways = self.ways(checks, shared);
+        if let [check] = checks
+            && let Op::Release(id) | Op::Renew(id) = check.op
+            && self.is_held_here(check, id, answers)
+        {
+            return Ok(Verdict::default());
+        }
+        let mut ways = ways;
+        let mut leading = None;
+        if ways.iter().any(|way| matches!(way, Way::Shared { .. })) {
+            if let Some(verdict) = self.remembered(checks, shared, answers) {
+                return Ok(verdict);
+            }
+            match self.turn(checks, shared).await {
+                Turn::Alone => {}
+                Turn::First(first) => leading = Some(first),
+                Turn::Answered => {
+                    if let Some(verdict) = self.remembered(checks, shared, answers) {
+                        return Ok(verdict);
+                    }
+                }
+                // The store did not answer whoever asked; it is not asked once more for each who waited.
+                Turn::Failed => ways.iter_mut().for_each(Way::go_without),
+            }
+        }
+        let mut here = Few::new();
+        if !self.decide_here(checks, shared, &ways, answers, &mut here)? {
+            return Ok(verdict_of(answers));
+        }
+        let asked = Asked::of(checks, shared, &ways);
+        if asked.checks.is_empty() {
+            return Ok(verdict_of(answers));
+        }
+        let answered = self.ask_store(&asked, answers).await;
+        if let Some(leading) = leading {
+            let is_answered = !matches!(&answered, Err(error) if !error.is_callers_fault());
+            leading.landed(is_answered);
+        }
+        match answered {
+            Ok(verdict) if verdict.is_admitted() => Ok(verdict_of(answers)),
+            Ok(_) => {
+                take_back(self.local, checks, answers, &here);
+                Ok(verdict_of(answers))
+            }
+            Err(error) => {
+                let ways: Few<Way> = ways.iter().map(|way| way.without_store()).collect();
+                let is_lost = error.may_have_charged();
+                let before = here.len();
+                let decided = match error.is_callers_fault() {
+                    true => Err(error),
+                    false => {
+                        self.decide_unanswered(checks, shared, (&ways, is_lost), answers, &mut here)
+                    }
+                };
+                match decided {
+                    Ok(true) => Ok(verdict_of(answers)),
+                    Ok(false) => {
+                        let own = here.get(..before).unwrap_or_default();
+                        take_back(self.local, checks, answers, own);
+                        Ok(verdict_of(answers))
+                    }
+                    Err(error) => {
+                        take_back(self.local, checks, answers, &here);
+                        Err(error)
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Way {
+    const fn go_without(&mut self) {
+        if let Self::Shared { part } = self {
+            *self = Self::Away { part: *part };
+        }
+    }
+
+    const fn without_store(self) -> Self {
+        match self {
+            Self::Shared { part } => Self::Away { part },
+            // Decided already.
+            Self::Own | Self::Away { .. } => Self::Own,
+        }
+    }
+}
+
+impl<'a, S: StateStore> Consulting<'a, S> {
+    pub(crate) const fn new(fleet: &'a Fleet, local: &'a S) -> Self {
+        Self { fleet, local }
+    }
+
+    fn ways(&self, checks: &[Check<'_>], shared: &impl Shared) -> Few<Way> {
+        let way = |(position, check): (usize, &Check<'_>)| {
+            let sharing = shared.sharing(position);
+            if sharing.is_local {
+                return Way::Own;
+            }
+            let part = self.fleet.part_of(&check.key, sharing.place.as_ref());
+            match self.fleet.breakers.get(part) {
+                Some(breaker) if breaker.is_closed() => Way::Shared { part },
+                _ => Way::Away { part },
+            }
+        };
+        checks
+            .iter()
+            .enumerate()
+            .take(MAX_CHECKS)
+            .map(way)
+            .collect()
+    }
+
+    /// Whether a place is one that this node gave while the store was away; then it is released or renewed.
+    fn is_held_here(&self, check: &Check<'_>, id: LeaseId, answers: &mut [Answer]) -> bool {
+        let Some(ruled) = self.stand_in(check, &Sharing::EXACT) else {
+            return false;
+        };
+        let mut ask = |op| {
+            let check = Check {
+                ruled: &ruled,
+                op,
+                ..*check
+            };
+            self.local.decide(&[check], answers).is_ok()
+                && answers
+                    .first()
+                    .is_some_and(|answer| answer.note != Note::LeaseNotHeld)
+        };
+        // A release does not say whether there was anything to be released.
+        ask(Op::Renew(id)) && ask(check.op)
+    }
+
+    /// Waits for whoever asks about the same key, where that was denied a moment ago.
+    async fn turn(&self, checks: &[Check<'_>], shared: &impl Shared) -> Turn<'_> {
+        let generation = shared.sharing(0).generation;
+        let denials = &self.fleet.denials;
+        match denials.just_over(checks, self.local.now(), generation) {
+            Some(key) => self.fleet.flights.turn(key).await,
+            None => Turn::Alone,
+        }
+    }
+
+    /// The refusal that is still true, if there is one.
+    fn remembered(
+        &self,
+        checks: &[Check<'_>],
+        shared: &impl Shared,
+        answers: &mut [Answer],
+    ) -> Option<Verdict> {
+        let generation = shared.sharing(0).generation;
+        let mut known = [None; MAX_CHECKS];
+        let known = known.get_mut(..checks.len())?;
+        let denials = &self.fleet.denials;
+        denials.ask(checks, self.local.now(), generation, known)?;
+        for (answer, known) in answers.iter_mut().zip(known) {
+            *answer = match known {
+                Some(known) => Answer {
+                    outcome: Outcome::Deny {
+                        retry_after: known.retry_after,
+                    },
+                    status: known.status,
+                    ..Answer::EMPTY
+                },
+                None => UNASKED,
+            };
+        }
+        self.fleet.counters.count_remembered();
+        Some(verdict_of(answers))
+    }
+
+    /// Decides on everything that is decided here, and answers whether all of it is admitted. If not, nothing is charged.
+    fn decide_here(
+        &self,
+        checks: &[Check<'_>],
+        shared: &impl Shared,
+        ways: &[Way],
+        answers: &mut [Answer],
+        here: &mut Few<Here>,
+    ) -> Result<bool, StoreError> {
+        answers.fill(UNASKED);
+        if ways.iter().all(|way| matches!(way, Way::Shared { .. })) {
+            return Ok(true);
+        }
+        let own = checks.iter().enumerate().zip(ways);
+        let mut own: Few<Here> = own
+            .filter(|(_, way)| **way == Way::Own)
+            .map(|((position, check), _)| Here {
+                position,
+                ruled: *check.ruled,
+            })
+            .collect();
+        if !self.decide_on(checks, &own, answers)? {
+            return Ok(false);
+        }
+        here.extend(own.drain(..));
+        if !ways.iter().any(|way| matches!(way, Way::Away { .. })) {
+            return Ok(true);
+        }
+        let before = here.len();
+        let decided = self.decide_unanswered(checks, shared, (ways, false), answers, here);
+        if !matches!(decided, Ok(true)) {
+            let own = here.get(..before).unwrap_or_default();
+            take_back(self.local, checks, answers, own);
+        }
+        decided
+    }
+
+    /// Decides on what the store does not answer. If not all of that is admitted, none of it is charged.
+    fn decide_unanswered(
+        &self,
+        checks: &[Check<'_>],
+        shared: &impl Shared,
+        (ways, is_lost): (&[Way], bool),
+        answers: &mut [Answer],
+        here: &mut Few<Here>,
+    ) -> Result<bool, StoreError> {
+        self.fleet.counters.count_without();
+        let mut stand_ins: Few<Here> = Few::new();
+        for (position, (check, way)) in checks.iter().zip(ways).enumerate() {
+            let (Way::Away { .. }, Some(answer)) = (way, answers.get_mut(position)) else {
+                continue;
+            };
+            let sharing = shared.sharing(position);
+            match (sharing.on_failure, is_decision(check.op)) {
+                (OnStoreFailure::Closed, _) | (_, false) => return Err(away()),
+                (OnStoreFailure::Open, _) => *answer = WAIVED,
+                (OnStoreFailure::Local, _) => match self.stand_in(check, &sharing) {
+                    Some(ruled) => stand_ins.push(Here { position, ruled }),
+                    None => {
+                        *answer = Answer {
+                            note: Note::StandIn,
+                            ..Answer::EMPTY
+                        };
+                        return Ok(false);
+                    }
+                },
+            }
+        }
+        let admits = self.decide_on(checks, &stand_ins, answers)?;
+        for one in &stand_ins {
+            if let Some(answer) = answers.get_mut(one.position) {
+                answer.note = Note::StandIn;
+            }
+        }
+        if admits {
+            if !is_lost {
+                self.note_spent(checks, shared, ways, answers);
+            }
+            here.extend(stand_ins.drain(..));
+        }
+        Ok(admits)
+    }
+
+    /// Keeps in mind for the store what was admitted without it.
+    fn note_spent(
+        &self,
+        checks: &[Check<'_>],
+        shared: &impl Shared,
+        ways: &[Way],
+        answers: &[Answer],
+    ) {
+        for (position, ((check, way), answer)) in checks.iter().zip(ways).zip(answers).enumerate() {
+            let spends = matches!(
+                check.op,
+                Op::Spend(_) | Op::SpendUpTo(_) | Op::ChargeAlways(_)
+            );
+            if let (Way::Away { part }, true) = (way, spends) {
+                let place = shared.sharing(position).place;
+                let cost = answer.receipt.cost;
+                self.fleet.replay.note(*part, check, place.as_ref(), cost);
+            }
+        }
+    }
+
+    /// What stands in for a check's limit on this node.
+    fn stand_in(&self, check: &Check<'_>, sharing: &Sharing<'_>) -> Option<Ruled> {
+        let limit = sharing.plain.unwrap_or(&check.ruled.limit);
+        let shape = self
+            .fleet
+            .shapes
+            .of(check.ruled.id, limit, self.fleet.nodes());
+        Some(Ruled {
+            id: check.ruled.id,
+            limit: shape.stand_in?,
+        })
+    }
+
+    /// Decides on some checks by these quotas, all or nothing, on this node.
+    fn decide_on(
+        &self,
+        checks: &[Check<'_>],
+        which: &[Here],
+        answers: &mut [Answer],
+    ) -> Result<bool, StoreError> {
+        let check = |one: &'_ Here| {
+            let check = checks.get(one.position)?;
+            Some((one.position, *check))
+        };
+        let mut batch: Few<Check<'_>> = Few::new();
+        for one in which {
+            if let Some((_, of)) = check(one) {
+                batch.push(Check {
+                    ruled: &one.ruled,
+                    ..of
+                });
+            }
+        }
+        if batch.is_empty() {
+            return Ok(true);
+        }
+        let mut found = [Answer::EMPTY; MAX_CHECKS];
+        let found = found.get_mut(..batch.len()).unwrap_or_default();
+        let verdict = self.local.decide(&batch, found)?;
+        for (one, found) in which.iter().zip(found) {
+            if let Some(answer) = answers.get_mut(one.position) {
+                *answer = *found;
+            }
+        }
+        Ok(verdict.is_admitted())
+    }
+
+    /// Asks the store about its part of the batch.
+    async fn ask_store(
+        &self,
+        asked: &Asked<'_>,
+        answers: &mut [Answer],
+    ) -> Result<Verdict, StoreError> {
+        let sent = self.local.now();
+        let mut found: Few<Answer> = asked.checks.iter().map(|_| Answer::EMPTY).collect();
+        let called = self
+            .fleet
+            .remote
+            .decide(&asked.places, &asked.checks, &mut found)
+            .await;
+        // Which of several did not answer is not known; one that did is soon believed again.
+        self.fleet
+            .note(&asked.parts, self.local.now(), called.as_ref().err());
+        let verdict = called?;
+        for (position, found) in asked.positions.iter().zip(&found) {
+            if let Some(answer) = answers.get_mut(*position) {
+                *answer = *found;
+            }
+        }
+        self.fleet
+            .denials
+            .learn(&asked.checks, &found, &asked.keeps, sent, asked.generation);
+        if verdict.is_admitted() {
+            for (check, answer) in asked.checks.iter().zip(&found) {
+                self.fleet.note_admitted(self.local, check, answer);
+            }
+        }
+        Ok(verdict)
+    }
+}
+
+/// What the store is asked of a batch.
+struct Asked<'a> {
+    generation: u64,
+    /// Every part of the store that it concerns.
+    parts: Few<usize>,
+    positions: Few<usize>,
+    checks: Few<Check<'a>>,
+    places: Few<Option<Key<'a>>>,
+    keeps: Few<Keep>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(checks: &[Check<'a>], shared: &'a impl Shared, ways: &[Way]) -> Self {
+        let mut asked = Self {
+            generation: 0,
+            parts: Few::new(),
+            positions: Few::new(),
+            checks: Few::new(),
+            places: Few::new(),
+            keeps: Few::new(),
+        };
+        for (position, (check, way)) in checks.iter().zip(ways).enumerate() {
+            if let Way::Shared { part } = way {
+                let sharing = shared.sharing(position);
+                asked.generation = sharing.generation;
+                if !asked.parts.contains(part) {
+                    asked.parts.push(*part);
+                }
+                asked.positions.push(position);
+                asked.checks.push(*check);
+                asked.places.push(sharing.place);
+                asked.keeps.push(sharing.keep);
+            }
+        }
+        if asked.places.iter().all(Option::is_none) {
+            asked.places.clear();
+        }
+        asked
+    }
+}
+
+/// Whether it asks whether something may be had, and not to put something right that was had before.
+const fn is_decision(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Spend(_)
+            | Op::SpendUpTo(_)
+            | Op::Peek(_)
+            | Op::ChargeAlways(_)
+            | Op::Reserve { .. }
+            | Op::Acquire { .. }
+    )
+}
+
+/// Not asked.
+const UNASKED: Answer = Answer {
+    outcome: Outcome::Allow,
+    note: Note::Unasked,
+    ..Answer::EMPTY
+};
+
+/// Admitted because nobody could be asked.
+const WAIVED: Answer = Answer {
+    note: Note::Waived,
+    ..UNASKED
+};
+
+fn away() -> StoreError {
+    StoreError::new(
+        ErrorKind::Unreachable,
+        "the part of the store that has the key is away",
+    )
+}
+
+fn verdict_of(answers: &[Answer]) -> Verdict {
+    answers.iter().map(|answer| answer.outcome).collect()
+}

@@ -1,0 +1,81 @@
+//! What a fleet's node has done with and without the store it shares. Must not know: why.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_store::ErrorKind;
+
+/// What has happened so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct FleetCounted {
+    /// Calls that the store answered.
+    pub answered: u64,
+    /// Calls that did not reach it, or that it refused: nothing was charged.
+    pub refused: u64,
+    /// Calls that were not made because too many were under way.
+    pub busy: u64,
+    /// Calls whose answer did not come: they may have been carried out.
+    pub ambiguous: u64,
+    /// Batches that were decided without the store, in whole or in part.
+    pub without: u64,
+    /// Batches that were denied because a denial was still true.
+    pub remembered: u64,
+    /// Keys whose local spending was told to the store.
+    pub replayed: u64,
+    /// Keys whose local spending there was no room to remember.
+    pub lost: u64,
+    /// How often a part of the store was given up on.
+    pub openings: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct FleetCounters {
+    answered: AtomicU64,
+    refused: AtomicU64,
+    busy: AtomicU64,
+    ambiguous: AtomicU64,
+    without: AtomicU64,
+    remembered: AtomicU64,
+    replayed: AtomicU64,
+}
+
+impl FleetCounters {
+    pub(super) fn count_call(&self, error: Option<ErrorKind>) {
+        add(match error {
+            None => &self.answered,
+            Some(ErrorKind::Busy) => &self.busy,
+            Some(ErrorKind::TimedOut | ErrorKind::Lost | ErrorKind::Garbled) => &self.ambiguous,
+            Some(_) => &self.refused,
+        });
+    }
+
+    pub(super) fn count_without(&self) {
+        add(&self.without);
+    }
+
+    pub(super) fn count_remembered(&self) {
+        add(&self.remembered);
+    }
+
+    pub(super) fn count_replayed(&self) {
+        add(&self.replayed);
+    }
+
+    pub(super) fn read(&self) -> FleetCounted {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        FleetCounted {
+            answered: read(&self.answered),
+            refused: read(&self.refused),
+            busy: read(&self.busy),
+            ambiguous: read(&self.ambiguous),
+            without: read(&self.without),
+            remembered: read(&self.remembered),
+            replayed: read(&self.replayed),
+            ..FleetCounted::default()
+        }
+    }
+}
+
+fn add(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

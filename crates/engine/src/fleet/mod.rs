@@ -1,0 +1,216 @@
+//! One quota for many instances, and a limiter that outlives the store they share.
+//!
+//! Every decision has two tiers: the states that all nodes share, and this node's own. While the store answers, it decides,
+//! and what it admits is noted here too. A part of it that does not answer is not asked for a while ([`Breaker`]), and
+//! nothing else changes: the same procedure decides on what stands in for its limits on this node ([`mod@stand_in`]), or as
+//! each limit says, and what was admitted meanwhile is told to the store when it is back ([`replay`]).
+//!
+//! Denials that are still true are answered without asking again. Nothing here repeats a call that may have been carried
+//! out, and no request is ever used to find out whether the store is back: [`Fleet::tend`] does that. Must not know:
+//! which store it is, transports, when it is tended.
+
+mod ask;
+mod breaker;
+mod counters;
+mod flights;
+mod local;
+mod replay;
+mod stand_in;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tollgate_core::Timestamp;
+use tollgate_store::{Answer, Check, ErrorKind, Key, LimitId, RemoteStore, StoreError};
+
+pub(crate) use self::ask::Consulting;
+pub use self::breaker::{Breaker, BreakerState};
+pub use self::counters::FleetCounted;
+use self::counters::FleetCounters;
+use self::flights::Flights;
+use self::local::Shapes;
+use self::replay::Replay;
+use crate::asks::{Asks as _, Plainly};
+use crate::deny_cache::DenyCache;
+use crate::store::StateStore;
+
+/// How many denials are remembered, about.
+const REMEMBERED: usize = 65_536;
+/// How many keys' local spending is remembered for the store.
+const REPLAYED: usize = 65_536;
+
+/// What an engine shares with others, and what it does without them. One for each process; engines [join](crate::Engine::join)
+/// it.
+pub struct Fleet {
+    remote: Arc<dyn RemoteStore>,
+    breakers: Box<[Breaker]>,
+    denials: DenyCache,
+    flights: Flights,
+    shapes: Shapes,
+    replay: Replay,
+    /// How many nodes there are; zero while nobody knows.
+    nodes: AtomicU32,
+    counters: FleetCounters,
+}
+
+/// What became of the parts of a store that were away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Tended {
+    /// Parts that are away.
+    pub away: usize,
+    /// Parts that have come back.
+    pub back: usize,
+}
+
+impl Fleet {
+    /// A node of a fleet that shares this store. One that cannot be reached now is taken to be away.
+    #[must_use]
+    pub fn new(remote: Arc<dyn RemoteStore>, now: Timestamp) -> Self {
+        let breakers: Box<[Breaker]> = (0..remote.parts().max(1)).map(|_| Breaker::new()).collect();
+        if !remote.is_connected() {
+            for breaker in &breakers {
+                breaker.open(now);
+            }
+        }
+        Self {
+            remote,
+            breakers,
+            denials: DenyCache::for_keys(REMEMBERED),
+            flights: Flights::default(),
+            shapes: Shapes::default(),
+            replay: Replay::for_keys(REPLAYED),
+            nodes: AtomicU32::new(0),
+            counters: FleetCounters::default(),
+        }
+    }
+
+    /// The store that is shared.
+    pub fn remote(&self) -> &Arc<dyn RemoteStore> {
+        &self.remote
+    }
+
+    /// Says how many nodes share it, as was last seen.
+    pub fn set_nodes(&self, nodes: u32) {
+        self.nodes.store(nodes, Ordering::Relaxed);
+    }
+
+    /// How many nodes there are, as far as is known: one if nobody does.
+    #[must_use]
+    pub fn nodes(&self) -> NonZeroU32 {
+        NonZeroU32::new(self.nodes.load(Ordering::Relaxed)).unwrap_or(NonZeroU32::MIN)
+    }
+
+    /// The breakers, one for each part of the store.
+    #[must_use]
+    pub fn breakers(&self) -> &[Breaker] {
+        &self.breakers
+    }
+
+    /// Whether some part of the store is away, so that some decisions do without it.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.breakers.iter().any(|breaker| !breaker.is_closed())
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub fn counted(&self) -> FleetCounted {
+        FleetCounted {
+            openings: self.breakers.iter().map(Breaker::openings).sum(),
+            lost: self.replay.lost(),
+            ..self.counters.read()
+        }
+    }
+
+    /// Looks whether parts that are away are back. One that is has first to hear what was admitted without it. To be called
+    /// again and again for as long as the process lives; what it costs is one call for each part that is away.
+    pub async fn tend(&self, now: impl Fn() -> Timestamp + Send + Sync) -> Tended {
+        let mut tended = Tended::default();
+        for (part, breaker) in self.breakers.iter().enumerate() {
+            if breaker.is_closed() {
+                continue;
+            }
+            if self.remote.probe(part).await.is_ok()
+                && self.tell_what_was_spent(part).await.is_ok()
+                && breaker.probed(now())
+            {
+                tended.back = tended.back.saturating_add(1);
+            } else {
+                tended.away = tended.away.saturating_add(1);
+            }
+        }
+        // What was admitted between being told and being asked again, and what could not be told before.
+        for (part, breaker) in self.breakers.iter().enumerate() {
+            if breaker.is_closed() {
+                // What is not told now is told next time.
+                let _told = self.tell_what_was_spent(part).await;
+            }
+        }
+        tended
+    }
+
+    /// Forgets denials that may no longer be true: those of one key under one limit, or all.
+    pub fn forget_denials(&self, of: Option<(&Key<'_>, LimitId, u64)>) {
+        match of {
+            Some((key, limit, generation)) => self.denials.forget(key, limit, generation),
+            None => self.denials.clear(),
+        }
+    }
+
+    fn part_of(&self, key: &Key<'_>, place: Option<&Key<'_>>) -> usize {
+        match self.breakers.len() {
+            1 => 0,
+            parts => self.remote.part_of(key, place).min(parts.saturating_sub(1)),
+        }
+    }
+
+    /// Decides on one check, exactly, whatever it is about; while the store is away by what stands in for its limit on
+    /// `local`. For limits that no policy knows.
+    ///
+    /// # Errors
+    /// The check makes no sense.
+    pub async fn ask_one<S: StateStore>(
+        &self,
+        local: &S,
+        check: Check<'_>,
+    ) -> Result<Answer, StoreError> {
+        let both = Consulting::new(self, local);
+        let mut answers = [Answer::EMPTY];
+        let _one_limit_needs_no_verdict = both.ask(&[check], &Plainly, &mut answers).await?;
+        let [answer] = answers;
+        Ok(answer)
+    }
+
+    /// Takes note of how a call of some parts ended.
+    fn note(&self, parts: &[usize], now: Timestamp, error: Option<&StoreError>) {
+        let kind = error.map(StoreError::kind);
+        self.counters.count_call(kind);
+        for part in parts {
+            let Some(breaker) = self.breakers.get(*part) else {
+                continue;
+            };
+            match kind {
+                None => breaker.succeeded(now),
+                // Our own doing: the store is not slower for it, and not faster if it is left alone.
+                Some(ErrorKind::BadRequest | ErrorKind::Busy) => {}
+                Some(_) => {
+                    breaker.failed(now);
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fleet")
+            .field("remote", &self.remote)
+            .field("breakers", &self.breakers)
+            .field("nodes", &self.nodes)
+            .finish_non_exhaustive()
+    }
+}

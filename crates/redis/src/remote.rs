@@ -1,0 +1,139 @@
+//! The store as an engine's fleet sees it: which of its parts may be away by themselves, and whether one is back.
+//!
+//! Of a cluster the parts are ranges of slots, so that a node that is gone takes its own slots along and no others; of
+//! several servers each is one. Must not know: what is decided while a part is away.
+
+use std::num::NonZeroU16;
+use std::sync::LazyLock;
+
+use tollgate_core::compose::Verdict;
+use tollgate_core::{Rate, TokenBucket};
+use tollgate_store::{
+    Answer, Awaited, Check, ErrorKind, Key, LimitId, Op, RemoteStore, Ruled, StoreError,
+};
+
+use crate::name::{Named, Secret, ledger_of};
+use crate::script::Which;
+use crate::store::RedisStore;
+use crate::topology::{Place, Topology};
+use crate::wire::Request;
+
+/// Into how many ranges a cluster's slots are divided.
+const RANGES: u16 = 64;
+/// How many keys are tried until one is found that lies in a range. A range without one would be a wonder.
+const TRIES: u32 = 4_096;
+/// Nobody else's key begins like this: those of policies begin with a small number, and those of commands with a word.
+const PROBE: &[u8] = b"\xffprobe";
+
+/// A state that exists to be asked for. It is spent from, because a server that cannot write is of no use.
+static PROBED: LazyLock<Option<Ruled>> = LazyLock::new(|| {
+    let bucket = TokenBucket::at(Rate::per_second(1_000)).build().ok()?;
+    Some(Ruled {
+        id: LimitId(NonZeroU16::MIN),
+        limit: bucket.into(),
+    })
+});
+
+/// Keys of which one lies in each part.
+#[derive(Debug)]
+pub(crate) struct Probes {
+    keys: Vec<Vec<u8>>,
+}
+
+impl Probes {
+    /// Finds a key for each part.
+    pub(crate) fn find(secret: Secret, topology: &Topology) -> Self {
+        let key_in = |part: usize| {
+            let candidates = (0..TRIES).map(|n| [PROBE, &n.to_be_bytes()].concat());
+            let lies = |key: &Vec<u8>| {
+                let key = Key::of(key).ok();
+                let named = key.map(|key| Named::of(secret, &key, None));
+                named.is_some_and(|named| topology.part(topology.place(named.tag())) == part)
+            };
+            candidates
+                .clone()
+                .find(lies)
+                .or_else(|| candidates.clone().next())
+        };
+        Self {
+            keys: (0..topology.parts()).filter_map(key_in).collect(),
+        }
+    }
+}
+
+impl Topology {
+    /// How many parts there are that may be away by themselves.
+    pub(crate) fn parts(&self) -> usize {
+        match self {
+            Self::Single(_) | Self::Sentinel(_) => 1,
+            Self::Cluster(_) => usize::from(RANGES),
+            Self::Shards(_) => self.links().len().max(1),
+        }
+    }
+
+    /// Which of them has this place.
+    pub(crate) fn part(&self, place: Place) -> usize {
+        match self {
+            Self::Single(_) | Self::Sentinel(_) => 0,
+            Self::Cluster(_) => usize::from(place.number() / (SLOTS / RANGES)),
+            Self::Shards(_) => usize::from(place.number()),
+        }
+    }
+}
+
+/// How many slots a cluster has.
+const SLOTS: u16 = 16_384;
+
+impl RemoteStore for RedisStore {
+    fn parts(&self) -> usize {
+        self.topology().parts()
+    }
+
+    fn part_of(&self, key: &Key<'_>, place: Option<&Key<'_>>) -> usize {
+        let topology = self.topology();
+        let named = Named::of(self.secret(), key, place);
+        topology.part(topology.place(named.tag()))
+    }
+
+    fn decide<'a>(
+        &'a self,
+        places: &'a [Option<Key<'a>>],
+        checks: &'a [Check<'a>],
+        answers: &'a mut [Answer],
+    ) -> Awaited<'a, Verdict> {
+        Box::pin(self.decide_under(places, checks, answers))
+    }
+
+    fn probe(&self, part: usize) -> Awaited<'_, ()> {
+        Box::pin(async move {
+            let unknown = || StoreError::new(ErrorKind::BadRequest, "there is no such part");
+            let key = self.probes().keys.get(part).ok_or_else(unknown)?;
+            let check = Check {
+                key: Key::of(key).map_err(|_too_long| unknown())?,
+                ruled: PROBED.as_ref().ok_or_else(unknown)?,
+                op: Op::Spend(1),
+            };
+            let _one_of_a_thousand = self.decide(&[check], &mut [Answer::EMPTY]).await?;
+            Ok(())
+        })
+    }
+
+    fn erase<'a>(
+        &'a self,
+        place: Option<Key<'a>>,
+        key: Key<'a>,
+        ruled: &'a Ruled,
+    ) -> Awaited<'a, bool> {
+        Box::pin(async move {
+            let named = Named::of(self.secret(), &key, place.as_ref());
+            let name = named.name(ruled.id);
+            let ledger = ledger_of(&name);
+            let request = Request::of_script(Which::Erase, named, vec![name, ledger]);
+            self.count(named, &request).await.map(|found| found > 0)
+        })
+    }
+
+    fn is_connected(&self) -> bool {
+        Self::is_connected(self)
+    }
+}
