@@ -5,6 +5,7 @@
 mod bench;
 mod beside;
 mod callgrind;
+mod chaos;
 mod extra;
 mod house;
 mod kept;
@@ -52,6 +53,11 @@ const COMMANDS: &[Command] = &[
         usage: "bench [instructions [--check|--save] | accuracy [args…] | flood [args…] | memory [args…] | redis [args…] | servers [args…] | all]",
         about: "instruction counts per decision, the accuracy study, a flood of keys, and the stores and the server beside their peers",
         run: bench::run,
+    },
+    Command {
+        usage: "chaos --minutes N [--seed S] [--only NAME]",
+        about: "every scenario of faults again and again, in random order with random seeds, and a report of what came of it",
+        run: chaos::run,
     },
     Command {
         usage: "extra [miri|mutants|deny|fuzz] [--seconds N] [args…]",
@@ -134,6 +140,9 @@ mod tests {
             "bench everything",
             "bench instructions --chekc",
             "bench instructions --check --save",
+            "chaos",
+            "chaos --minutes soon",
+            "chaos --minutes 1 --everything",
             "extra valgrind",
             "extra fuzz --seconds soon",
             "extra --seconds 5",
