@@ -45,10 +45,13 @@ impl<C: Clock> App<C> {
     /// let address = ([127, 0, 0, 1], 8080).into();
     /// let peer = Peer { address: Some(address), local: Reached::Tcp(address) };
     /// let request = hyper::Request::post("/v1/check").body(br#"{"key":"alice"}"#.as_slice())?;
-    /// assert_eq!(app.respond(&request, &peer).status(), 200);
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// assert_eq!(app.respond(&request, &peer).await.status(), 200);
+    /// # });
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn respond(&self, request: &Request<&[u8]>, peer: &Peer) -> Response<Full<Bytes>>
+    pub async fn respond(&self, request: &Request<&[u8]>, peer: &Peer) -> Response<Full<Bytes>>
     where
         C: 'static,
     {
@@ -60,7 +63,7 @@ impl<C: Clock> App<C> {
             body: request.body(),
             peer,
         };
-        self.answer(&question).into_response()
+        self.answer(&question).await.into_response()
     }
 
     /// Decisions need no store that is elsewhere, so nothing but the end makes it unready.
@@ -85,7 +88,11 @@ impl<C: Clock + 'static> Answers for App<C> {
         self.counters()
     }
 
-    fn answer(&self, question: &Question<'_>) -> Reply {
+    fn waits(&self) -> bool {
+        self.waits()
+    }
+
+    async fn answer(&self, question: &Question<'_>) -> Reply {
         let Some(route) = Route::at(question.path) else {
             let detail = format!("there is nothing at {:?}", echo(question.path.as_bytes()));
             return Reply::plain(StatusCode::NOT_FOUND, detail);
@@ -99,18 +106,18 @@ impl<C: Clock + 'static> Answers for App<C> {
         }
         let began = route.endpoint.decides().then(|| self.engine.store().now());
         let answered = match route.endpoint {
-            Endpoint::Check => self.check(question),
-            Endpoint::Batch => self.check_batch(question),
-            Endpoint::Acquire => self.acquire(question),
-            Endpoint::Reserve => self.reserve(question),
-            Endpoint::Report(report) => self.report(report, question),
-            Endpoint::Auth(gateway) => self.authorize(gateway, question),
-            Endpoint::Status => self.status(question),
+            Endpoint::Check => self.check(question).await,
+            Endpoint::Batch => self.check_batch(question).await,
+            Endpoint::Acquire => self.acquire(question).await,
+            Endpoint::Reserve => self.reserve(question).await,
+            Endpoint::Report(report) => self.report(report, question).await,
+            Endpoint::Auth(gateway) => self.authorize(gateway, question).await,
+            Endpoint::Status => self.status(question).await,
             Endpoint::Limits => Ok(self.limits()),
             Endpoint::OpenApi => Ok(Reply::json(openapi::DOCUMENT)),
             Endpoint::Health => Ok(Reply::text("ok\n")),
             Endpoint::EnvoysHealth => Ok(Reply::text("OK")),
-            Endpoint::Envoy => Ok(self.should_rate_limit_json(question.body)),
+            Endpoint::Envoy => Ok(self.should_rate_limit_json(question.body).await),
             Endpoint::Ready => Ok(self.ready()),
             Endpoint::Front => Ok(Reply::text(self.introduction(&question.peer.local, &[]))),
         };

@@ -1,12 +1,13 @@
 //! The server without its sockets: an engine, the policy in words, open tickets.
 //!
-//! Synchronous from end to end. Must not know: sockets, connections, timeouts, what is in files.
+//! Whatever is decided may have to be waited for if there is a fleet, and is there at once if there is none. Must not know: sockets, connections, timeouts, what is in files.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use tollgate_core::Nanos;
+use tollgate_engine::fleet::Fleet;
 use tollgate_engine::reload::{Reloader, is_envoys};
 use tollgate_engine::{Engine, Verdict};
 use tollgate_http::{Dialects, Networks};
@@ -241,6 +242,17 @@ impl<C: Clock> App<C> {
             }));
         }
         self.told.load_full()
+    }
+
+    /// Whether decisions may have to be waited for: whether there is a fleet.
+    pub(crate) fn waits(&self) -> bool {
+        self.engine.fleet().is_some()
+    }
+
+    /// Shares states with a fleet from now on, for good. To be said before anybody is served: connections that are open wait
+    /// for nobody. Answers whether it had joined none before.
+    pub fn join(&self, fleet: &Arc<Fleet>) -> bool {
+        self.rls.join(fleet) && self.engine.join(Arc::clone(fleet))
     }
 
     /// Whether no more requests should be sent here.

@@ -14,9 +14,11 @@ use tokio::io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Instant, sleep};
 use tollgate_core::Nanos;
 
+use crate::awaited::at_once;
 use crate::counters::Counters;
 use crate::http::{Answers, Limits, Question, answer};
-use crate::listen::{Peer, Stopping, Stream, Vigil, Woken, send};
+use crate::idle::Idle;
+use crate::listen::{Peer, Stopping, Stream, Vigil, send};
 use crate::plain::plain;
 use crate::reply::Reply;
 use crate::saturation::Place;
@@ -36,49 +38,44 @@ pub(crate) async fn serve<A: Answers>(
     stopping: &Stopping,
 ) -> io::Result<Option<Vec<u8>>> {
     let (stopped, timer) = (pin!(stopping.wait()), pin!(sleep(limits.head)));
-    let mut vigil = Vigil::new(stopping, stopped, timer);
-    let mut ready_since = Instant::now();
+    let mut idle = Idle::new(Vigil::new(stopping, stopped, timer), limits.head);
     loop {
-        let round = poll_fn(|context| {
-            let woken = vigil.look(context);
-            // Whatever has happened, what has arrived is answered first.
-            if let Poll::Ready(round) = poll_round(context, answers, stream, peer) {
-                return Poll::Ready(round);
-            }
-            match woken {
-                None => Poll::Pending,
-                Some(Woken::Stop) => Poll::Ready(Ok(Round::END)),
-                Some(Woken::Timer) => {
-                    // The timer is not set for every request: it may have begun before the last one.
-                    let ends = ready_since + limits.head;
-                    if ends <= Instant::now() {
-                        return Poll::Ready(Ok(Round::END));
-                    }
-                    vigil.wake_at(ends);
-                    let _told = vigil.look(context);
-                    Poll::Pending
-                }
-            }
-        });
-        let round = round.await?;
-        let more = match round.unsent {
-            Some(unsent) => unsent.send(stream, answers.counters()).await?,
-            None => Vec::new(),
+        let round = idle.until(|context| poll_round(context, answers, stream, peer));
+        let Some(round) = round.await? else {
+            return Ok(None);
         };
-        match round.then {
-            Then::Read if !more.is_empty() => return Ok(Some(more)),
-            Then::Read if !stopping.is_said() => ready_since = Instant::now(),
-            Then::Read | Then::End => return Ok(None),
-            Then::Others(mut bytes) => {
-                bytes.extend_from_slice(&more);
-                return Ok(Some(bytes));
-            }
+        if let Some(ended) = after(round, stream, answers.counters(), stopping).await? {
+            return Ok(ended);
         }
+        idle.again();
     }
 }
 
+/// What is left to do after a round. `Some` if the connection is to be served no more: nothing, or the bytes of what is not
+/// plain.
+pub(crate) async fn after(
+    round: Round,
+    stream: &mut Stream,
+    counters: &Counters,
+    stopping: &Stopping,
+) -> io::Result<Option<Option<Vec<u8>>>> {
+    let more = match round.unsent {
+        Some(unsent) => unsent.send(stream, counters).await?,
+        None => Vec::new(),
+    };
+    Ok(match round.then {
+        Then::Read if !more.is_empty() => Some(Some(more)),
+        Then::Read if !stopping.is_said() => None,
+        Then::Read | Then::End => Some(None),
+        Then::Others(mut bytes) => {
+            bytes.extend_from_slice(&more);
+            Some(Some(bytes))
+        }
+    })
+}
+
 /// What came of what was read.
-struct Round {
+pub(crate) struct Round {
     unsent: Option<Box<Unsent>>,
     then: Then,
 }
@@ -90,7 +87,7 @@ enum Then {
 }
 
 /// Answers that could not be sent at once.
-struct Unsent {
+pub(crate) struct Unsent {
     now: Vec<u8>,
     /// The last one is held back for so long.
     wait: Nanos,
@@ -104,9 +101,30 @@ impl Round {
         unsent: None,
         then: Then::End,
     };
+
+    /// Answers were found, and these bytes are left of what was read.
+    pub(crate) fn then(rest: Vec<u8>, unsent: Option<Box<Unsent>>) -> Self {
+        let then = if rest.is_empty() {
+            Then::Read
+        } else {
+            Then::Others(rest)
+        };
+        Self { unsent, then }
+    }
 }
 
 impl Unsent {
+    /// What is to be sent at once, and what is to be held back.
+    pub(crate) fn all(now: Vec<u8>, late: Option<Late>) -> Box<Self> {
+        let Late { wait, bytes, place } = late.unwrap_or_default();
+        Box::new(Self {
+            now,
+            wait,
+            late: bytes,
+            _place: place,
+        })
+    }
+
     /// Sends all of it, and answers what has arrived meanwhile.
     async fn send(&self, stream: &mut Stream, counters: &Counters) -> io::Result<Vec<u8>> {
         let mut more = Vec::new();
@@ -146,7 +164,7 @@ async fn hold(stream: &mut Stream, wait: Nanos, more: &mut Vec<u8>) -> io::Resul
 
 /// An answer that is to be held back.
 #[derive(Default)]
-struct Late {
+pub(crate) struct Late {
     wait: Nanos,
     bytes: Vec<u8>,
     place: Option<Place>,
@@ -158,7 +176,20 @@ struct Scratch {
     output: Vec<u8>,
 }
 
-/// Reads what has arrived and answers it.
+/// Hands over what has arrived; nothing at the end.
+pub(crate) fn poll_read<T>(
+    context: &mut Context<'_>,
+    stream: &mut Stream,
+    see: impl FnOnce(&[u8]) -> T,
+) -> Poll<io::Result<T>> {
+    with_scratch(|Scratch { input, .. }| {
+        let mut buffer = ReadBuf::new(input);
+        ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer))?;
+        Poll::Ready(Ok(see(buffer.filled())))
+    })
+}
+
+/// Reads what has arrived and answers it at once.
 fn poll_round<A: Answers>(
     context: &mut Context<'_>,
     answers: &A,
@@ -173,31 +204,25 @@ fn poll_round<A: Answers>(
             return Poll::Ready(Ok(Round::END));
         }
         output.clear();
-        let (consumed, late) = answer_all(answers, input, peer, output);
-        let rest = input.get(consumed..).unwrap_or_default();
-        let then = if rest.is_empty() {
-            Then::Read
-        } else {
-            Then::Others(rest.to_vec())
+        let answered = at_once(answer_all(answers, input, peer, output));
+        let Some((consumed, late)) = answered else {
+            tracing::error!("an answer that is there at once was not");
+            return Poll::Ready(Ok(Round::END));
         };
+        let rest = input.get(consumed..).unwrap_or_default().to_vec();
         let sent = send(stream, context, output)?;
         let unsent = (!sent.is_gone || late.is_some()).then(|| {
-            let Late { wait, bytes, place } = late.unwrap_or_default();
-            Box::new(Unsent {
-                now: output.get(sent.count..).unwrap_or_default().to_vec(),
-                wait,
-                late: bytes,
-                _place: place,
-            })
+            let now = output.get(sent.count..).unwrap_or_default();
+            Unsent::all(now.to_vec(), late)
         });
         output.shrink_to(KEPT_OUTPUT_LEN);
-        Poll::Ready(Ok(Round { unsent, then }))
+        Poll::Ready(Ok(Round::then(rest, unsent)))
     })
 }
 
 /// Answers the plain requests that the input begins with, and says how many bytes that were. One whose answer is to be held
 /// back is the last.
-fn answer_all<A: Answers>(
+pub(crate) async fn answer_all<A: Answers>(
     answers: &A,
     input: &[u8],
     peer: &Peer,
@@ -209,17 +234,15 @@ fn answer_all<A: Answers>(
         && let Some(request) = plain(rest, answers)
     {
         consumed = consumed.saturating_add(request.len);
-        let mut reply = answer(
-            answers,
-            &Question {
-                method: &request.method,
-                path: request.path,
-                query: request.query,
-                headers: &request.headers,
-                body: request.body,
-                peer,
-            },
-        );
+        let question = Question {
+            method: &request.method,
+            path: request.path,
+            query: request.query,
+            headers: &request.headers,
+            body: request.body,
+            peer,
+        };
+        let mut reply = answer(answers, &question).await;
         let wait = reply.wait();
         let now = *now.get_or_insert_with(Instant::now);
         if wait.is_zero() {

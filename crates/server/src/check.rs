@@ -21,30 +21,33 @@ use crate::reply::Reply;
 use crate::words::{About, with_words};
 
 impl<C: Clock> App<C> {
-    pub(crate) fn check(&self, question: &Question<'_>) -> Result<Reply, BadInput> {
+    pub(crate) async fn check(&self, question: &Question<'_>) -> Result<Reply, BadInput> {
         let asked = match *question.method {
             Method::POST => posted(question)?,
             _ => parse_query(question.query)?,
         };
-        Ok(self.decide(&asked, Purpose::Charge))
+        Ok(self.decide(&asked, Purpose::Charge).await)
     }
 
     /// A check of a request that will be worked on for a while, so looking is not enough.
-    pub(crate) fn acquire(&self, question: &Question<'_>) -> Result<Reply, BadInput> {
-        Ok(self.decide(&charged(posted(question)?)?, Purpose::Charge))
+    pub(crate) async fn acquire(&self, question: &Question<'_>) -> Result<Reply, BadInput> {
+        let asked = charged(posted(question)?)?;
+        Ok(self.decide(&asked, Purpose::Charge).await)
     }
 
-    pub(crate) fn reserve(&self, question: &Question<'_>) -> Result<Reply, BadInput> {
-        Ok(self.decide(&charged(posted(question)?)?, Purpose::Estimate))
+    pub(crate) async fn reserve(&self, question: &Question<'_>) -> Result<Reply, BadInput> {
+        let asked = charged(posted(question)?)?;
+        Ok(self.decide(&asked, Purpose::Estimate).await)
     }
 
-    pub(crate) fn check_batch(&self, question: &Question<'_>) -> Result<Reply, BadInput> {
+    pub(crate) async fn check_batch(&self, question: &Question<'_>) -> Result<Reply, BadInput> {
         no_query(question)?;
         // All of them are understood before any of them is charged.
         let questions = parse_questions(question.body)?;
         let mut body = Vec::from(br#"{"answers":["#);
         for (index, asked) in questions.iter().enumerate() {
-            let mut decided = self.ask(Transport::Http, &asked.known, asked.terms(Purpose::Charge));
+            let terms = asked.terms(Purpose::Charge);
+            let mut decided = self.ask(Transport::Http, &asked.known, terms).await;
             let ticket = self.keep_ticket(&mut decided.verdict);
             if index > 0 {
                 body.push(b',');
@@ -59,13 +62,10 @@ impl<C: Clock> App<C> {
     }
 
     /// Where everything stands for a key. Charges nothing, and answers 200 whatever it finds.
-    pub(crate) fn status(&self, question: &Question<'_>) -> Result<Reply, BadInput> {
+    pub(crate) async fn status(&self, question: &Question<'_>) -> Result<Reply, BadInput> {
         let asked = parse_query(question.query)?;
-        let decided = self.ask(
-            Transport::Http,
-            &asked.known,
-            Terms::of(Purpose::Look, asked.cost),
-        );
+        let terms = Terms::of(Purpose::Look, asked.cost);
+        let decided = self.ask(Transport::Http, &asked.known, terms).await;
         Ok(self.answering(&decided, About::Stand, |answer| {
             let body = Body::new(&decided.verdict, None).to_json(answer);
             self.say(Reply::json(body), answer)
@@ -73,7 +73,7 @@ impl<C: Clock> App<C> {
     }
 
     /// What a gateway asks about a request that it holds.
-    pub(crate) fn authorize(
+    pub(crate) async fn authorize(
         &self,
         gateway: Gateway,
         question: &Question<'_>,
@@ -89,12 +89,13 @@ impl<C: Clock> App<C> {
         let request = Forwarded::read(gateway, question.headers, question.peer.ip(), clients)?;
         if self.saturation.is_full() {
             let look = Terms::of(Purpose::Look, None);
-            let seen = self.ask(Transport::Http, &request, look);
+            let seen = self.ask(Transport::Http, &request, look).await;
             if let Outcome::Wait(wait) = seen.verdict.outcome() {
                 return Ok(self.crowd_out(gateway, &seen, wait));
             }
         }
-        let mut decided = self.ask(Transport::Http, &request, Terms::of(Purpose::Charge, None));
+        let terms = Terms::of(Purpose::Charge, None);
+        let mut decided = self.ask(Transport::Http, &request, terms).await;
         let ticket = self.keep_ticket(&mut decided.verdict);
         let reply = self.answering(&decided, About::Request, |answer| {
             let reply = gateway.reply(&decided.verdict, ticket, answer);
@@ -106,8 +107,9 @@ impl<C: Clock> App<C> {
         })
     }
 
-    fn decide(&self, asked: &Asked, purpose: Purpose) -> Reply {
-        let mut decided = self.ask(Transport::Http, &asked.known, asked.terms(purpose));
+    async fn decide(&self, asked: &Asked, purpose: Purpose) -> Reply {
+        let terms = asked.terms(purpose);
+        let mut decided = self.ask(Transport::Http, &asked.known, terms).await;
         let ticket = self.keep_ticket(&mut decided.verdict);
         self.answering(&decided, About::Request, |answer| {
             let body = Body::new(&decided.verdict, ticket).to_json(answer);

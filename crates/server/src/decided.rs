@@ -64,7 +64,10 @@ impl<C: Clock> App<C> {
     ///
     /// let policy = tollgate_policy::load("limits: [{ name: all, rate: 2/m }]", "p.yaml", Format::Yaml)?;
     /// let app = App::new(&policy, 1_000, SystemClock::new())?;
-    /// let decided = app.ask(Transport::Http, &Nobody, Terms::of(Purpose::Charge, None));
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let terms = Terms::of(Purpose::Charge, None);
+    /// let decided = app.ask(Transport::Http, &Nobody, terms).await;
     /// assert!(decided.verdict.is_admitted());
     ///
     /// // Kept by the connection or the thread: nothing is allocated once it has grown.
@@ -72,20 +75,32 @@ impl<C: Clock> App<C> {
     /// app.fields(&decided, &mut words);
     /// assert_eq!(words.get("ratelimit-policy"), Some(&br#""all";q=2;w=60"#[..]));
     /// assert_eq!(words.get("ratelimit"), Some(&br#""all";r=1;t=30"#[..]));
+    /// # });
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
-    pub fn ask(&self, transport: Transport, request: &dyn Attributes, terms: Terms) -> Decided {
-        let decided = self.ask_unseen(request, terms);
+    ///
+    /// Without a fleet the answer is there when it is first looked at.
+    pub async fn ask(
+        &self,
+        transport: Transport,
+        request: &dyn Attributes,
+        terms: Terms,
+    ) -> Decided {
+        let decided = self.ask_unseen(request, terms).await;
         let is_look = terms.purpose == Purpose::Look;
         self.observe(transport, request, &decided.verdict, is_look);
         decided
     }
 
     /// The same without counting or logging it, for whoever asks several times about one request.
-    pub(crate) fn ask_unseen(&self, request: &dyn Attributes, terms: Terms) -> Decided {
+    pub(crate) async fn ask_unseen(&self, request: &dyn Attributes, terms: Terms) -> Decided {
         let notes = self.wording.notes();
-        let verdict = self.engine.ask(request, terms, &notes);
+        let verdict = if self.waits() {
+            let together = self.engine.together();
+            together.ask(request, terms, Some(&notes)).await
+        } else {
+            self.engine.ask(request, terms, &notes)
+        };
         Decided { verdict, notes }
     }
 

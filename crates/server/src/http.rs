@@ -5,7 +5,6 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +18,11 @@ use hyper::{HeaderMap, Method, Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::time::{sleep, timeout};
 
+use crate::awaited::guarded;
 use crate::brisk;
 use crate::counters::{Counters, count};
 use crate::listen::{Bounds, Ended, Listener, Peer, Rewound, Serve, Stopping, Stream, accept};
+use crate::patient;
 use crate::plain::{MAX_FIELDS, MAX_HEAD_LEN, Wants};
 use crate::reply::Reply;
 
@@ -37,7 +38,7 @@ pub(crate) struct Question<'a> {
     pub(crate) peer: &'a Peer,
 }
 
-/// Whoever answers requests: the API, or the admin pages. Answers are found at once, without waiting for anything.
+/// Whoever answers requests: the API, or the admin pages.
 pub(crate) trait Answers: Send + Sync + 'static {
     /// The longest body that is read of such a request. None is read where none is wanted.
     fn most_body(&self, method: &Method, path: &str) -> usize;
@@ -48,7 +49,12 @@ pub(crate) trait Answers: Send + Sync + 'static {
         true
     }
 
-    fn answer(&self, question: &Question<'_>) -> Reply;
+    /// Whether answers may have to be waited for. Where they need not, each is there when it is first looked at.
+    fn waits(&self) -> bool {
+        false
+    }
+
+    fn answer(&self, question: &Question<'_>) -> impl Future<Output = Reply> + Send;
 
     fn counters(&self) -> &Counters;
 }
@@ -113,7 +119,13 @@ impl<A: Answers> Serve for Http<A> {
         let limits = self.limits;
         let answers = Arc::clone(&self.answers);
         async move {
-            let served = brisk::serve(limits, &*answers, &mut stream, &peer, &stopping).await;
+            let served = if answers.waits() {
+                // In a box, so that connections of those who wait for nobody are small.
+                let served = patient::serve(limits, &*answers, &mut stream, &peer, &stopping);
+                Box::pin(served).await
+            } else {
+                brisk::serve(limits, &*answers, &mut stream, &peer, &stopping).await
+            };
             match served {
                 Ok(None) => {}
                 // In a box, so that the many connections that never come here are small.
@@ -196,19 +208,24 @@ async fn respond<A: Answers>(
         body: &body,
         peer,
     };
-    answer(answers, &question)
+    answer(answers, &question).await
 }
 
 /// The answer, whatever happens.
-pub(crate) fn answer<A: Answers>(answers: &A, question: &Question<'_>) -> Reply {
-    // A panic here is a bug of ours. It costs this request, not the process; state is safe to look at again because
-    // the store writes it whole.
-    catch_unwind(AssertUnwindSafe(|| answers.answer(question))).unwrap_or_else(|_panic| {
-        count(&answers.counters().panics);
-        tracing::error!(path = question.path, "a request panicked");
-        let detail = "the server failed to answer this request; it is not the request's fault";
-        Reply::plain(StatusCode::INTERNAL_SERVER_ERROR, detail)
-    })
+pub(crate) async fn answer<A: Answers>(answers: &A, question: &Question<'_>) -> Reply {
+    match guarded(answers.answer(question)).await {
+        Some(reply) => reply,
+        None => failed(answers, question),
+    }
+}
+
+/// What is answered because of a bug of ours.
+#[cold]
+fn failed<A: Answers>(answers: &A, question: &Question<'_>) -> Reply {
+    count(&answers.counters().panics);
+    tracing::error!(path = question.path, "a request panicked");
+    let detail = "the server failed to answer this request; it is not the request's fault";
+    Reply::plain(StatusCode::INTERNAL_SERVER_ERROR, detail)
 }
 
 /// The body, or the answer that says why it cannot be read.

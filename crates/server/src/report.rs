@@ -35,14 +35,14 @@ struct Renewed {
 }
 
 impl<C: Clock> App<C> {
-    pub(crate) fn report(
+    pub(crate) async fn report(
         &self,
         report: Report,
         question: &Question<'_>,
     ) -> Result<Reply, BadInput> {
         let said = parse_report(question.body, fields(report))?;
         if report == Report::Renew {
-            return Ok(self.renew(said.ticket));
+            return Ok(self.renew(said.ticket).await);
         }
         let actual = match (report, said.cost) {
             (Report::Settle, None) => return Err(BadInput::new("cost", b"", "it must be given")),
@@ -51,16 +51,17 @@ impl<C: Clock> App<C> {
         if report == Report::Respond && said.status.is_none() {
             return Err(BadInput::new("status", b"", "it must be given"));
         }
-        let ticket = match self.tickets.take(said.ticket, self.engine.store().now()) {
+        let ticket = match self.take_ticket(said.ticket).await {
             Taken::Open(ticket) => ticket,
             Taken::Before => return Ok(done(said.ticket, false)),
             Taken::Unknown => return Ok(unknown(said.ticket)),
         };
+        let together = self.engine.together();
         let settled = match report {
-            Report::Settle => self.engine.settle(ticket, actual),
-            Report::Cancel => self.engine.cancel(ticket),
+            Report::Settle => together.settle(ticket, actual).await,
+            Report::Cancel => together.cancel(ticket).await,
             Report::Respond | Report::Release | Report::Renew => {
-                self.engine.respond(ticket, &Answered(&said))
+                together.respond(ticket, &Answered(&said)).await
             }
         };
         Ok(match settled {
@@ -69,19 +70,11 @@ impl<C: Clock> App<C> {
         })
     }
 
-    fn renew(&self, id: u128) -> Reply {
-        let now = self.engine.store().now();
-        let mut failure = None;
-        let renewed = self.tickets.renew(id, now, |ticket| {
-            self.engine.renew(ticket).unwrap_or_else(|error| {
-                failure = Some(error);
-                false
-            })
-        });
-        match (renewed, failure) {
-            (None, _) => unknown(id),
-            (Some(_), Some(error)) => failed(&error),
-            (Some(held), None) => Reply::json(json(&Renewed {
+    async fn renew(&self, id: u128) -> Reply {
+        match self.renew_ticket(id).await {
+            Ok(None) => unknown(id),
+            Err(error) => failed(&error),
+            Ok(Some(held)) => Reply::json(json(&Renewed {
                 ticket: format!("{id:032x}"),
                 held,
                 expires_after_ms: LIFE.as_millis_ceil(),

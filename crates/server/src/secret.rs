@@ -46,6 +46,18 @@ impl Secret {
     }
 }
 
+impl Secret {
+    /// What the names of keys in a shared store are derived with. Not the secret itself: clients are shown digests by that,
+    /// and nobody is to find the one by the other.
+    #[must_use]
+    pub fn for_names(self) -> tollgate_redis::Secret {
+        let Self(secret) = self;
+        let mut hasher = SipHasher24::new_with_key(&secret);
+        hasher.write(b"names of keys in the shared store");
+        tollgate_redis::Secret::new(hasher.finish128().as_bytes())
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
@@ -77,5 +89,7 @@ mod tests {
         assert_eq!(shared("fifteen bytes.."), Err(InvalidSecret));
         assert_ne!(Secret::random(), Secret::random());
         assert_eq!(format!("{one:?}"), "Secret");
+        assert_eq!(one.for_names(), one.for_names());
+        assert_ne!(one.for_names(), tollgate_redis::Secret::new(one.0));
     }
 }

@@ -8,6 +8,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_engine::Ticket;
 
@@ -23,6 +24,8 @@ pub(crate) struct Tickets {
     secrets: [RandomState; 2],
     drawn: AtomicU64,
     kept: Mutex<Kept>,
+    /// Said when a ticket that was lent is back.
+    back: Notify,
     most: usize,
 }
 
@@ -30,8 +33,17 @@ pub(crate) struct Tickets {
 #[derive(Debug)]
 struct Slot {
     expires: Timestamp,
-    /// Absent after it was settled.
-    ticket: Option<Ticket>,
+    ticket: State,
+}
+
+/// Where a ticket is.
+#[derive(Debug)]
+enum State {
+    /// Here.
+    Open(Ticket),
+    /// With somebody who brings it back in a moment.
+    Lent,
+    Settled,
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +65,14 @@ pub(crate) enum Taken {
     Unknown,
 }
 
+/// A ticket that is looked at while nobody else has it. It goes back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Lent<'t> {
+    tickets: &'t Tickets,
+    id: u128,
+    ticket: Option<Ticket>,
+}
+
 impl Default for Tickets {
     fn default() -> Self {
         Self::with_room_for(MOST_TICKETS)
@@ -65,6 +85,7 @@ impl Tickets {
             secrets: [RandomState::new(), RandomState::new()],
             drawn: AtomicU64::new(0),
             kept: Mutex::default(),
+            back: Notify::new(),
             most,
         }
     }
@@ -79,18 +100,36 @@ impl Tickets {
         let id = high << 64 | low;
         let mut kept = self.kept();
         kept.make_room(self.most, now);
-        kept.put(id, Some(ticket), now);
+        kept.put(id, State::Open(ticket), now);
         id
     }
 
-    /// Takes a ticket to settle it.
-    pub(crate) fn take(&self, id: u128, now: Timestamp) -> Taken {
-        let mut kept = self.kept();
-        match kept.slots.get_mut(&id) {
-            Some(slot) if slot.expires > now => {
-                slot.ticket.take().map_or(Taken::Before, Taken::Open)
+    /// Takes a ticket to settle it. Only if it is lent there is somebody to wait for, who has it for no longer than a store
+    /// is waited for.
+    pub(crate) async fn take(&self, id: u128, now: Timestamp) -> Taken {
+        self.remove(id, now, || State::Settled).await
+    }
+
+    /// Takes an open ticket to look at it, while a store is waited for.
+    pub(crate) async fn lend(&self, id: u128, now: Timestamp) -> Option<Lent<'_>> {
+        match self.remove(id, now, || State::Lent).await {
+            Taken::Open(ticket) => Some(Lent {
+                tickets: self,
+                id,
+                ticket: Some(ticket),
+            }),
+            Taken::Before | Taken::Unknown => None,
+        }
+    }
+
+    async fn remove(&self, id: u128, now: Timestamp, left: fn() -> State) -> Taken {
+        loop {
+            // Before it is looked for: it may come back in between.
+            let back = self.back.notified();
+            if let Some(taken) = self.kept().take(id, now, left) {
+                return taken;
             }
-            _ => Taken::Unknown,
+            back.await;
         }
     }
 
@@ -103,9 +142,11 @@ impl Tickets {
     ) -> Option<bool> {
         let mut kept = self.kept();
         let slot = kept.slots.get(&id).filter(|slot| slot.expires > now)?;
-        let renewed = work(slot.ticket.as_ref()?);
-        if renewed {
-            let ticket = kept.remove(id);
+        let State::Open(ticket) = &slot.ticket else {
+            return None;
+        };
+        let renewed = work(ticket);
+        if renewed && let Some(ticket) = kept.remove(id) {
             kept.put(id, ticket, now);
         }
         Some(renewed)
@@ -123,7 +164,60 @@ impl Tickets {
     }
 }
 
+impl Lent<'_> {
+    /// The ticket.
+    pub(crate) const fn ticket(&self) -> Option<&Ticket> {
+        self.ticket.as_ref()
+    }
+
+    /// Keeps it for its whole life from now.
+    pub(crate) fn renew(mut self, now: Timestamp) {
+        self.give_back(Some(now));
+    }
+
+    fn give_back(&mut self, renewed: Option<Timestamp>) {
+        let Some(ticket) = self.ticket.take() else {
+            return;
+        };
+        let mut kept = self.tickets.kept();
+        let slot = kept.slots.get_mut(&self.id);
+        // What was given up for want of room meanwhile stays given up.
+        if let Some(slot) = slot.filter(|slot| matches!(slot.ticket, State::Lent)) {
+            slot.ticket = State::Open(ticket);
+            if let Some(now) = renewed
+                && let Some(ticket) = kept.remove(self.id)
+            {
+                kept.put(self.id, ticket, now);
+            }
+        }
+        drop(kept);
+        self.tickets.back.notify_waiters();
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.give_back(None);
+    }
+}
+
 impl Kept {
+    /// What is found under an id, in whose place the other state is left; `None` while it is lent.
+    fn take(&mut self, id: u128, now: Timestamp, left: fn() -> State) -> Option<Taken> {
+        let found = self.slots.get_mut(&id).filter(|slot| slot.expires > now);
+        let Some(slot) = found else {
+            return Some(Taken::Unknown);
+        };
+        match &mut slot.ticket {
+            State::Lent => None,
+            State::Settled => Some(Taken::Before),
+            open @ State::Open(_) => Some(match std::mem::replace(open, left()) {
+                State::Open(ticket) => Taken::Open(ticket),
+                State::Lent | State::Settled => Taken::Before,
+            }),
+        }
+    }
+
     /// Drops what has expired, a few at a time so that nobody pays for everybody, and what is in the way.
     fn make_room(&mut self, most: usize, now: Timestamp) {
         for _ in 0..4 {
@@ -134,28 +228,30 @@ impl Kept {
             if expires > now && !is_full {
                 return;
             }
-            if self.remove(id).is_some() && expires > now {
+            let is_open = !matches!(self.remove(id), None | Some(State::Settled));
+            if is_open && expires > now {
                 self.given_up = self.given_up.saturating_add(1);
             }
         }
     }
 
-    fn put(&mut self, id: u128, ticket: Option<Ticket>, now: Timestamp) {
+    fn put(&mut self, id: u128, ticket: State, now: Timestamp) {
         let expires = now.after(LIFE);
         self.slots.insert(id, Slot { expires, ticket });
         self.order.insert((expires, id));
     }
 
-    fn remove(&mut self, id: u128) -> Option<Ticket> {
+    fn remove(&mut self, id: u128) -> Option<State> {
         let slot = self.slots.remove(&id)?;
         self.order.remove(&(slot.expires, id));
-        slot.ticket
+        Some(slot.ticket)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::awaited::at_once;
     use tollgate_engine::Engine;
     use tollgate_policy::attributes::{Attribute, Attributes};
     use tollgate_policy::rules::Rules;
@@ -180,18 +276,42 @@ mod tests {
         Engine::new(rules, store).unwrap()
     }
 
+    /// What is found while nobody has borrowed it.
+    fn take(tickets: &Tickets, id: u128, now: Timestamp) -> Taken {
+        at_once(tickets.take(id, now)).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_ticket_that_is_lent_is_waited_for_and_comes_back() {
+        let (engine, tickets) = (engine(), Tickets::default());
+        let id = tickets.keep(engine.decide(&Nothing).take_ticket().unwrap(), NOW);
+        let lent = tickets.lend(id, NOW).await.unwrap();
+        assert!(lent.ticket().is_some());
+        let settled = tickets.take(id, NOW);
+        let (settled, ()) = tokio::join!(settled, async { drop(lent) });
+        assert!(matches!(settled, Taken::Open(_)));
+        assert!(tickets.lend(id, NOW).await.is_none(), "settled");
+
+        let id = tickets.keep(engine.decide(&Nothing).take_ticket().unwrap(), NOW);
+        let later = NOW.after(Nanos::from_secs(599));
+        tickets.lend(id, later).await.unwrap().renew(later);
+        let end = NOW.after(LIFE);
+        drop(tickets.lend(id, end).await.unwrap());
+        assert!(matches!(tickets.take(id, end).await, Taken::Open(_)));
+    }
+
     #[test]
     fn a_ticket_is_taken_once_and_remembered_until_it_expires() {
         let (engine, tickets) = (engine(), Tickets::default());
         let ticket = || engine.decide(&Nothing).take_ticket().unwrap();
         let id = tickets.keep(ticket(), NOW);
-        assert!(matches!(tickets.take(id, NOW), Taken::Open(_)));
-        assert!(matches!(tickets.take(id, NOW), Taken::Before));
-        assert!(matches!(tickets.take(id ^ 1, NOW), Taken::Unknown));
+        assert!(matches!(take(&tickets, id, NOW), Taken::Open(_)));
+        assert!(matches!(take(&tickets, id, NOW), Taken::Before));
+        assert!(matches!(take(&tickets, id ^ 1, NOW), Taken::Unknown));
         let end = NOW.after(LIFE);
-        assert!(matches!(tickets.take(id, end), Taken::Unknown));
+        assert!(matches!(take(&tickets, id, end), Taken::Unknown));
         let other = tickets.keep(ticket(), NOW);
-        assert!(matches!(tickets.take(other, end), Taken::Unknown));
+        assert!(matches!(take(&tickets, other, end), Taken::Unknown));
     }
 
     #[test]
@@ -202,7 +322,7 @@ mod tests {
         assert_eq!(tickets.renew(id, later, |_| true), Some(true));
         let end = NOW.after(LIFE);
         assert_eq!(tickets.renew(id, end, |_| false), Some(false));
-        assert!(matches!(tickets.take(id, end), Taken::Open(_)));
+        assert!(matches!(take(&tickets, id, end), Taken::Open(_)));
         assert_eq!(tickets.renew(id, end, |_| true), None, "settled");
     }
 
@@ -213,8 +333,8 @@ mod tests {
         let at = |seconds| NOW.after(Nanos::from_secs(seconds));
         let ids: Vec<u128> = (0..4).map(|n| keep(at(n))).collect();
         assert_eq!(tickets.usage(), (1, 3));
-        assert!(matches!(tickets.take(ids[0], at(4)), Taken::Unknown));
-        assert!(matches!(tickets.take(ids[1], at(4)), Taken::Open(_)));
+        assert!(matches!(take(&tickets, ids[0], at(4)), Taken::Unknown));
+        assert!(matches!(take(&tickets, ids[1], at(4)), Taken::Open(_)));
         // What is settled or expired makes room without loss.
         keep(at(5));
         keep(at(700));

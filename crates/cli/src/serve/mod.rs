@@ -6,6 +6,7 @@ mod announce;
 mod bound;
 mod drain;
 mod failures;
+mod fleet;
 mod logs;
 mod manager;
 mod open_files;
@@ -18,14 +19,15 @@ use std::error::Error;
 use std::io;
 use std::sync::Arc;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinSet;
 use tollgate_engine::reload::{Reload, Timing, Watch};
 use tollgate_server::admin::Admin;
+use tollgate_server::fleet::Tending;
 use tollgate_server::grpc::{Grpc, GrpcLimits};
 use tollgate_server::listen::{Bounds, Ended, Stop};
 use tollgate_server::resp::{self, Resp, RespLimits};
-use tollgate_server::{App, InvalidApp, Limits, demo_policy};
+use tollgate_server::{App, InvalidApp, Limits, Secret, demo_policy};
 use tollgate_store::{Memory, SystemClock};
 
 use announce::{announce, tell_the_end};
@@ -44,11 +46,18 @@ const MOST_OPERATORS: usize = 64;
 pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     logs::start(&options.logs);
     let (left, leaving) = Stop::new();
-    let app = Arc::new(open(options)?.until(leaving.clone()));
+    let (runtime, aside) = runtimes(options)?;
+    let secret = options.secrets.fleet_secret()?;
+    let shared = fleet::open(options, secret, &runtime)?;
+    let app = Arc::new(open(options, secret)?.until(leaving.clone()));
     let securing = Securing::open(&options.tls)?;
     // Until the end of this function the file is looked at whenever it changes.
     let _watch = app.reload().map(follow).transpose()?;
     let mut resp = Resp::new(Memory::for_keys(options.capacity.keys)?)?;
+    if let Some(shared) = &shared {
+        app.join(shared.fleet());
+        resp = resp.with_fleet(Arc::clone(shared.fleet()));
+    }
     if let Some(password) = options.secrets.resp_password()? {
         resp = resp.with_password(&password);
     }
@@ -69,26 +78,31 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         .with_listener("grpc", Arc::clone(grpc.counters()))
         .with_tls(securing.tls().cloned())
         .until(leaving);
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    if let Some(threads) = options.capacity.worker_threads {
-        runtime.worker_threads(threads);
-    }
-    let runtime = runtime.enable_all().build()?;
-    // Operators have a thread of their own: they are answered when all others are busy, and what takes a while, such as
-    // reading a large policy, holds up no decision.
-    let aside = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("admin")
-        .enable_all()
-        .build()?;
     let served = Served {
         app,
         grpc,
         resp,
         admin: Arc::new(admin),
+        tending: shared.as_ref().map(|shared| Arc::new(Tending::of(shared))),
     };
     let serving = run(options, &securing, served, aside.handle(), &left);
     runtime.block_on(serving)
+}
+
+/// The threads that answer, and one for operators: they are answered when all others are busy, and what takes a while, such
+/// as reading a large policy, holds up no decision.
+fn runtimes(options: &Options) -> io::Result<(Runtime, Runtime)> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = options.capacity.worker_threads {
+        runtime.worker_threads(threads);
+    }
+    let runtime = runtime.enable_all().build()?;
+    let aside = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("admin")
+        .enable_all()
+        .build()?;
+    Ok((runtime, aside))
 }
 
 /// Everything that is served.
@@ -97,6 +111,8 @@ struct Served {
     grpc: Arc<Grpc<SystemClock>>,
     resp: Arc<Resp<SystemClock>>,
     admin: Arc<Admin<SystemClock>>,
+    /// Whoever looks after the shared store, if there is one.
+    tending: Option<Arc<Tending>>,
 }
 
 /// Listens everywhere, or nowhere if one place cannot be listened on; then serves.
@@ -143,6 +159,10 @@ async fn run(
     open_files::allow(expected_connections(options));
     let mut measuring = JoinSet::new();
     measuring.spawn(Arc::clone(app.saturation()).measure());
+    if let Some(tending) = served.tending {
+        let engine = Arc::clone(app.engine());
+        measuring.spawn(tending.run(move || engine.store().now()));
+    }
     announce(&app, &places);
     manager.say(READY);
     tokio::select! {
@@ -165,9 +185,9 @@ async fn run(
 }
 
 /// An app with the policy in the file, or with the one that is built in.
-fn open(options: &Options) -> Result<App<SystemClock>, Box<dyn Error>> {
+fn open(options: &Options, secret: Option<Secret>) -> Result<App<SystemClock>, Box<dyn Error>> {
     let (clock, keys) = (SystemClock::new(), options.capacity.keys);
-    let secret = options.secrets.fleet_secret()?;
+    let secret = secret.unwrap_or_else(Secret::random);
     let app = match &options.config {
         Some(path) => App::following(path, keys, clock, secret),
         None => App::keyed(&demo_policy()?, keys, clock, secret),

@@ -2,10 +2,12 @@
 //!
 //! Must not know: what is done with it.
 
+mod fleet;
 mod running;
 mod secrets;
 mod tls;
 
+pub(crate) use fleet::FleetOptions;
 pub(crate) use running::{CapacityOptions, DrainOptions};
 pub(crate) use secrets::{SecretFiles, environment, secret};
 pub(crate) use tls::{Secured, TlsOptions};
@@ -94,6 +96,8 @@ pub(crate) struct Options {
     pub(super) retry_jitter: Option<Nanos>,
     #[command(flatten)]
     pub(super) capacity: CapacityOptions,
+    #[command(flatten)]
+    pub(super) fleet: FleetOptions,
     #[command(flatten)]
     pub(super) tls: TlsOptions,
     #[command(flatten)]

@@ -163,7 +163,7 @@ impl<C: Clock + 'static> Admin<C> {
         Reply::plain(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
     }
 
-    fn routed(&self, endpoint: Endpoint, question: &Question<'_>) -> Reply {
+    async fn routed(&self, endpoint: Endpoint, question: &Question<'_>) -> Reply {
         let is_look = !routes::changes(question.method);
         let answered = match endpoint {
             Endpoint::Front => Ok(front::page()),
@@ -181,7 +181,7 @@ impl<C: Clock + 'static> Admin<C> {
             Endpoint::Overrides => self.change_override(question),
             Endpoint::Blocks if is_look => Ok(self.blocks()),
             Endpoint::Blocks => self.change_block(question),
-            Endpoint::Resets => self.reset(question),
+            Endpoint::Resets => self.reset(question).await,
             Endpoint::Reload => self.reload(question),
         };
         answered.unwrap_or_else(|bad| Reply::plain(StatusCode::BAD_REQUEST, bad.to_string()))
@@ -193,7 +193,11 @@ impl<C: Clock + 'static> Answers for Admin<C> {
         routes::most_body(method, path)
     }
 
-    fn answer(&self, question: &Question<'_>) -> Reply {
+    fn waits(&self) -> bool {
+        self.app.waits()
+    }
+
+    async fn answer(&self, question: &Question<'_>) -> Reply {
         let route = Route::at(question.path);
         // Whoever may not read does not learn what there is, either.
         let takes = route.map_or(routes::Right::Read, |route| route.takes(question.method));
@@ -219,7 +223,7 @@ impl<C: Clock + 'static> Answers for Admin<C> {
             let detail = "query: everything is said in the body here";
             return Reply::plain(StatusCode::BAD_REQUEST, detail);
         }
-        self.routed(route.endpoint, question)
+        self.routed(route.endpoint, question).await
     }
 
     fn counters(&self) -> &Counters {

@@ -97,15 +97,27 @@ impl<C: Clock + 'static> Admin<C> {
         Ok(done(changed))
     }
 
-    pub(super) fn reset(&self, question: &Question<'_>) -> Answer {
+    /// Forgets what a key has used, on this node and in the store that a fleet shares.
+    pub(super) async fn reset(&self, question: &Question<'_>) -> Answer {
         let said = Said::read(question.body, &["limit", "key"])?;
         let signed = said.signed(&from(question.peer))?;
-        let reset = self
-            .control()
-            .reset(said.limit()?, &said.key()?, by(&signed));
-        Ok(match reset {
-            Ok(found) => Reply::json(json(&Forgotten { done: true, found })),
-            Err(why) => refused(&why),
+        let (limit, key) = (said.limit()?, said.key()?);
+        let here = match self.control().reset(limit, &key, by(&signed)) {
+            Ok(found) => found,
+            Err(why) => return Ok(refused(&why)),
+        };
+        let together = self.app.engine().together();
+        Ok(match together.erase(limit, &key).await {
+            Ok(there) => Reply::json(json(&Forgotten {
+                done: true,
+                found: here || there,
+            })),
+            Err(error) => {
+                tracing::warn!(%error, "a reset did not reach the shared store");
+                let detail =
+                    "it is forgotten on this node, and the shared store did not answer; try again";
+                Reply::plain(StatusCode::SERVICE_UNAVAILABLE, detail)
+            }
         })
     }
 

@@ -1,9 +1,11 @@
 //! One call, from its head to its trailers.
 //!
 //! A question that came whole is answered in the same breath, on the task of its connection: nothing is spawned, and no
-//! timer is set. What takes longer goes on by itself, [`slowly`]. Must not know: what is asked.
+//! timer is set. What takes longer, because the question is not whole, a store has to be waited for or the answer is held
+//! back, goes on by itself, [`slowly`]. Must not know: what is asked.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -20,6 +22,7 @@ use super::frame::Inbox;
 use super::limits::GrpcLimits;
 use super::methods::{Answer, Method, Service};
 use super::status::{Code, Status, well};
+use crate::awaited::at_once;
 use crate::listen::Stopping;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
@@ -43,9 +46,14 @@ pub(super) enum Step {
     Over,
     /// The rest of the question is missing.
     Asking(Call),
+    /// The answer is being found.
+    Deciding(Call, Deciding),
     /// The answer is there and waits.
     Waiting(SendResponse<Bytes>, Answer),
 }
+
+/// An answer that a store is waited for.
+pub(super) type Deciding = Pin<Box<dyn Future<Output = Result<Answer, Status>> + Send>>;
 
 impl Call {
     /// Begins a call, or answers at once why it cannot be made.
@@ -90,27 +98,39 @@ impl Call {
     pub(super) fn step<S: Service>(
         mut self,
         context: &mut Context<'_>,
-        service: &S,
+        service: &Arc<S>,
         stopping: &Stopping,
     ) -> Step {
-        match self.poll_question(context) {
-            Poll::Pending => Step::Asking(self),
-            Poll::Ready(question) => self.answer(question, service, stopping),
+        let question = match self.poll_question(context) {
+            Poll::Pending => return Step::Asking(self),
+            Poll::Ready(question) => question,
+        };
+        let (method, is_stopping) = (self.method, stopping.is_said());
+        match question {
+            // Whoever asked is gone.
+            None => Step::Over,
+            Some(Err(status)) => self.end(Err(status)),
+            Some(Ok(message)) if service.waits() => {
+                let service = Arc::clone(service);
+                let mut deciding: Deciding =
+                    Box::pin(async move { service.answer(method, &message, is_stopping).await });
+                match deciding.as_mut().poll(context) {
+                    Poll::Ready(answer) => self.end(answer),
+                    Poll::Pending => Step::Deciding(self, deciding),
+                }
+            }
+            Some(Ok(message)) => {
+                let answer = at_once(service.answer(method, &message, is_stopping));
+                self.end(answer.unwrap_or_else(|| {
+                    let message = "an answer that is there at once was not";
+                    Err(Status::new(Code::Internal, message))
+                }))
+            }
         }
     }
 
-    fn answer<S: Service>(
-        mut self,
-        question: Option<Result<Bytes, Status>>,
-        service: &S,
-        stopping: &Stopping,
-    ) -> Step {
-        let answer = match question {
-            // Whoever asked is gone.
-            None => return Step::Over,
-            Some(Err(status)) => Err(status),
-            Some(Ok(message)) => service.answer(self.method, &message, stopping.is_said()),
-        };
+    /// Sends the answer, unless it is to be held back.
+    fn end(mut self, answer: Result<Answer, Status>) -> Step {
         self.release();
         match answer {
             Ok(answer) if !answer.wait.is_zero() => return Step::Waiting(self.respond, answer),
@@ -232,7 +252,7 @@ fn send_head(
     respond.send_response(response, is_all).ok()
 }
 
-/// The rest of a call that takes longer: its question is not complete, or its answer is held back.
+/// The rest of a call that takes longer: its question is not complete, its answer is not found yet, or is held back.
 pub(super) async fn slowly<S: Service>(
     step: Step,
     limits: GrpcLimits,
@@ -243,13 +263,23 @@ pub(super) async fn slowly<S: Service>(
         Step::Asking(mut call) => {
             let question = poll_fn(|context| call.poll_question(context));
             match timeout(limits.body, question).await {
-                Ok(question) => call.answer(question, &*service, &stopping),
+                Ok(None) => return,
+                Ok(Some(Err(status))) => call.end(Err(status)),
+                Ok(Some(Ok(message))) => {
+                    let answer = service.answer(call.method, &message, stopping.is_said());
+                    let answer = answer.await;
+                    call.end(answer)
+                }
                 Err(_) => {
                     let message = "the question was not complete in time";
                     let status = Status::new(Code::DeadlineExceeded, message);
                     return fail(&mut call.respond, &status);
                 }
             }
+        }
+        Step::Deciding(call, deciding) => {
+            let answer = deciding.await;
+            call.end(answer)
         }
         other => other,
     };

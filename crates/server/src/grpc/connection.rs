@@ -80,7 +80,8 @@ fn bounded(limits: &GrpcLimits) -> Builder {
 struct Connection<T, S> {
     http2: Http2<T, Bytes>,
     keep_alive: Option<KeepAlive>,
-    /// Calls that could not be answered at once, and those that have many answers.
+    /// Calls that could not be answered at once, which are no more than a connection may have open, and those that have many
+    /// answers.
     slow: JoinSet<()>,
     streams: JoinSet<()>,
     service: Arc<S>,
@@ -134,7 +135,7 @@ where
             self.streams.spawn(stream);
             return;
         }
-        match call.step(context, &*self.service, &self.stopping) {
+        match call.step(context, &self.service, &self.stopping) {
             Step::Over => {}
             step => {
                 let service = Arc::clone(&self.service);

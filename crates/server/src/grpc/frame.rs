@@ -80,26 +80,33 @@ impl Inbox {
     }
 }
 
-/// Writes one message behind its prefix into `out`, which is empty before, and hands it over.
-pub(crate) fn framed(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
-    let mut out = Vec::with_capacity(USUAL_LEN);
-    out.extend_from_slice(&[0; PREFIX_LEN]);
-    write(&mut out);
-    seal(&mut out);
-    out.into()
-}
-
 /// Most answers are shorter.
 const USUAL_LEN: usize = 256;
 
-/// Writes the length of the one message in there into its prefix.
-fn seal(out: &mut [u8]) {
+/// Room for a message behind its prefix.
+pub(crate) fn frame() -> Vec<u8> {
+    let mut out = Vec::with_capacity(USUAL_LEN);
+    out.extend_from_slice(&[0; PREFIX_LEN]);
+    out
+}
+
+/// Writes the length of the one message that was added to a [`frame`] into its prefix, and hands it over.
+pub(crate) fn sealed(mut out: Vec<u8>) -> Bytes {
     let length = out.len().saturating_sub(PREFIX_LEN);
     // Answers are far shorter than four gigabytes.
     let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
     if let Some(place) = out.get_mut(1..PREFIX_LEN) {
         place.copy_from_slice(&length);
     }
+    out.into()
+}
+
+/// One message that is written at once.
+#[cfg(test)]
+pub(crate) fn framed(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let mut out = frame();
+    write(&mut out);
+    sealed(out)
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 //!
 //! Must not know: HTTP/2, how answers are found.
 
+use std::future::Future;
+
 use bytes::Bytes;
 use tollgate_core::Nanos;
 
@@ -61,8 +63,18 @@ pub(crate) trait Service: Send + Sync + 'static {
         None
     }
 
-    /// Answers one message with one message, at once.
-    fn answer(&self, method: Method, message: &[u8], is_stopping: bool) -> Result<Answer, Status>;
+    /// Whether answers may have to be waited for. Where they need not, each is there when it is first looked at.
+    fn waits(&self) -> bool {
+        false
+    }
+
+    /// Answers one message with one message.
+    fn answer(
+        &self,
+        method: Method,
+        message: &[u8],
+        is_stopping: bool,
+    ) -> impl Future<Output = Result<Answer, Status>> + Send;
 }
 
 #[cfg(test)]

@@ -22,22 +22,22 @@ pub use limits::GrpcLimits;
 
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tollgate_core::Nanos;
 use tollgate_store::Clock;
 
 use self::connection::live;
-use self::frame::framed;
+use self::frame::{frame, sealed};
 use self::methods::{Answer, Method, Service};
 use self::status::{Code, Status};
 use crate::app::App;
+use crate::awaited::guarded;
 use crate::counters::{Counters, count};
 use crate::listen::{Ended, Listener, Peer, Serve, Stopping, Stream, accept};
 use crate::metrics::{Answered, Transport};
 use crate::rls::Refused;
-use crate::rls::message::{read_request, write_response};
+use crate::rls::message::{Descriptors, Entries, read_request, write_response};
 
 /// What speaks gRPC for an app.
 pub struct Grpc<C> {
@@ -91,35 +91,59 @@ impl<C: Clock + 'static> Grpc<C> {
     ///
     /// # Errors
     /// The number of gRPC's code and a sentence.
-    pub fn answer_bytes(&self, message: &[u8], out: &mut Vec<u8>) -> Result<(), (i32, String)> {
-        let answered = self.should_rate_limit(message, out);
+    pub async fn answer_bytes(
+        &self,
+        message: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), (i32, String)> {
+        let answered = self.should_rate_limit(message, out).await;
         answered
             .map(|_wait| ())
             .map_err(|status| (status.code as i32, status.message))
     }
 
-    fn should_rate_limit(&self, message: &[u8], out: &mut Vec<u8>) -> Result<Nanos, Status> {
-        let decided = read_request(message, |request| {
-            self.app
-                .should_rate_limit(Transport::Grpc, request, |said| {
-                    write_response(said, out);
-                    said.wait
-                })
-        });
-        if decided.is_err() {
-            let metrics = self.app.metrics();
-            metrics.count_answer(Transport::Grpc, Answered::Failed);
-        }
-        match decided {
-            Ok(Ok(wait)) => Ok(wait),
-            Ok(Err(Refused::BadRequest(reason))) => {
-                Err(Status::new(Code::InvalidArgument, reason.to_string()))
+    async fn should_rate_limit(&self, message: &[u8], out: &mut Vec<u8>) -> Result<Nanos, Status> {
+        let (mut entries, mut descriptors) = (Entries::new(), Descriptors::new());
+        let request = match read_request(message, &mut entries, &mut descriptors) {
+            Ok(request) => request,
+            Err(unreadable) => {
+                let metrics = self.app.metrics();
+                metrics.count_answer(Transport::Grpc, Answered::Failed);
+                return Err(Status::new(Code::InvalidArgument, unreadable.to_string()));
             }
-            Ok(Err(Refused::Store(error))) => {
-                Err(Status::new(Code::Unavailable, error.to_string()))
+        };
+        let decided = self
+            .app
+            .should_rate_limit(Transport::Grpc, &request, |said| {
+                write_response(said, out);
+                said.wait
+            });
+        decided.await.map_err(|refused| match refused {
+            Refused::BadRequest(reason) => Status::new(Code::InvalidArgument, reason.to_string()),
+            Refused::Store(error) => Status::new(Code::Unavailable, error.to_string()),
+        })
+    }
+
+    async fn reply(
+        &self,
+        method: Method,
+        message: &[u8],
+        is_stopping: bool,
+    ) -> Result<Answer, Status> {
+        let mut out = frame();
+        let mut wait = Nanos::ZERO;
+        match method {
+            Method::ShouldRateLimit => wait = self.should_rate_limit(message, &mut out).await?,
+            Method::HealthCheck | Method::HealthList | Method::HealthWatch => {
+                health::answer(method, message, is_stopping, &mut out)?;
             }
-            Err(unreadable) => Err(Status::new(Code::InvalidArgument, unreadable.to_string())),
+            Method::Reflect => reflection::answer(message, &mut out)?,
         }
+        Ok(Answer {
+            message: sealed(out),
+            wait,
+            place: (!wait.is_zero()).then(|| self.app.saturation().enter()),
+        })
     }
 }
 
@@ -128,35 +152,24 @@ impl<C: Clock + 'static> Service for Grpc<C> {
         self.leaving.as_ref()
     }
 
-    fn answer(&self, method: Method, message: &[u8], is_stopping: bool) -> Result<Answer, Status> {
-        let mut wait = Ok(Nanos::ZERO);
+    fn waits(&self) -> bool {
+        self.app.waits()
+    }
+
+    async fn answer(
+        &self,
+        method: Method,
+        message: &[u8],
+        is_stopping: bool,
+    ) -> Result<Answer, Status> {
         let is_stopping = is_stopping || self.leaving().is_some_and(Stopping::is_said);
-        // A panic here is a bug of ours. It costs this call, not the process; state is safe to look at again because the
-        // store writes it whole.
-        let answered = catch_unwind(AssertUnwindSafe(|| {
-            framed(|out| {
-                wait = match method {
-                    Method::ShouldRateLimit => self.should_rate_limit(message, out),
-                    Method::HealthCheck | Method::HealthList | Method::HealthWatch => {
-                        health::answer(method, message, is_stopping, out).map(|()| Nanos::ZERO)
-                    }
-                    Method::Reflect => reflection::answer(message, out).map(|()| Nanos::ZERO),
-                };
-            })
-        }));
-        match answered {
-            Ok(message) => wait.map(|wait| Answer {
-                message,
-                wait,
-                place: (!wait.is_zero()).then(|| self.app.saturation().enter()),
-            }),
-            Err(_panic) => {
-                count(&self.counters.panics);
-                tracing::error!(?method, "a call panicked");
-                let message = "the server failed to answer this call; it is not the call's fault";
-                Err(Status::new(Code::Internal, message))
-            }
-        }
+        let answered = guarded(self.reply(method, message, is_stopping)).await;
+        answered.unwrap_or_else(|| {
+            count(&self.counters.panics);
+            tracing::error!(?method, "a call panicked");
+            let message = "the server failed to answer this call; it is not the call's fault";
+            Err(Status::new(Code::Internal, message))
+        })
     }
 }
 

@@ -102,7 +102,8 @@ async fn watch<S: Service>(
                 () = given_up(stream) => return None,
             }
         }
-        match service.answer(Method::HealthWatch, &question, stopping.is_said()) {
+        let answer = service.answer(Method::HealthWatch, &question, stopping.is_said());
+        match answer.await {
             Ok(answer) => stream.send_data(answer.message, false).ok()?,
             Err(status) => return Some(Err(status)),
         }
@@ -132,7 +133,8 @@ async fn reflect<S: Service>(
             Err(status) => return Some(Err(status)),
         };
         // Nobody gets answers faster than they are taken: the next question is read when there is room.
-        match service.answer(Method::Reflect, &question, stopping.is_said()) {
+        let answer = service.answer(Method::Reflect, &question, stopping.is_said());
+        match answer.await {
             Ok(answer) => {
                 stream.reserve_capacity(answer.message.len());
                 poll_fn(|context| stream.poll_capacity(context))

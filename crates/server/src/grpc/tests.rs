@@ -25,7 +25,7 @@ const PATH: &str = "http://a/envoy.service.ratelimit.v3.RateLimitService/ShouldR
 struct Echo;
 
 impl Service for Echo {
-    fn answer(&self, _method: Method, message: &[u8], _: bool) -> Result<Answer, Status> {
+    async fn answer(&self, _method: Method, message: &[u8], _: bool) -> Result<Answer, Status> {
         let Some(seconds) = message.first() else {
             return Err(Status::new(Code::InvalidArgument, "nothing"));
         };

@@ -102,6 +102,22 @@ families! {
         "Decisions made by the overflow because there was no room for the key";
     STORE_BYTES Gauge "tollgate_store_bytes" ["store" "part"]
         "Bytes set aside for tables and taken by collections";
+    SHARED_CALLS Counter "tollgate_store_calls" ["outcome"]
+        "Calls of the store that a fleet shares, by how they ended: answered, refused (nothing was charged), busy (not made, too many were under way), ambiguous (no answer came, they may have been carried out)";
+    SHARED_DEGRADED Gauge "tollgate_store_degraded" []
+        "1 while some part of the shared store is away and this node decides by itself";
+    BREAKER Gauge "tollgate_breaker_state" ["part"]
+        "Whether a part of the shared store is asked: 0 (closed, it is), 1 (open, it is not)";
+    BREAKER_OPENINGS Counter "tollgate_breaker_openings" []
+        "How often a part of the shared store was given up on";
+    LOCAL_DECISIONS Counter "tollgate_local_decisions" []
+        "Decisions that were made without the shared store, in whole or in part";
+    DENIALS_REMEMBERED Counter "tollgate_denials_remembered" []
+        "Denials answered without asking the shared store because an earlier one was still true";
+    REPLAYED Counter "tollgate_replayed" []
+        "Keys whose spending on this node was told to the shared store when it was back";
+    REPLAY_LOST Counter "tollgate_replay_lost" []
+        "Keys whose spending on this node there was no room to remember";
     DEGRADED Gauge "tollgate_degraded" ["cause"]
         "1 if within the last 10 s some decision could not be exact: store (it did not answer), overflow (no room for a key), saturation (this server had too much to do)";
     MOST_WAITING Gauge "tollgate_waiting_requests_most" []

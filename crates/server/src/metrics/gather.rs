@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use tollgate_engine::control::{Controls, Halt};
+use tollgate_engine::fleet::Fleet;
 use tollgate_engine::{Comparisons, Counted, Generation};
 use tollgate_store::{Clock, Memory};
 
@@ -56,6 +57,9 @@ pub(crate) fn gather<C: Clock>(from: &Gathered<'_, C>, format: Format) -> String
     let mut stores = vec![("policy", app.engine().store())];
     stores.extend(resp.map(|resp| ("throttle", resp.store())));
     store(&mut page, &stores);
+    if let Some(fleet) = app.engine().fleet() {
+        shared(&mut page, fleet);
+    }
     let mut degraded = page.family(&are::DEGRADED);
     for cause in Cause::ALL {
         degraded.add(&[cause.word()], metrics.is_degraded(cause, now).into());
@@ -122,6 +126,31 @@ fn limits(page: &mut Page, generation: &Generation, of_files: &[(Box<str>, Count
     let mut family = page.family(&are::CANDIDATE_UNKNOWN);
     for (limit, sum) in &compared {
         family.add(&[limit], sum.unknown);
+    }
+}
+
+/// What has become of calls of the store that a fleet shares. Parts of it are few, at most 64.
+fn shared(page: &mut Page, fleet: &Fleet) {
+    let counted = fleet.counted();
+    page.family(&are::SHARED_CALLS)
+        .add(&["answered"], counted.answered)
+        .add(&["refused"], counted.refused)
+        .add(&["busy"], counted.busy)
+        .add(&["ambiguous"], counted.ambiguous);
+    let is_degraded = fleet.is_degraded().into();
+    page.family(&are::SHARED_DEGRADED).add(&[], is_degraded);
+    let mut state = page.family(&are::BREAKER);
+    for (part, breaker) in fleet.breakers().iter().enumerate() {
+        state.add(&[&part.to_string()], (!breaker.is_closed()).into());
+    }
+    for (family, count) in [
+        (are::BREAKER_OPENINGS, counted.openings),
+        (are::LOCAL_DECISIONS, counted.without),
+        (are::DENIALS_REMEMBERED, counted.remembered),
+        (are::REPLAYED, counted.replayed),
+        (are::REPLAY_LOST, counted.lost),
+    ] {
+        page.family(&family).add(&[], count);
     }
 }
 

@@ -4,13 +4,14 @@
 
 use std::net::IpAddr;
 
-use tollgate_core::{Nanos, Timestamp};
-use tollgate_engine::{Engine, Response, StateStore, Verdict};
+use tollgate_core::Nanos;
+use tollgate_engine::{Engine, Purpose, Response, StateStore, Terms, Verdict};
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_store::Clock;
 
-use super::check::{Asked, Checker, Report, Reported, Said};
+use super::check::{Asked, Awaited, Checker, Report, Reported, Said, Say};
 use crate::app::App;
+use crate::awaited::at_once;
 use crate::metrics::Transport;
 use crate::tickets::Taken;
 
@@ -28,25 +29,39 @@ impl<S: StateStore> Checker for Engine<S> {
 impl<C: Clock> Checker for App<C> {
     fn check(&self, asked: &Asked<'_>, say: &mut dyn FnMut(&Said<'_>)) {
         decide(self.engine(), asked, say, |request, verdict| {
-            self.observe(Transport::Resp, request, verdict, asked.is_peek);
-            asked
-                .is_acquire
-                .then(|| self.keep_ticket(verdict))
-                .flatten()
+            self.noted(asked, request, verdict)
         });
     }
 
     fn report(&self, report: Report, id: u128) -> Reported {
-        let now = self.engine.store().now();
-        let settled = match report {
-            Report::Renew => return self.renewed(id, now),
-            Report::Release => match self.tickets.take(id, now) {
-                Taken::Open(ticket) => self.engine.respond(ticket, &Unsaid),
-                Taken::Before => return Reported::Nothing,
-                Taken::Unknown => return Reported::Unknown,
-            },
-        };
-        settled.map_or(Reported::Failed, |()| Reported::Done)
+        // Without a fleet there is nobody to wait for.
+        at_once(self.reported(report, id)).unwrap_or(Reported::Failed)
+    }
+
+    fn waits(&self) -> bool {
+        self.waits()
+    }
+
+    fn check_together<'a>(&'a self, asked: &'a Asked<'a>, say: Say<'a>) -> Awaited<'a, ()> {
+        Box::pin(async move {
+            let request = match Request::read(asked) {
+                Ok(request) => request,
+                Err(wrong) => return say(&wrong),
+            };
+            let purpose = match asked.is_peek {
+                true => Purpose::Look,
+                false => Purpose::Charge,
+            };
+            let terms = Terms::of(purpose, asked.cost);
+            let together = self.engine.together();
+            let mut verdict = together.ask(&request, terms, None).await;
+            let ticket = self.noted(asked, &request, &mut verdict);
+            say(&said(&verdict, ticket));
+        })
+    }
+
+    fn report_together(&self, report: Report, id: u128) -> Awaited<'_, Reported> {
+        Box::pin(self.reported(report, id))
     }
 }
 
@@ -67,35 +82,56 @@ fn decide<S: StateStore>(
         (Some(cost), true) => engine.peek_at(&request, cost),
     };
     let ticket = observe(&request, &mut verdict);
+    say(&said(&verdict, ticket));
+}
+
+fn said(verdict: &Verdict, ticket: Option<u128>) -> Said<'_> {
     let binding = verdict.binding();
     let rule = binding.and_then(|state| verdict.rule(state));
     let named = verdict.rule_name().or(rule.map(|rule| &*rule.name));
     let (remaining, reset_after) = binding.map_or((0, Nanos::ZERO), |state| {
         (state.status.remaining, state.status.reset_after)
     });
-    say(&Said::Verdict {
+    Said::Verdict {
         outcome: verdict.outcome(),
         limit: named,
         remaining,
         reset_after,
         ticket,
-    });
+    }
 }
 
 impl<C: Clock> App<C> {
-    fn renewed(&self, id: u128, now: Timestamp) -> Reported {
-        let mut is_failed = false;
-        let renewed = self.tickets.renew(id, now, |ticket| {
-            self.engine.renew(ticket).unwrap_or_else(|_error| {
-                is_failed = true;
-                false
-            })
-        });
-        match renewed {
-            _ if is_failed => Reported::Failed,
-            None => Reported::Unknown,
-            Some(true) => Reported::Done,
-            Some(false) => Reported::Nothing,
+    /// Counts and logs a verdict, and keeps its ticket if that was asked for.
+    fn noted(
+        &self,
+        asked: &Asked<'_>,
+        request: &Request<'_>,
+        verdict: &mut Verdict,
+    ) -> Option<u128> {
+        self.observe(Transport::Resp, request, verdict, asked.is_peek);
+        match asked.is_acquire {
+            true => self.keep_ticket(verdict),
+            false => None,
+        }
+    }
+
+    async fn reported(&self, report: Report, id: u128) -> Reported {
+        match report {
+            Report::Renew => match self.renew_ticket(id).await {
+                Err(_failed) => Reported::Failed,
+                Ok(None) => Reported::Unknown,
+                Ok(Some(true)) => Reported::Done,
+                Ok(Some(false)) => Reported::Nothing,
+            },
+            Report::Release => match self.take_ticket(id).await {
+                Taken::Open(ticket) => {
+                    let settled = self.engine.together().respond(ticket, &Unsaid).await;
+                    settled.map_or(Reported::Failed, |()| Reported::Done)
+                }
+                Taken::Before => Reported::Nothing,
+                Taken::Unknown => Reported::Unknown,
+            },
         }
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! The command only reads and words; who decides is behind [`Checker`]. Must not know: policies, stores.
 
+use std::future::{Future, ready};
+use std::pin::Pin;
+
 use tollgate_core::{Nanos, Outcome};
 
 use super::number::integer;
@@ -19,7 +22,29 @@ pub trait Checker: Send + Sync {
     fn report(&self, _report: Report, _ticket: u128) -> Reported {
         Reported::Unknown
     }
+
+    /// Whether it may have to be waited for. Then it is asked in the two ways below, and never in the two above.
+    fn waits(&self) -> bool {
+        false
+    }
+
+    /// [`check`](Self::check), awaited.
+    fn check_together<'a>(&'a self, asked: &'a Asked<'a>, say: Say<'a>) -> Awaited<'a, ()> {
+        self.check(asked, say);
+        Box::pin(ready(()))
+    }
+
+    /// [`report`](Self::report), awaited.
+    fn report_together(&self, report: Report, ticket: u128) -> Awaited<'_, Reported> {
+        Box::pin(ready(self.report(report, ticket)))
+    }
 }
+
+/// Who hears what is said.
+pub type Say<'a> = &'a mut (dyn FnMut(&Said<'_>) + Send);
+
+/// What has to be waited for.
+pub type Awaited<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What is said about a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,52 +176,61 @@ pub(super) fn run(
 ) {
     // Until it is known better.
     let mut is_decided = false;
-    let name = if is_acquire { "TG.ACQUIRE" } else { "TG.CHECK" };
-    let read = Asked::read(command, is_acquire);
-    answer(checker, name, &read, &mut is_decided, reply);
-    if is_decided {
-        tally.checked();
-    } else {
-        tally.failed();
+    if let Some((checker, asked)) = understood(checker, command, is_acquire, reply) {
+        checker.check(&asked, &mut |said| {
+            is_decided = matches!(said, Said::Verdict { .. });
+            say(said, is_acquire, reply);
+        });
     }
+    tally.asked(is_decided);
 }
 
-fn answer(
+/// The same where decisions have to be waited for. Whether it was decided.
+pub(super) async fn run_together(
     checker: Option<&dyn Checker>,
-    name: &str,
-    read: &Result<Asked<'_>, Wrong<'_>>,
-    is_decided: &mut bool,
+    command: &Command<'_>,
+    is_acquire: bool,
     reply: &mut Reply<'_>,
-) {
-    let asked = match read {
-        Ok(asked) => asked,
-        Err(Wrong::Count) => {
+) -> bool {
+    let mut is_decided = false;
+    if let Some((checker, asked)) = understood(checker, command, is_acquire, reply) {
+        let mut hear = |said: &Said<'_>| {
+            is_decided = matches!(said, Said::Verdict { .. });
+            say(said, is_acquire, reply);
+        };
+        checker.check_together(&asked, &mut hear).await;
+    }
+    is_decided
+}
+
+/// The question and whoever decides on it; or the answer is that it cannot be understood.
+fn understood<'a>(
+    checker: Option<&'a dyn Checker>,
+    command: &Command<'a>,
+    is_acquire: bool,
+    reply: &mut Reply<'_>,
+) -> Option<(&'a dyn Checker, Asked<'a>)> {
+    let name = if is_acquire { "TG.ACQUIRE" } else { "TG.CHECK" };
+    match (Asked::read(command, is_acquire), checker) {
+        (Ok(asked), Some(checker)) => return Some((checker, asked)),
+        (Ok(_), None) => reply.error(format_args!(
+            "ERR {name} needs a policy, and this server runs without one"
+        )),
+        (Err(Wrong::Count), _) => {
             let usage = "[COST n] [PEEK] attribute value [attribute value ...]";
-            return reply.error(format_args!(
+            reply.error(format_args!(
                 "ERR attributes come as pairs: {name} {usage}, {MAX_WORDS} words at most"
             ));
         }
-        Err(Wrong::Peek) => {
-            return reply.error(format_args!(
-                "ERR what is only looked at cannot be held; see TG.CHECK"
-            ));
-        }
-        Err(Wrong::Cost(cost)) => {
-            return reply.error(format_args!(
-                "ERR cost: '{}' is not a whole number from 0 to 9223372036854775807",
-                Echo(cost)
-            ));
-        }
-    };
-    let Some(checker) = checker else {
-        return reply.error(format_args!(
-            "ERR {name} needs a policy, and this server runs without one"
-        ));
-    };
-    checker.check(asked, &mut |said| {
-        *is_decided = matches!(said, Said::Verdict { .. });
-        say(said, asked.is_acquire, reply);
-    });
+        (Err(Wrong::Peek), _) => reply.error(format_args!(
+            "ERR what is only looked at cannot be held; see TG.CHECK"
+        )),
+        (Err(Wrong::Cost(cost)), _) => reply.error(format_args!(
+            "ERR cost: '{}' is not a whole number from 0 to 9223372036854775807",
+            Echo(cost)
+        )),
+    }
+    None
 }
 
 fn say(said: &Said<'_>, with_ticket: bool, reply: &mut Reply<'_>) {

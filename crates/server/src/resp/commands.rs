@@ -159,6 +159,32 @@ pub(super) fn run<C: Clock>(
     After::GoOn
 }
 
+/// A command that asks for a decision, which may have to be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    Throttle(Family),
+    Check,
+    Acquire,
+    Report(Report),
+}
+
+impl Decision {
+    /// The one that a command asks for, if it does.
+    pub(super) fn of(name: &[u8]) -> Option<Self> {
+        if let Some(family) = family(name) {
+            return Some(Self::Throttle(family));
+        }
+        let mut upper = [0; MAX_NAME_LEN];
+        match upper_case(name, &mut upper) {
+            b"TG.CHECK" => Some(Self::Check),
+            b"TG.ACQUIRE" => Some(Self::Acquire),
+            b"TG.RELEASE" => Some(Self::Report(Report::Release)),
+            b"TG.RENEW" => Some(Self::Report(Report::Renew)),
+            _ => None,
+        }
+    }
+}
+
 /// The family of commands that bring their own quota, if it is one of them.
 fn family(name: &[u8]) -> Option<Family> {
     let (known, family): (&[u8], _) = match name.len() {

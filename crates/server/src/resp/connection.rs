@@ -4,6 +4,8 @@
 //! arrived in part or answers could not be sent at once. So ten thousand idle connections cost little, and busy ones
 //! allocate nothing. Must not know: listeners, what commands mean.
 
+mod patient;
+
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
@@ -87,7 +89,12 @@ impl<C: Clock> Connection<C> {
 
     /// Serves until the client leaves, is idle for too long, or the server stops.
     pub(super) async fn live(mut self, limits: RespLimits, stopping: Stopping) {
-        let ended = self.serve(limits, &stopping).await;
+        let ended = if self.server.waits() {
+            // In a box, so that connections of those who wait for nobody are small.
+            Box::pin(self.serve_patiently(limits, &stopping)).await
+        } else {
+            self.serve(limits, &stopping).await
+        };
         if let Err(error) = ended {
             // The client's doing: it left without a word.
             tracing::debug!(%error, "a connection ended early");
@@ -107,24 +114,11 @@ impl<C: Clock> Connection<C> {
         let (stopped, timer) = (pin!(stopping.wait()), pin!(sleep(idle)));
         let mut vigil = Vigil::new(stopping, stopped, timer);
         loop {
-            let next = poll_fn(|context| {
-                let woken = vigil.look(context);
-                // Whatever has happened, what has arrived is answered first.
-                if let Poll::Ready(next) = self.poll_input(context) {
-                    return Poll::Ready(next);
-                }
-                match woken {
-                    None => Poll::Pending,
-                    Some(Woken::Timer) if std::mem::take(&mut self.is_busy) => {
-                        // The runtime's own clock: it decides nothing, and tests can move it.
-                        vigil.wake_at(Instant::now() + idle);
-                        let _told = vigil.look(context);
-                        Poll::Pending
-                    }
-                    Some(Woken::Timer | Woken::Stop) => Poll::Ready(Ok(Next::End)),
-                }
-            });
-            let mut next = next.await?;
+            let mut is_busy = std::mem::take(&mut self.is_busy);
+            let next = |context: &mut Context<'_>| self.poll_input(context);
+            let next = next_input(&mut vigil, idle, &mut is_busy, next).await?;
+            self.is_busy |= is_busy;
+            let mut next = next.unwrap_or(Next::End);
             while let Next::Room = next {
                 if !self.is_held_within(limits.held) {
                     return Ok(());
@@ -136,11 +130,7 @@ impl<C: Clock> Connection<C> {
                 return Ok(());
             }
             if !self.is_held_within(limits.held) {
-                // If there is no room for even this, it is not said.
-                let _said = self
-                    .stream
-                    .say_at_once(b"-ERR too many unfinished commands\r\n");
-                self.is_ending = true;
+                self.refuse_to_hold();
                 return Ok(());
             }
             if stopping.is_said() {
@@ -248,6 +238,15 @@ impl<C: Clock> Connection<C> {
         holds == 0 || all <= most
     }
 
+    /// Ends it because all connections together hold too much.
+    fn refuse_to_hold(&mut self) {
+        // If there is no room for even this, it is not said.
+        let _said = self
+            .stream
+            .say_at_once(b"-ERR too many unfinished commands\r\n");
+        self.is_ending = true;
+    }
+
     /// Says that no more will be said, and waits until the client has seen it.
     async fn linger(&mut self) -> io::Result<u64> {
         self.stream.shutdown().await?;
@@ -261,6 +260,34 @@ impl<C> Drop for Connection<C> {
         self.server.connections.fetch_sub(1, Ordering::Relaxed);
         self.server.held.fetch_sub(self.held, Ordering::Relaxed);
     }
+}
+
+/// What comes of a poll for input; `None` if the server stops before it is ready, or if nothing was done since the timer
+/// was looked at last.
+async fn next_input<T, F: Future<Output = ()>>(
+    vigil: &mut Vigil<'_, F>,
+    idle: Duration,
+    is_busy: &mut bool,
+    mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
+) -> io::Result<Option<T>> {
+    poll_fn(|context| {
+        let woken = vigil.look(context);
+        // Whatever has happened, what has arrived is answered first.
+        if let Poll::Ready(next) = poll(context) {
+            return Poll::Ready(next.map(Some));
+        }
+        match woken {
+            None => Poll::Pending,
+            Some(Woken::Timer) if std::mem::take(is_busy) => {
+                // The runtime's own clock: it decides nothing, and tests can move it.
+                vigil.wake_at(Instant::now() + idle);
+                let _told = vigil.look(context);
+                Poll::Pending
+            }
+            Some(Woken::Timer | Woken::Stop) => Poll::Ready(Ok(None)),
+        }
+    })
+    .await
 }
 
 /// This thread's buffers. Nothing waits while it has them.

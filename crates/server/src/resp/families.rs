@@ -12,7 +12,7 @@ use tollgate_store::{Clock, Key, KeyTooLong, StoreError};
 use super::number::integer;
 use super::parse::Command;
 use super::tally::Tally;
-use super::throttle::{Family, Recent, Terms, Throttle, Told, Wish};
+use super::throttle::{Asking, Family, Recent, Terms, Throttle, Told, Wish};
 use super::write::{Echo, Reply};
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
@@ -61,12 +61,7 @@ pub(super) fn run<C: Clock>(
     (recent, tally): (&mut Recent, &mut Tally),
     reply: &mut Reply<'_>,
 ) {
-    let call = match family {
-        Family::Cell => Call::cell(command),
-        Family::Crab => Call::crab(command),
-        Family::Gcra => Call::gcra(command),
-    };
-    let told = call.and_then(|call| {
+    let told = Call::read(family, command).and_then(|call| {
         let key = Key::of(command.word(1)).map_err(Wrong::Key)?;
         let told = throttle.ask(family, key, &call.terms, call.wish, recent);
         Ok((call, told.map_err(Wrong::Store)?))
@@ -83,6 +78,60 @@ pub(super) fn run<C: Clock>(
     }
 }
 
+/// A call that was read, and waits to be decided with a fleet.
+pub(super) struct Pending {
+    family: Family,
+    call: Call,
+    asking: Asking,
+}
+
+impl Pending {
+    /// Reads a call; or the answer is that it cannot be understood.
+    pub(super) fn read<C: Clock>(
+        throttle: &Throttle<C>,
+        family: Family,
+        command: &Command<'_>,
+        recent: &mut Recent,
+        reply: &mut Reply<'_>,
+    ) -> Option<Self> {
+        let call = match Call::read(family, command) {
+            Ok(call) => call,
+            Err(wrong) => {
+                reply.error(format_args!("{wrong}"));
+                return None;
+            }
+        };
+        Some(Self {
+            family,
+            asking: throttle.asking(family, &call.terms, call.wish, recent),
+            call,
+        })
+    }
+
+    /// Asks and answers. Whether the call is limited, if that was decided.
+    pub(super) async fn run<C: Clock>(
+        &self,
+        throttle: &Throttle<C>,
+        key: &[u8],
+        reply: &mut Reply<'_>,
+    ) -> Option<bool> {
+        let told = match throttle.ask_together(&self.asking, key).await {
+            Ok(told) => told.map_err(Wrong::Store),
+            Err(too_long) => Err(Wrong::Key(too_long)),
+        };
+        match told {
+            Ok(told) => {
+                reply.integers(self.call.numbers(self.family, &told));
+                Some(told.is_limited)
+            }
+            Err(wrong) => {
+                reply.error(format_args!("{wrong}"));
+                None
+            }
+        }
+    }
+}
+
 /// What a call says.
 struct Call {
     terms: Terms,
@@ -92,6 +141,14 @@ struct Call {
 }
 
 impl Call {
+    fn read<'a>(family: Family, command: &Command<'a>) -> Result<Self, Wrong<'a>> {
+        match family {
+            Family::Cell => Self::cell(command),
+            Family::Crab => Self::crab(command),
+            Family::Gcra => Self::gcra(command),
+        }
+    }
+
     /// `CL.THROTTLE key max_burst count period [quantity]`
     fn cell<'a>(command: &Command<'a>) -> Result<Self, Wrong<'a>> {
         if !matches!(command.len(), 5 | 6) {

@@ -22,9 +22,10 @@ mod session;
 mod tally;
 mod throttle;
 mod tickets;
+mod under_way;
 mod write;
 
-pub use check::{Asked, Checker, Report, Reported, Said};
+pub use check::{Asked, Awaited, Checker, Report, Reported, Said, Say};
 pub use parse::{
     Broken, Command, MAX_COMMAND_LEN, MAX_INLINE_LEN, MAX_WORD_LEN, MAX_WORDS, Parsed, Words, parse,
 };

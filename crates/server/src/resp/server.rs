@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tollgate_core::InvalidQuota;
+use tollgate_engine::fleet::Fleet;
 use tollgate_store::{Clock, Memory};
 
 use super::check::Checker;
@@ -20,7 +21,7 @@ use crate::counters::Counters;
 use crate::metrics::Metrics;
 
 /// Answers that have grown to this many bytes are sent before more is read: a short question may have a long answer.
-const ENOUGH: usize = 64 * 1_024;
+pub(super) const ENOUGH: usize = 64 * 1_024;
 
 /// The throttle commands over a store, and whoever decides on `TG.CHECK`.
 ///
@@ -47,7 +48,7 @@ pub struct Resp<C> {
     pub(super) held: AtomicUsize,
     sessions: AtomicU64,
     counters: Counters,
-    metrics: Arc<Metrics>,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 /// What became of the bytes that a client sent.
@@ -104,11 +105,24 @@ impl<C: Clock> Resp<C> {
         self
     }
 
+    /// The same server, sharing the states of the throttle commands with a fleet. Keys may be a byte shorter then.
+    #[must_use]
+    pub fn with_fleet(mut self, fleet: Arc<Fleet>) -> Self {
+        self.throttle.join(fleet);
+        self
+    }
+
     /// The same server, counting what it answers there.
     #[must_use]
     pub fn with_metrics(mut self, metrics: Arc<Metrics>) -> Self {
         self.metrics = metrics;
         self
+    }
+
+    /// Whether decisions may have to be waited for: then [`feed_together`](Self::feed_together) is what answers.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.throttle.waits() || self.checker.as_deref().is_some_and(Checker::waits)
     }
 
     /// The store of the throttle commands.

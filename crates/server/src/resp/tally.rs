@@ -28,9 +28,13 @@ impl Tally {
         }
     }
 
-    /// `TG.CHECK` was decided.
-    pub(super) fn checked(&mut self) {
-        self.checked = self.checked.saturating_add(1);
+    /// `TG.CHECK` was asked, and decided or not.
+    pub(super) fn asked(&mut self, is_decided: bool) {
+        if is_decided {
+            self.checked = self.checked.saturating_add(1);
+        } else {
+            self.failed();
+        }
     }
 
     /// A question got no decision.
@@ -84,7 +88,7 @@ mod tests {
         }
         tally.throttled(Family::Gcra, true);
         tally.failed();
-        tally.checked();
+        tally.asked(true);
         tally.hand_over(&metrics, || Nanos::from_nanos(1_500));
         tally.hand_over(&metrics, || panic!("there is nothing to time"));
         let answered = |answered| metrics.answered(Transport::Resp, answered);

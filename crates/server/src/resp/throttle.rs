@@ -15,10 +15,19 @@
 //! the protocol, replies.
 
 use std::num::NonZeroU16;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{InvalidQuota, MAX_CAPACITY, Nanos, Outcome, Rate, TokenBucket};
-use tollgate_store::{Answer, Check, Clock, Key, LimitId, Memory, Op, Ruled, StoreError};
+use tollgate_engine::fleet::Fleet;
+use tollgate_store::{
+    Answer, Check, Clock, Key, KeyTooLong, LimitId, Memory, Op, Ruled, StoreError,
+};
+
+/// What keys begin with where a fleet shares them. Those of policies are empty or begin with 0, 1 or 2, which says whether
+/// their first part is there; those of Envoy's files with the length of their domain, which is below 768, or with 255; and
+/// the fleet's own with 255.
+const SHARED: &[u8] = b"t";
 
 /// How many different quotas are remembered as known to the store.
 const KNOWN: usize = 256;
@@ -76,10 +85,21 @@ pub(crate) struct Told {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recent(Option<(Terms, Ruled, TokenBucket)>);
 
+/// What one call asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    ruled: Ruled,
+    capacity: Nanos,
+    terms: Terms,
+    wish: Wish,
+}
+
 /// The states of all three families.
 #[derive(Debug)]
 pub(crate) struct Throttle<C> {
     store: Memory<C>,
+    /// Those that states are shared with, if they are.
+    fleet: Option<Arc<Fleet>>,
     widest: TokenBucket,
     /// Fingerprints of quotas that the store has been told of, so that it is told seldom.
     known: [AtomicU64; KNOWN],
@@ -90,9 +110,19 @@ impl<C: Clock> Throttle<C> {
         let widest = TokenBucket::at(Rate::new(1, MAX_CAPACITY)).burst(1);
         Ok(Self {
             store,
+            fleet: None,
             widest: widest.build()?,
             known: [const { AtomicU64::new(0) }; KNOWN],
         })
+    }
+
+    /// Shares states with a fleet from now on.
+    pub(crate) fn join(&mut self, fleet: Arc<Fleet>) {
+        self.fleet = Some(fleet);
+    }
+
+    pub(crate) const fn waits(&self) -> bool {
+        self.fleet.is_some()
     }
 
     pub(crate) const fn store(&self) -> &Memory<C> {
@@ -112,16 +142,69 @@ impl<C: Clock> Throttle<C> {
             Some((known, ruled, quota)) if known == terms && ruled.id == family.id() => {
                 (ruled, quota)
             }
-            _ => self.compile(family, terms, recent)?,
+            _ => self.compile(family, terms, recent),
         };
-        let op = match wish {
-            // A look at a bucket that holds nothing is still a look.
-            Wish::Take(_) if terms.burst == 0 => Op::Peek(0),
-            Wish::Take(cost) => Op::Spend(cost),
-            Wish::Return(amount) => Op::Credit(amount),
-        };
+        let op = op(terms, wish);
         let (_, [answer]) = self.store.ask([Check { key, ruled, op }])?;
         Ok(told(&answer, terms, wish, quota.refill()))
+    }
+
+    /// What one call asks, by itself, for those who wait for the answer.
+    pub(crate) fn asking(
+        &self,
+        family: Family,
+        terms: &Terms,
+        wish: Wish,
+        recent: &mut Recent,
+    ) -> Asking {
+        let (ruled, quota) = match &recent.0 {
+            Some((known, ruled, quota)) if known == terms && ruled.id == family.id() => {
+                (ruled, quota)
+            }
+            _ => self.compile(family, terms, recent),
+        };
+        Asking {
+            ruled: *ruled,
+            capacity: quota.refill(),
+            terms: *terms,
+            wish,
+        }
+    }
+
+    /// Decides on one call with the fleet.
+    ///
+    /// All that a fleet shares lies together, and these limits are numbered beside those of the policy. So the key begins with
+    /// a letter that no other has ([`SHARED`]): whoever throttles by a key spends nothing that a policy counts. One letter
+    /// before all of them, so different keys stay different.
+    pub(crate) async fn ask_together(
+        &self,
+        asking: &Asking,
+        key: &[u8],
+    ) -> Result<Result<Told, StoreError>, KeyTooLong> {
+        let Asking {
+            ruled,
+            capacity,
+            terms,
+            wish,
+        } = asking;
+        let key = [SHARED, key].concat();
+        let check = Check {
+            key: Key::of(&key)?,
+            ruled,
+            op: op(terms, *wish),
+        };
+        let answered = self.shared(check).await;
+        Ok(answered.map(|answer| told(&answer, terms, *wish, *capacity)))
+    }
+
+    async fn shared(&self, check: Check<'_>) -> Result<Answer, StoreError> {
+        match &self.fleet {
+            Some(fleet) => fleet.ask_one(&self.store, check).await,
+            None => {
+                let (_, [answer]) = self.store.ask([check])?;
+                Ok(answer)
+            }
+        }
     }
 
     /// Compiles the quota of a call and makes it known to the store, which weighs states by it when room is short.
@@ -131,7 +214,7 @@ impl<C: Clock> Throttle<C> {
         family: Family,
         terms: &Terms,
         recent: &'a mut Recent,
-    ) -> Result<(&'a Ruled, &'a TokenBucket), StoreError> {
+    ) -> (&'a Ruled, &'a TokenBucket) {
         let quota = quota(terms, &self.widest);
         let ruled = Ruled {
             id: family.id(),
@@ -139,7 +222,7 @@ impl<C: Clock> Throttle<C> {
         };
         self.make_known(&ruled, &quota);
         let (_, ruled, quota) = recent.0.insert((*terms, ruled, quota));
-        Ok((ruled, quota))
+        (ruled, quota)
     }
 
     fn make_known(&self, ruled: &Ruled, quota: &TokenBucket) {
@@ -163,6 +246,15 @@ impl<C: Clock> Throttle<C> {
             self.store.learn(ruled);
             slot.store(fingerprint, Ordering::Relaxed);
         }
+    }
+}
+
+const fn op(terms: &Terms, wish: Wish) -> Op {
+    match wish {
+        // A look at a bucket that holds nothing is still a look.
+        Wish::Take(_) if terms.burst == 0 => Op::Peek(0),
+        Wish::Take(cost) => Op::Spend(cost),
+        Wish::Return(amount) => Op::Credit(amount),
     }
 }
 

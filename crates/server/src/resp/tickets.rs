@@ -14,27 +14,56 @@ pub(super) fn run(
     command: &Command<'_>,
     reply: &mut Reply<'_>,
 ) {
+    if let Some(ticket) = understood(report, command, reply) {
+        let reported = checker.map_or(Reported::Unknown, |checker| checker.report(report, ticket));
+        say(reported, command, reply);
+    }
+}
+
+/// The same where a store has to be waited for.
+pub(super) async fn run_together(
+    checker: Option<&dyn Checker>,
+    report: Report,
+    command: &Command<'_>,
+    reply: &mut Reply<'_>,
+) {
+    if let Some(ticket) = understood(report, command, reply) {
+        let reported = match checker {
+            Some(checker) => checker.report_together(report, ticket).await,
+            None => Reported::Unknown,
+        };
+        say(reported, command, reply);
+    }
+}
+
+/// The ticket; or the answer is that it is none.
+fn understood(report: Report, command: &Command<'_>, reply: &mut Reply<'_>) -> Option<u128> {
     let name = match report {
         Report::Release => "tg.release",
         Report::Renew => "tg.renew",
     };
     if command.len() != 2 {
-        return wrong_arity(name, reply);
+        wrong_arity(name, reply);
+        return None;
     }
     let word = command.word(1);
-    let Some(ticket) = id(word) else {
-        return reply.error(format_args!(
+    let ticket = id(word);
+    if ticket.is_none() {
+        reply.error(format_args!(
             "ERR ticket: '{}' is not 32 hexadecimal digits",
             Echo(word)
         ));
-    };
-    let reported = checker.map_or(Reported::Unknown, |checker| checker.report(report, ticket));
+    }
+    ticket
+}
+
+fn say(reported: Reported, command: &Command<'_>, reply: &mut Reply<'_>) {
     match reported {
         Reported::Done => reply.integer(1),
         Reported::Nothing => reply.integer(0),
         Reported::Unknown => reply.error(format_args!(
             "ERR ticket: '{}' is not open: it has expired, or was never given",
-            Echo(word)
+            Echo(command.word(1))
         )),
         Reported::Failed => reply.error(format_args!(
             "ERR the store did not carry out all of it; places return when their leases end"

@@ -36,8 +36,8 @@ pub(super) struct Answered<'a> {
 
 impl<'a> Answered<'a> {
     /// A descriptor that was only looked at.
-    pub(super) fn looked_at<C: Clock>(asked: Asked<'a>, app: &App<C>) -> Self {
-        let decided = asked.look(app);
+    pub(super) async fn looked_at<C: Clock>(asked: Asked<'a>, app: &App<C>) -> Self {
+        let decided = asked.look(app).await;
         // Who only looks waits for nothing.
         let crowded = asked
             .is_charged()
@@ -79,26 +79,27 @@ impl<'a> Asked<'a> {
         !self.descriptor.is_negative_hits && !self.is_peek() && self.descriptor.limit.is_none()
     }
 
-    pub(super) fn decide<C: Clock>(&self, app: &App<C>) -> Decided {
+    pub(super) async fn decide<C: Clock>(&self, app: &App<C>) -> Decided {
         let (purpose, cost) = match self.hits {
             hits if self.is_refund() => (Purpose::GiveBack, Some(hits.unwrap_or(1))),
             Some(0) => (Purpose::Look, Some(0)),
             hits => (Purpose::Charge, hits),
         };
-        app.ask_unseen(self, Terms::of(purpose, cost))
+        app.ask_unseen(self, Terms::of(purpose, cost)).await
     }
 
-    pub(super) fn reserve<C: Clock>(&self, app: &App<C>) -> Decided {
-        app.ask_unseen(self, Terms::of(Purpose::Estimate, self.hits))
+    pub(super) async fn reserve<C: Clock>(&self, app: &App<C>) -> Decided {
+        let terms = Terms::of(Purpose::Estimate, self.hits);
+        app.ask_unseen(self, terms).await
     }
 
-    pub(super) fn look<C: Clock>(&self, app: &App<C>) -> Decided {
+    pub(super) async fn look<C: Clock>(&self, app: &App<C>) -> Decided {
         let cost = if self.is_charged() {
             self.hits
         } else {
             Some(0)
         };
-        app.ask_unseen(self, Terms::of(Purpose::Look, cost))
+        app.ask_unseen(self, Terms::of(Purpose::Look, cost)).await
     }
 }
 

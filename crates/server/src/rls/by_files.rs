@@ -15,39 +15,46 @@ use crate::app::App;
 use crate::words::with_words;
 
 impl<C: Clock> App<C> {
-    pub(super) fn decide_by_files<T>(
+    pub(super) async fn decide_by_files<T>(
         &self,
         request: &Request<'_>,
-        see: impl FnOnce(&Said<'_>) -> T,
+        see: impl FnOnce(&Said<'_>) -> T + Send,
     ) -> Result<T, Refused> {
-        let seen = self.rls.engine.decide(request, |decided| {
-            let mut statuses = [Status::default(); MAX_DESCRIPTORS];
-            let answered = decided.reply.statuses();
-            for (place, status) in statuses.iter_mut().zip(answered) {
-                *place = status_of(status);
+        let engine = &self.rls.engine;
+        let see = |decided: &Decided<'_>| self.say_of_files(decided, see);
+        Ok(if self.waits() {
+            engine.decide_together(request, see).await?
+        } else {
+            engine.decide(request, see)?
+        })
+    }
+
+    fn say_of_files<T>(&self, decided: &Decided<'_>, see: impl FnOnce(&Said<'_>) -> T) -> T {
+        let mut statuses = [Status::default(); MAX_DESCRIPTORS];
+        let answered = decided.reply.statuses();
+        for (place, status) in statuses.iter_mut().zip(answered) {
+            *place = status_of(status);
+        }
+        let statuses = statuses.get(..answered.len()).unwrap_or_default();
+        let labels = self
+            .rls
+            .labels
+            .of(decided.generation, decided.plan.policy().rules().len());
+        let metadata = decided.reply.metadata();
+        with_words(|words| {
+            match answered.len() {
+                0..=2 => self.word_files::<2>(decided, &labels, words),
+                3..=8 => self.word_files::<8>(decided, &labels, words),
+                _ => self.word_files::<MAX_DESCRIPTORS>(decided, &labels, words),
             }
-            let statuses = statuses.get(..answered.len()).unwrap_or_default();
-            let labels = self
-                .rls
-                .labels
-                .of(decided.generation, decided.plan.policy().rules().len());
-            let metadata = decided.reply.metadata();
-            with_words(|words| {
-                match answered.len() {
-                    0..=2 => self.word_files::<2>(decided, &labels, words),
-                    3..=8 => self.word_files::<8>(decided, &labels, words),
-                    _ => self.word_files::<MAX_DESCRIPTORS>(decided, &labels, words),
-                }
-                see(&Said {
-                    overall: decided.reply.overall,
-                    statuses,
-                    words,
-                    metadata: metadata.as_ref(),
-                    wait: Nanos::ZERO,
-                })
+            see(&Said {
+                overall: decided.reply.overall,
+                statuses,
+                words,
+                metadata: metadata.as_ref(),
+                wait: Nanos::ZERO,
             })
-        })?;
-        Ok(seen)
+        })
     }
 
     /// The header fields: every rule that is enforced, and when to come back. There are at most `N` descriptors.

@@ -3,12 +3,13 @@
 //! Must not know: protobuf, how the engine decides.
 
 use tollgate_core::{Nanos, Outcome};
-use tollgate_engine::Ticket;
+use tollgate_engine::envoy::Decided;
+use tollgate_engine::{Reason, Ticket};
 use tollgate_http::Words;
 use tollgate_policy::envoy::{
     BadRequest, Code, Descriptor, Entry, EnvoyPolicy, MAX_DESCRIPTORS, MAX_ENTRIES, Request,
 };
-use tollgate_store::Clock;
+use tollgate_store::{Clock, ErrorKind, StoreError};
 
 use super::Refused;
 use super::asked::{Answered, Asked};
@@ -28,39 +29,40 @@ pub(super) fn overrides() -> EnvoyPolicy {
 }
 
 impl<C: Clock> App<C> {
-    pub(super) fn decide_by_policy<T>(
+    pub(super) async fn decide_by_policy<T>(
         &self,
         transport: Transport,
         request: &Request<'_>,
-        see: impl FnOnce(&Said<'_>) -> T,
+        see: impl FnOnce(&Said<'_>) -> T + Send,
     ) -> Result<T, Refused> {
         check(request).map_err(Refused::BadRequest)?;
         if let [only] = request.descriptors
             && only.limit.is_none()
         {
             let asked = Asked::new(request, only);
-            let all = [self.decide_one(asked)];
+            let all = [self.decide_one(asked).await];
+            is_answered(&all)?;
             self.note(transport, &all);
             return Ok(self.tell(&all, &[None], see));
         }
-        self.decide_together(transport, request, see)
+        self.decide_together(transport, request, see).await
     }
 
     /// One descriptor. While as many wait as may, it is looked at first: who cannot wait is not charged.
-    fn decide_one<'a>(&self, asked: Asked<'a>) -> Answered<'a> {
+    async fn decide_one<'a>(&self, asked: Asked<'a>) -> Answered<'a> {
         if self.saturation.is_full() {
-            let seen = Answered::looked_at(asked, self);
+            let seen = Answered::looked_at(asked, self).await;
             if seen.crowded.is_some() {
                 return seen;
             }
-            return self.charge_one(seen.asked);
+            return self.charge_one(seen.asked).await;
         }
-        self.charge_one(asked)
+        self.charge_one(asked).await
     }
 
-    fn charge_one<'a>(&self, asked: Asked<'a>) -> Answered<'a> {
-        let mut decided = asked.decide(self);
-        self.settle(decided.verdict.take_ticket());
+    async fn charge_one<'a>(&self, asked: Asked<'a>) -> Answered<'a> {
+        let mut decided = asked.decide(self).await;
+        self.settle(decided.verdict.take_ticket()).await;
         Answered {
             asked,
             decided,
@@ -69,20 +71,19 @@ impl<C: Clock> App<C> {
     }
 
     /// Several descriptors: if one is refused, what the others were charged is given back.
-    fn decide_together<T>(
+    async fn decide_together<T>(
         &self,
         transport: Transport,
         request: &Request<'_>,
-        see: impl FnOnce(&Said<'_>) -> T,
+        see: impl FnOnce(&Said<'_>) -> T + Send,
     ) -> Result<T, Refused> {
         // First everybody is only asked, so that a request that is refused does not take from others for a moment what it
         // will not get.
-        let mut all: Vec<Answered<'_>> = request
-            .descriptors
-            .iter()
-            .map(|descriptor| Asked::new(request, descriptor))
-            .map(|asked| Answered::looked_at(asked, self))
-            .collect();
+        let mut all: Vec<Answered<'_>> = Vec::with_capacity(request.descriptors.len());
+        for descriptor in request.descriptors {
+            let asked = Asked::new(request, descriptor);
+            all.push(Answered::looked_at(asked, self).await);
+        }
         let mut order: Vec<usize> = (0..all.len()).collect();
         // Whoever refuses is charged first: it refuses again, and its penalties and counters see it.
         order.sort_by_key(|index| all.get(*index).is_some_and(Answered::is_admitted));
@@ -92,7 +93,7 @@ impl<C: Clock> App<C> {
             let Some(one) = all.get_mut(index).filter(|one| one.is_charged()) else {
                 continue;
             };
-            let mut decided = one.asked.reserve(self);
+            let mut decided = one.asked.reserve(self).await;
             tickets.extend(decided.verdict.take_ticket());
             is_refused = !decided.verdict.is_admitted();
             one.decided = decided;
@@ -104,7 +105,7 @@ impl<C: Clock> App<C> {
         let mut overrides = [const { None }; MAX_DESCRIPTORS];
         if !is_refused {
             for (place, one) in overrides.iter_mut().zip(&all) {
-                *place = self.decide_override(request, one.asked.descriptor)?;
+                *place = self.decide_override(request, one.asked.descriptor).await?;
                 is_refused |=
                     place.is_some_and(|status: Status<'_>| status.code == Code::OverLimit);
             }
@@ -112,27 +113,28 @@ impl<C: Clock> App<C> {
         for ticket in tickets {
             if is_refused {
                 // What a store that answers no more keeps, it keeps.
-                let _given_back = self.engine.cancel(ticket);
+                let _given_back = self.engine.together().cancel(ticket).await;
             } else {
-                self.settle(Some(ticket));
+                self.settle(Some(ticket)).await;
             }
         }
         let overrides = overrides.get(..all.len()).unwrap_or_default();
+        is_answered(&all)?;
         self.note(transport, &all);
         if is_refused {
             for one in all.iter_mut().filter(|one| one.is_admitted()) {
-                one.decided = one.asked.look(self);
+                one.decided = one.asked.look(self).await;
             }
         } else {
             for one in all.iter_mut().filter(|one| one.asked.is_refund()) {
-                one.decided = one.asked.decide(self);
+                one.decided = one.asked.decide(self).await;
             }
         }
         Ok(self.tell(&all, overrides, see))
     }
 
     /// A limit that comes with a descriptor, counted as envoyproxy/ratelimit counts it: in a window of its own.
-    fn decide_override(
+    async fn decide_override(
         &self,
         request: &Request<'_>,
         descriptor: &Descriptor<'_>,
@@ -171,7 +173,7 @@ impl<C: Clock> App<C> {
             descriptors: &descriptors,
             hits_addend: request.hits_addend,
         };
-        let status = self.rls.engine.decide(&asked, |decided| {
+        let see = |decided: &Decided<'_>| {
             let status = decided.reply.statuses().first().copied();
             let mut status = status_of(&status.unwrap_or_default());
             // Limits that come with descriptors have no names.
@@ -182,8 +184,13 @@ impl<C: Clock> App<C> {
                 remaining: status.remaining,
                 until_reset: status.until_reset,
             }
-        })?;
-        Ok(Some(status))
+        };
+        let engine = &self.rls.engine;
+        Ok(Some(if self.waits() {
+            engine.decide_together(&asked, see).await?
+        } else {
+            engine.decide(&asked, see)?
+        }))
     }
 
     /// Counts and logs one verdict for the whole request: that of the first descriptor that is refused, or of the first.
@@ -251,10 +258,10 @@ impl<C: Clock> App<C> {
     }
 
     /// Nobody tells Envoy's limiter when a request is over, so places cannot be held for it: they are given back at once.
-    fn settle(&self, ticket: Option<Ticket>) {
+    async fn settle(&self, ticket: Option<Ticket>) {
         if let Some(ticket) = ticket.filter(Ticket::holds_places) {
             // No rule counts responses of this status, which is none.
-            let _released = self.engine.respond(ticket, &0_u16);
+            let _released = self.engine.together().respond(ticket, &0_u16).await;
         }
     }
 }
@@ -262,6 +269,22 @@ impl<C: Clock> App<C> {
 /// A domain and an entry's key as one, which no other two are. It begins with a digit, so it is no `domain` either.
 fn joined(domain: &str, entry: &Entry<'_>) -> String {
     format!("{}:{domain}{}", domain.len(), entry.key)
+}
+
+/// Whether all of it was decided. It was not where a limit says that nobody goes on without the store: Envoy is told that
+/// there is no answer, and knows what to do then.
+fn is_answered(all: &[Answered<'_>]) -> Result<(), Refused> {
+    let is_closed = |one: &Answered<'_>| {
+        let verdict = &one.decided.verdict;
+        verdict.degraded().store && verdict.reason() == Some(Reason::Capacity)
+    };
+    match all.iter().any(is_closed) {
+        true => Err(Refused::Store(StoreError::new(
+            ErrorKind::Unreachable,
+            "a limit is closed while the shared store is away",
+        ))),
+        false => Ok(()),
+    }
 }
 
 fn check(request: &Request<'_>) -> Result<(), BadRequest> {

@@ -18,9 +18,10 @@ use tollgate_policy::envoy::{
 use super::message::{MAX_KEY_LEN, MAX_VALUE_LEN};
 use super::said::{self, Said};
 
+/// The question as it was written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Question<'a> {
+pub(crate) struct Question<'a> {
     #[serde(borrow)]
     domain: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -75,33 +76,59 @@ enum UnitName<'a> {
     Name(#[serde(borrow)] Cow<'a, str>),
 }
 
-/// Reads a question and hands it on.
-pub(crate) fn read_json<T>(body: &[u8], then: impl FnOnce(&Request<'_>) -> T) -> Result<T, String> {
+/// Reads what is in the body: a [`Question`], whose parts are then taken out of it, one after another.
+pub(crate) fn read_json(body: &[u8]) -> Result<Question<'_>, String> {
     let Object(question): Object<Question<'_>> =
         serde_json::from_slice(body).map_err(|error| format!("body: {error}"))?;
-    let list = question.descriptors.unwrap_or_default();
-    bounded("descriptors", list.len(), MAX_DESCRIPTORS)?;
-    let mut entries = Vec::new();
-    for (index, Object(descriptor)) in list.iter().enumerate() {
-        let own = read_entries(descriptor);
-        entries.push(own.map_err(|reason| format!("descriptors[{index}].{reason}"))?);
+    bounded("descriptors", question.list().len(), MAX_DESCRIPTORS)?;
+    Ok(question)
+}
+
+impl Question<'_> {
+    /// The entries of each descriptor.
+    pub(crate) fn entries(&self) -> Result<Vec<Vec<Entry<'_>>>, String> {
+        let mut entries = Vec::with_capacity(self.list().len());
+        for (index, Object(descriptor)) in self.list().iter().enumerate() {
+            let own = read_entries(descriptor);
+            entries.push(own.map_err(|reason| format!("descriptors[{index}].{reason}"))?);
+        }
+        Ok(entries)
     }
-    let mut descriptors = Vec::with_capacity(list.len());
-    for (index, (Object(descriptor), entries)) in list.iter().zip(&entries).enumerate() {
-        let limit = descriptor.limit.as_ref();
-        let limit = limit.map(|Object(limit)| read_limit(limit)).transpose();
-        descriptors.push(envoy::Descriptor {
-            entries,
-            limit: limit.map_err(|reason| format!("descriptors[{index}].limit.{reason}"))?,
-            hits_addend: descriptor.hits_addend.map(|Number(hits)| hits),
-            is_negative_hits: descriptor.is_negative_hits.unwrap_or(false),
-        });
+
+    /// The descriptors, which have these entries.
+    pub(crate) fn descriptors<'a>(
+        &self,
+        entries: &'a [Vec<Entry<'a>>],
+    ) -> Result<Vec<envoy::Descriptor<'a>>, String> {
+        let mut descriptors = Vec::with_capacity(self.list().len());
+        for (index, (Object(descriptor), entries)) in self.list().iter().zip(entries).enumerate() {
+            let limit = descriptor.limit.as_ref();
+            let limit = limit.map(|Object(limit)| read_limit(limit)).transpose();
+            descriptors.push(envoy::Descriptor {
+                entries,
+                limit: limit.map_err(|reason| format!("descriptors[{index}].limit.{reason}"))?,
+                hits_addend: descriptor.hits_addend.map(|Number(hits)| hits),
+                is_negative_hits: descriptor.is_negative_hits.unwrap_or(false),
+            });
+        }
+        Ok(descriptors)
     }
-    Ok(then(&Request {
-        domain: question.domain.as_deref().unwrap_or(""),
-        descriptors: &descriptors,
-        hits_addend: small("hits_addend", question.hits_addend)?,
-    }))
+
+    /// The whole of it, with these descriptors.
+    pub(crate) fn request<'a>(
+        &'a self,
+        descriptors: &'a [envoy::Descriptor<'a>],
+    ) -> Result<Request<'a>, String> {
+        Ok(Request {
+            domain: self.domain.as_deref().unwrap_or(""),
+            descriptors,
+            hits_addend: small("hits_addend", self.hits_addend)?,
+        })
+    }
+
+    fn list(&self) -> &[Object<Descriptor<'_>>] {
+        self.descriptors.as_deref().unwrap_or_default()
+    }
 }
 
 fn read_entries<'a>(descriptor: &'a Descriptor<'_>) -> Result<Vec<Entry<'a>>, String> {
@@ -326,24 +353,26 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<String, String> {
-        read_json(text.as_bytes(), |request| {
-            let one = |one: &envoy::Descriptor<'_>| {
-                let entries: Vec<_> = one.entries.iter().map(|it| (it.key, it.value)).collect();
-                format!(
-                    "{entries:?} {:?} {:?} {}",
-                    one.limit.map(|it| (it.requests_per_unit, it.unit)),
-                    one.hits_addend,
-                    one.is_negative_hits
-                )
-            };
-            let all: Vec<String> = request.descriptors.iter().map(one).collect();
+        let question = read_json(text.as_bytes())?;
+        let entries = question.entries()?;
+        let descriptors = question.descriptors(&entries)?;
+        let request = question.request(&descriptors)?;
+        let one = |one: &envoy::Descriptor<'_>| {
+            let entries: Vec<_> = one.entries.iter().map(|it| (it.key, it.value)).collect();
             format!(
-                "{} {} {}",
-                request.domain,
-                request.hits_addend,
-                all.join("; ")
+                "{entries:?} {:?} {:?} {}",
+                one.limit.map(|it| (it.requests_per_unit, it.unit)),
+                one.hits_addend,
+                one.is_negative_hits
             )
-        })
+        };
+        let all: Vec<String> = request.descriptors.iter().map(one).collect();
+        Ok(format!(
+            "{} {} {}",
+            request.domain,
+            request.hits_addend,
+            all.join("; ")
+        ))
     }
 
     #[test]

@@ -20,6 +20,45 @@ pub(crate) const MAX_VALUE_LEN: usize = 16_384;
 const FEW_DESCRIPTORS: usize = 4;
 const FEW_ENTRIES: usize = 12;
 
+/// Room for what is read of a question, which is in its bytes: for a few in place, for more on the heap.
+pub(crate) struct Room<T, const FEW: usize> {
+    few: [T; FEW],
+    many: Vec<T>,
+}
+
+/// Room for entries, and for descriptors, which have them.
+pub(crate) type Entries<'a> = Room<Entry<'a>, FEW_ENTRIES>;
+pub(crate) type Descriptors<'a> = Room<Descriptor<'a>, FEW_DESCRIPTORS>;
+
+impl Entries<'_> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            few: [Entry::new("", ""); FEW_ENTRIES],
+            many: Vec::new(),
+        }
+    }
+}
+
+impl Descriptors<'_> {
+    pub(crate) fn new() -> Self {
+        Self {
+            few: [Descriptor::default(); FEW_DESCRIPTORS],
+            many: Vec::new(),
+        }
+    }
+}
+
+impl<T: Copy, const FEW: usize> Room<T, FEW> {
+    /// Room for so many.
+    fn of(&mut self, len: usize, blank: T) -> &mut [T] {
+        if len > FEW {
+            self.many.resize(len, blank);
+            return &mut self.many;
+        }
+        self.few.get_mut(..len).unwrap_or_default()
+    }
+}
+
 /// Why a question cannot be read. Nothing was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
@@ -61,27 +100,19 @@ struct Size {
     entries: usize,
 }
 
-/// Reads a `RateLimitRequest` and hands it on. It lives no longer than that, because all of it is in the bytes.
-pub(crate) fn read_request<T>(
-    bytes: &[u8],
-    then: impl FnOnce(&Request<'_>) -> T,
-) -> Result<T, Unreadable> {
-    let Size {
-        descriptors,
-        entries,
-    } = measure(bytes)?;
-    let entry = Entry::new("", "");
-    if descriptors <= FEW_DESCRIPTORS && entries <= FEW_ENTRIES {
-        let mut room = [entry; FEW_ENTRIES];
-        let mut list = [Descriptor::default(); FEW_DESCRIPTORS];
-        let room = room.get_mut(..entries).unwrap_or_default();
-        let list = list.get_mut(..descriptors).unwrap_or_default();
-        fill(bytes, room, list, then)
-    } else {
-        let mut room = vec![entry; entries];
-        let mut list = vec![Descriptor::default(); descriptors];
-        fill(bytes, &mut room, &mut list, then)
-    }
+/// Reads a `RateLimitRequest`. It lives no longer than the bytes and the room, because all of it is there.
+pub(crate) fn read_request<'a, 'room>(
+    bytes: &'a [u8],
+    entries: &'room mut Entries<'a>,
+    descriptors: &'room mut Descriptors<'room>,
+) -> Result<Request<'room>, Unreadable>
+where
+    'a: 'room,
+{
+    let size = measure(bytes)?;
+    let entries = entries.of(size.entries, Entry::new("", ""));
+    let descriptors = descriptors.of(size.descriptors, Descriptor::default());
+    fill(bytes, entries, descriptors)
 }
 
 /// Counts, and refuses what is too much before there is room for it.
@@ -112,12 +143,11 @@ fn bounded(what: &'static str, is: usize, most: usize) -> Result<(), Unreadable>
     Ok(())
 }
 
-fn fill<'a, 'room, T>(
+fn fill<'a, 'room>(
     bytes: &'a [u8],
     room: &'room mut [Entry<'a>],
     list: &'room mut [Descriptor<'room>],
-    then: impl FnOnce(&Request<'_>) -> T,
-) -> Result<T, Unreadable>
+) -> Result<Request<'room>, Unreadable>
 where
     'a: 'room,
 {
@@ -143,11 +173,11 @@ where
             _ => {}
         }
     }
-    Ok(then(&Request {
+    Ok(Request {
         domain,
         descriptors: list,
         hits_addend,
-    }))
+    })
 }
 
 /// Everything of a descriptor but its entries, which go into the room; and how many there are.

@@ -20,8 +20,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hyper::StatusCode;
+use hyper::header::RETRY_AFTER;
 use tollgate_core::{Nanos, Outcome};
 use tollgate_engine::envoy::{EnvoyEngine, Undecided};
+use tollgate_engine::fleet::Fleet;
 use tollgate_engine::reload::EnvoyReloader;
 use tollgate_engine::{Counted, Engine, OutOfNumbers};
 use tollgate_http::{Standing, Words};
@@ -97,6 +99,11 @@ impl<C: Clock> Rls<C> {
         })
     }
 
+    /// Shares counters with a fleet from now on.
+    pub(crate) fn join(&self, fleet: &Arc<Fleet>) -> bool {
+        self.engine.join(Arc::clone(fleet))
+    }
+
     /// What looks at the files, if files are in force.
     pub(crate) const fn reloader(&self) -> Option<&Arc<EnvoyReloader<SharedStore<C>>>> {
         self.reloader.as_ref()
@@ -137,11 +144,11 @@ impl<C: Clock> Rls<C> {
 
 impl<C: Clock> App<C> {
     /// Decides on a request, charges it, and hands the answer over.
-    pub(crate) fn should_rate_limit<T>(
+    pub(crate) async fn should_rate_limit<T>(
         &self,
         transport: Transport,
         request: &Request<'_>,
-        see: impl FnOnce(&Said<'_>) -> T,
+        see: impl FnOnce(&Said<'_>) -> T + Send,
     ) -> Result<T, Refused> {
         let began = self.engine.store().now();
         let decided = if self.rls.is_by_files() {
@@ -153,9 +160,9 @@ impl<C: Clock> App<C> {
                 self.metrics().count_answer(transport, answered);
                 see(said)
             };
-            self.decide_by_files(request, see)
+            self.decide_by_files(request, see).await
         } else {
-            self.decide_by_policy(transport, request, see)
+            self.decide_by_policy(transport, request, see).await
         };
         if decided.is_err() {
             self.metrics().count_answer(transport, Answered::Failed);
@@ -171,30 +178,34 @@ impl<C: Clock> App<C> {
 
 impl<C: Clock> App<C> {
     /// The same question and answer as JSON, with the status that envoyproxy/ratelimit gives them.
-    pub(crate) fn should_rate_limit_json(&self, body: &[u8]) -> Reply {
-        let answered = json::read_json(body, |request| {
-            self.should_rate_limit(Transport::Http, request, |said| {
-                let reply = Reply::json(json::write_json(said));
-                let reply = match said.overall {
-                    Code::Ok => reply,
-                    Code::OverLimit => reply.answered_with(StatusCode::TOO_MANY_REQUESTS),
-                };
-                match said.wait.is_zero() {
-                    true => reply,
-                    false => reply.after(said.wait).at(self.saturation.enter()),
-                }
-            })
+    pub(crate) async fn should_rate_limit_json(&self, body: &[u8]) -> Reply {
+        let answered = self.answer_json(body).await;
+        answered.unwrap_or_else(|reason| Reply::plain(StatusCode::BAD_REQUEST, reason))
+    }
+
+    async fn answer_json(&self, body: &[u8]) -> Result<Reply, String> {
+        let question = json::read_json(body)?;
+        let entries = question.entries()?;
+        let descriptors = question.descriptors(&entries)?;
+        let request = question.request(&descriptors)?;
+        let answered = self.should_rate_limit(Transport::Http, &request, |said| {
+            let reply = Reply::json(json::write_json(said));
+            let reply = match said.overall {
+                Code::Ok => reply,
+                Code::OverLimit => reply.answered_with(StatusCode::TOO_MANY_REQUESTS),
+            };
+            match said.wait.is_zero() {
+                true => reply,
+                false => reply.after(said.wait).at(self.saturation.enter()),
+            }
         });
-        match answered {
-            Ok(Ok(reply)) => reply,
-            Ok(Err(Refused::BadRequest(reason))) => {
-                Reply::plain(StatusCode::BAD_REQUEST, reason.to_string())
+        answered.await.or_else(|refused| match refused {
+            Refused::BadRequest(reason) => Err(reason.to_string()),
+            Refused::Store(error) => {
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                Ok(Reply::plain(status, error.to_string()).with(RETRY_AFTER, "1"))
             }
-            Ok(Err(Refused::Store(error))) => {
-                Reply::plain(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
-            }
-            Err(reason) => Reply::plain(StatusCode::BAD_REQUEST, reason),
-        }
+        })
     }
 
     /// Writes the header fields that tell of limits, wherever they stand.

@@ -12,6 +12,7 @@ mod connections;
 mod crowded;
 mod envoy;
 mod envoy_json;
+mod fleet;
 mod gateways;
 mod grpc;
 mod harness;

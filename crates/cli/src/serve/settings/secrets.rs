@@ -28,12 +28,14 @@ pub(crate) struct SecretFiles {
 }
 
 impl SecretFiles {
-    /// What keys every digest.
-    pub(crate) fn fleet_secret(&self) -> Result<Secret, BadSecret> {
+    /// What keys every digest, if the nodes of a fleet share it.
+    pub(crate) fn fleet_secret(&self) -> Result<Option<Secret>, BadSecret> {
         let file = self.fleet_secret_file.as_deref();
         match secret(file, FLEET_SECRET, environment)? {
-            None => Ok(Secret::random()),
-            Some(text) => Secret::shared(text.as_bytes()).map_err(BadSecret::Fleet),
+            None => Ok(None),
+            Some(text) => Secret::shared(text.as_bytes())
+                .map(Some)
+                .map_err(BadSecret::Fleet),
         }
     }
 

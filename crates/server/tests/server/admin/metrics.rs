@@ -10,7 +10,7 @@ use tollgate_store::ManualClock;
 
 use super::exposition::{Format, Page, read};
 use super::{Managed, manage, managed};
-use crate::harness::{policy, serve_app};
+use crate::harness::{at_once, policy, serve_app};
 
 const POLICY: &str = r#"
 deny: [{ match: { header.x-banned: present } }]
@@ -313,7 +313,7 @@ async fn rules_of_envoys_files_are_counted_switched_and_told() {
     let message = b"\x0a\x04edge\x12\x0b\x0a\x09\x0a\x04user\x12\x01a";
     let ask = || {
         let mut out = Vec::new();
-        server.answer_bytes(message, &mut out).unwrap();
+        at_once(server.answer_bytes(message, &mut out)).unwrap();
         // The first field is the code: 1 is OK, 2 is over the limit.
         out[..2] == [0x08, 0x01]
     };

@@ -2,7 +2,7 @@
 
 mod any_bytes;
 mod calls;
-mod client;
+pub(crate) mod client;
 mod clients;
 mod hostile;
 mod policies;

@@ -236,7 +236,8 @@ fn places_are_acquired_renewed_and_released_under_a_ticket() {
         address: Some(address),
         local: tollgate_server::listen::Reached::Tcp(address),
     };
-    assert_eq!(app.respond(&request, &peer).status(), 200);
+    let released = crate::harness::at_once(app.respond(&request, &peer));
+    assert_eq!(released.status(), 200);
     let answer = line.say("TG.CHECK header.x-api-key alice");
     assert_eq!(verdict(&answer)[0], "1", "the place was free");
 }

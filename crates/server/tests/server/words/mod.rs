@@ -16,7 +16,7 @@ use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_server::{App, Decided, Transport};
 use tollgate_store::ManualClock;
 
-use crate::harness::policy;
+use crate::harness::{at_once, policy};
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
 
@@ -45,11 +45,8 @@ impl Attributes for Says<'_> {
 
 /// Decides at this cost, or at the policy's.
 fn ask(app: &TestApp, says: &[(&str, &str)], cost: impl Into<Option<u64>>) -> Decided {
-    app.ask(
-        Transport::Http,
-        &Says(says),
-        Terms::of(Purpose::Charge, cost.into()),
-    )
+    let terms = Terms::of(Purpose::Charge, cost.into());
+    at_once(app.ask(Transport::Http, &Says(says), terms))
 }
 
 /// The fields of a decision as text.

@@ -1,0 +1,44 @@
+//! Serving plain requests whose answers have to be waited for: one after another, all that has arrived sent in one write.
+//!
+//! What `brisk.rs` does in one breath with the thread's buffers is done here with the connection's own, which it has while
+//! something is under way; one that waits for a request holds none. An answer that is there at once is taken at once. Must
+//! not know: what is asked or answered, what makes a request plain, sockets.
+
+use std::io;
+use std::pin::pin;
+
+use tokio::time::sleep;
+
+use crate::brisk::{self, Round, Unsent, after, poll_read};
+use crate::http::{Answers, Limits};
+use crate::idle::Idle;
+use crate::listen::{Peer, Stopping, Stream, Vigil};
+
+/// Serves plain requests until the connection is over, or something else has arrived: then the bytes of that.
+pub(crate) async fn serve<A: Answers>(
+    limits: Limits,
+    answers: &A,
+    stream: &mut Stream,
+    peer: &Peer,
+    stopping: &Stopping,
+) -> io::Result<Option<Vec<u8>>> {
+    let (stopped, timer) = (pin!(stopping.wait()), pin!(sleep(limits.head)));
+    let mut idle = Idle::new(Vigil::new(stopping, stopped, timer), limits.head);
+    loop {
+        let arrived = idle.until(|context| poll_read(context, stream, <[u8]>::to_vec));
+        let Some(input) = arrived.await?.filter(|input| !input.is_empty()) else {
+            return Ok(None);
+        };
+        // In a box that lasts as long as the answers take: what decides is large, and most connections only wait.
+        let mut output = Vec::new();
+        let answered = Box::pin(brisk::answer_all(answers, &input, peer, &mut output));
+        let (consumed, late) = answered.await;
+        let rest = input.get(consumed..).unwrap_or_default().to_vec();
+        drop(input);
+        let round = Round::then(rest, Some(Unsent::all(output, late)));
+        if let Some(ended) = after(round, stream, answers.counters(), stopping).await? {
+            return Ok(ended);
+        }
+        idle.again();
+    }
+}
