@@ -12,22 +12,34 @@ use super::record::{Act, History, Record, Verdict};
 /// # Errors
 /// What contradicts itself, or an earlier answer.
 pub fn coherence(history: &History, bucket: Bucket, precision: u64) -> Result<u64, Broken> {
+    let told = coherence_of_each(history, bucket, precision)?;
+    if !history.records.iter().any(|r| r.act == Act::GiveBack) {
+        for (key, records) in history.by_key() {
+            in_order(key, &mut by_store(records), precision)?;
+        }
+    }
+    Ok(told)
+}
+
+/// The same of every answer by itself, where the store may have lost what it knew.
+///
+/// # Errors
+/// What contradicts itself.
+pub fn coherence_of_each(history: &History, bucket: Bucket, precision: u64) -> Result<u64, Broken> {
     let mut told = 0;
     for (key, records) in history.by_key() {
-        let mut by_store: Vec<&Record> = records
-            .into_iter()
-            .filter(|record| record.act == Act::Spend && !record.is_degraded)
-            .collect();
-        for record in &by_store {
+        for record in by_store(records) {
             told += u64::from(record.told.is_some());
             one(record, bucket, precision)
                 .map_err(|why| Broken::new(Promise::Coherence, key, why))?;
         }
-        if !history.records.iter().any(|r| r.act == Act::GiveBack) {
-            in_order(key, &mut by_store, precision)?;
-        }
     }
     Ok(told)
+}
+
+fn by_store(records: Vec<&Record>) -> Vec<&Record> {
+    let spends = records.into_iter().filter(|r| r.act == Act::Spend);
+    spends.filter(|record| !record.is_degraded).collect()
 }
 
 fn one(record: &Record, bucket: Bucket, precision: u64) -> Result<(), String> {

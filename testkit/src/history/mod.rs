@@ -23,7 +23,7 @@ mod sweep;
 mod tests;
 
 pub use allowance::{Allowance, Bucket};
-pub use answers::coherence;
+pub use answers::{coherence, coherence_of_each};
 pub use availability::{Speed, availability, degraded_throughout, recovery};
 pub use bound::{Worst, bound, bound_of_log};
 pub use broken::{Broken, Promise};

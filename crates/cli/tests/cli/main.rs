@@ -13,6 +13,7 @@ mod documentation;
 mod envoy;
 mod examples;
 mod explain;
+mod fleet;
 mod harness;
 mod operators;
 mod packaging;

@@ -7,8 +7,9 @@ use crate::dice::Dice;
 use crate::history::bound::{worst_window_by_looking_at_all, worst_window_by_sweeping};
 use crate::history::{
     Act, Allowance, Broken, History, Places, Promise, Record, Told, Verdict, all_or_nothing,
-    availability, bound, bound_of_log, coherence, conservation, degraded_throughout, denials,
-    not_too_far_ahead, recovery, spends, spends_exactly, times_to_live,
+    availability, bound, bound_of_log, coherence, coherence_of_each, conservation,
+    degraded_throughout, denials, not_too_far_ahead, recovery, spends, spends_exactly,
+    times_to_live,
 };
 
 const SEEDS: u64 = 60;
@@ -297,8 +298,16 @@ fn control_numbers_that_do_not_fit_together_are_noticed() {
         ..first.clone()
     };
     assert!(coherence(&history([first.clone(), second(6_000)]), BUCKET, 0).is_ok());
-    let back = coherence(&history([first.clone(), second(2_000)]), BUCKET, 0);
-    assert_eq!(promise(back), Some(Promise::Coherence));
+    let back = history([first.clone(), second(2_000)]);
+    assert_eq!(
+        promise(coherence(&back, BUCKET, 0)),
+        Some(Promise::Coherence)
+    );
+    assert_eq!(
+        coherence_of_each(&back, BUCKET, 0),
+        Ok(2),
+        "by itself each is right"
+    );
 }
 
 #[test]
