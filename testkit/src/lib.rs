@@ -10,6 +10,7 @@ pub mod chaos;
 pub mod clock;
 pub mod dice;
 pub mod envoy;
+pub mod explore;
 pub mod faults;
 pub mod fuzzing;
 pub mod history;

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use tollgate_core::lending::{Book, LoanId};
+use tollgate_core::lending::{Book, LoanId, Want};
 use tollgate_core::limit::{Check, Limit, Op, State, decide_all};
 use tollgate_core::share::{Demand, allocate};
 use tollgate_core::{FixedWindow, Nanos, Rate, SlidingCounter, TokenBucket, Window};
@@ -57,7 +57,13 @@ pub(super) fn lending(times: u64) -> Ran {
     let quota = TokenBucket::at(Rate::per_second(1_000)).build()?;
     let mut book = Book::default();
     for node in 0..10 {
-        book.lend(&quota, NOW, LoanId(node), 50, Nanos::SECOND);
+        let want = Want {
+            id: LoanId(node),
+            least: 1,
+            most: 50,
+            life: Nanos::SECOND,
+        };
+        book.lend(&quota, NOW, &want);
     }
     measured_section(times, || book.decide(black_box(&quota), NOW, 0));
     Ok(())

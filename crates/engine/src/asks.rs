@@ -12,18 +12,29 @@ use tollgate_core::Timestamp;
 use tollgate_core::compose::Verdict;
 use tollgate_core::limit::Limit;
 use tollgate_policy::model::{Consistency, OnStoreFailure};
-use tollgate_store::{Answer, Check, Key, StoreError};
+use tollgate_store::{Answer, Check, ErrorKind, Key, StoreError};
 
 use crate::deny_cache::Keep;
 use crate::store::StateStore;
 
 /// Somebody who decides on batches of checks, sooner or later.
 pub(crate) trait Asks: Sync {
-    /// Whether it matters to it where states lie.
-    const PLACES: bool;
+    /// Whether it has to be waited for, and cares where states lie.
+    const WAITS: bool;
 
     /// What time it is for decisions.
     fn now(&self) -> Timestamp;
+
+    /// Decides on a batch, where nobody has to be waited for.
+    fn ask_at_once(
+        &self,
+        checks: &[Check<'_>],
+        answers: &mut [Answer],
+    ) -> Result<Verdict, StoreError> {
+        let _ = (checks, answers);
+        let detail = "this store has to be waited for";
+        Err(StoreError::new(ErrorKind::BadRequest, detail))
+    }
 
     /// Decides on a batch: [`tollgate_store::Store::decide`], awaited. How a fleet shares each check is asked for where it
     /// matters.
@@ -86,10 +97,19 @@ impl Sharing<'_> {
 pub(crate) struct AtOnce<'s, S>(pub(crate) &'s S);
 
 impl<S: StateStore> Asks for AtOnce<'_, S> {
-    const PLACES: bool = false;
+    const WAITS: bool = false;
 
     fn now(&self) -> Timestamp {
         self.0.now()
+    }
+
+    #[inline]
+    fn ask_at_once(
+        &self,
+        checks: &[Check<'_>],
+        answers: &mut [Answer],
+    ) -> Result<Verdict, StoreError> {
+        self.0.decide(checks, answers)
     }
 
     #[inline]

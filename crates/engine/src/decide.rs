@@ -123,7 +123,7 @@ impl<S: Asks> Decision<'_, S> {
             lots: self.lots,
             desk,
             now,
-            places: S::PLACES,
+            places: S::WAITS,
             witness: self.witness,
         };
         plan.clear();

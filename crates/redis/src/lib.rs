@@ -11,6 +11,7 @@
 mod address;
 mod credentials;
 mod failure;
+mod lender;
 mod link;
 mod name;
 mod options;

@@ -121,6 +121,12 @@ pub(crate) fn ledger_of(name: &[u8]) -> Vec<u8> {
     [name, b"."].concat()
 }
 
+/// The name of the book that slices of the state of this name are lent by. It is kept apart, so that nodes which decide exactly
+/// and nodes which borrow do not overwrite each other while a policy changes.
+pub(crate) fn book_of(name: &[u8]) -> Vec<u8> {
+    [name, b"~"].concat()
+}
+
 fn digit(bits: u128) -> u8 {
     let index = usize::try_from(bits & 0b11_1111).unwrap_or(0);
     DIGITS.get(index).copied().unwrap_or(b'A')

@@ -12,7 +12,7 @@ use tollgate_store::{
     Answer, Awaited, Check, ErrorKind, Key, LimitId, Op, RemoteStore, Ruled, StoreError,
 };
 
-use crate::name::{Named, Secret, ledger_of};
+use crate::name::{Named, Secret, book_of, ledger_of};
 use crate::script::Which;
 use crate::store::RedisStore;
 use crate::topology::{Place, Topology};
@@ -127,8 +127,8 @@ impl RemoteStore for RedisStore {
         Box::pin(async move {
             let named = Named::of(self.secret(), &key, place.as_ref());
             let name = named.name(ruled.id);
-            let ledger = ledger_of(&name);
-            let request = Request::of_script(Which::Erase, named, vec![name, ledger]);
+            let (ledger, book) = (ledger_of(&name), book_of(&name));
+            let request = Request::of_script(Which::Erase, named, vec![name, ledger, book]);
             self.count(named, &request).await.map(|found| found > 0)
         })
     }

@@ -1,7 +1,8 @@
 //! The scripts, assembled from the files under `lua/`, and their digests.
 //!
 //! Setting a script's functions up costs the server about as much as deciding, so there is one for each algorithm, one for
-//! plain spending on buckets without any function, and one with everything for mixed batches and reservations. Limits are
+//! plain spending on buckets without any function, and one with everything for mixed batches and reservations, one that
+//! lends. Limits are
 //! arguments, never part of the text, so the server caches these and no more. Must not know: connections, states.
 
 use std::sync::LazyLock;
@@ -27,6 +28,8 @@ pub enum Which {
     All,
     /// Forgetting.
     Erase,
+    /// Slices of token and leaky buckets.
+    Lend,
 }
 
 /// A script's text and the digest that it is called by.
@@ -51,7 +54,7 @@ macro_rules! assembled {
     };
 }
 
-static SCRIPTS: LazyLock<[Script; 8]> = LazyLock::new(|| {
+static SCRIPTS: LazyLock<[Script; 9]> = LazyLock::new(|| {
     [
         include_str!("lua/spend.lua"),
         assembled!("bucket"),
@@ -63,6 +66,11 @@ static SCRIPTS: LazyLock<[Script; 8]> = LazyLock::new(|| {
             "bucket", "span", "window", "counter", "log", "leases", "ledger"
         ),
         include_str!("lua/erase.lua"),
+        concat!(
+            include_str!("lua/numbers.lua"),
+            include_str!("lua/division.lua"),
+            include_str!("lua/lend.lua"),
+        ),
     ]
     .map(|text| Script {
         text,
@@ -107,7 +115,17 @@ impl Which {
     /// The script.
     #[must_use]
     pub fn script(self) -> &'static Script {
-        let [spend, buckets, windows, counters, logs, leases, all, erase] = &*SCRIPTS;
+        let [
+            spend,
+            buckets,
+            windows,
+            counters,
+            logs,
+            leases,
+            all,
+            erase,
+            lend,
+        ] = &*SCRIPTS;
         match self {
             Self::Spend => spend,
             Self::Buckets => buckets,
@@ -117,6 +135,7 @@ impl Which {
             Self::Leases => leases,
             Self::All => all,
             Self::Erase => erase,
+            Self::Lend => lend,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tollgate_core::compose::Verdict;
 use tollgate_store::contract::MAX_CHECKS;
@@ -93,10 +93,7 @@ impl RedisStore {
         if checks.is_empty() {
             return Ok(Verdict::default());
         }
-        let Ok(_permit) = self.in_flight.try_acquire() else {
-            let detail = "the most calls in flight are reached";
-            return Err(StoreError::new(ErrorKind::Busy, detail));
-        };
+        let _permit = self.permit()?;
         let shared = &self.shared;
         let until = Instant::now() + shared.options.deadline;
         let parts: Vec<Part<'_>> = checks
@@ -142,6 +139,15 @@ impl RedisStore {
         self.shared.corrupt.load(Ordering::Relaxed)
     }
 
+    /// Room for one more call.
+    fn permit(&self) -> Result<SemaphorePermit<'_>, StoreError> {
+        let Ok(permit) = self.in_flight.try_acquire() else {
+            let detail = "the most calls in flight are reached";
+            return Err(StoreError::new(ErrorKind::Busy, detail));
+        };
+        Ok(permit)
+    }
+
     /// How often something stayed charged in one place although another had refused, because the server that it was to be
     /// given back to could not be reached in time.
     #[must_use]
@@ -161,6 +167,25 @@ impl RedisStore {
 
     pub(crate) const fn probes(&self) -> &Probes {
         &self.probes
+    }
+
+    /// A call on one key, and what is made of its reply: also how many states could not be read.
+    pub(crate) async fn call<T>(
+        &self,
+        named: Named,
+        request: &Request,
+        read: impl FnOnce(&[i64]) -> Result<(T, u64), StoreError>,
+    ) -> Result<T, StoreError> {
+        let _permit = self.permit()?;
+        let shared = &self.shared;
+        let until = Instant::now() + shared.options.deadline;
+        let place = shared.topology.place(named.tag());
+        let reply = shared.topology.call(place, request, until).await?;
+        let (said, corrupt) = integers(&reply)
+            .and_then(|integers| read(&integers))
+            .inspect_err(|_| shared.topology.distrust(place, request))?;
+        shared.corrupt.fetch_add(corrupt, Ordering::Relaxed);
+        Ok(said)
     }
 
     /// A call that answers one number.

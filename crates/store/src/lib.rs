@@ -1,13 +1,15 @@
 //! State and time: what decisions are made on.
 //!
-//! [`contract`] says what every store can be asked and answers; [`Clock`] says when it is; [`Key`] whose quota it is.
-//! [`Memory`] keeps bounded state in this process; a [`RemoteStore`] keeps it for many. Must not know: names of limits, HTTP, what a key means.
+//! [`contract`] says what every store can be asked and answers, [`lending`] what a lender can; [`Clock`] says when it is;
+//! [`Key`] whose quota it is. [`Memory`] keeps bounded state in this process; a [`RemoteStore`] keeps it for many. Must not
+//! know: names of limits, HTTP, what a key means.
 
 mod clock;
 pub mod contract;
 mod error;
 mod failure;
 mod key;
+pub mod lending;
 pub mod memory;
 mod remote;
 
@@ -16,5 +18,6 @@ pub use contract::{Answer, Check, LimitId, Note, Op, Ruled, Store};
 pub use error::InvalidSize;
 pub use failure::{ErrorKind, StoreError};
 pub use key::{Key, KeyTooLong, MAX_KEY_LEN};
+pub use lending::Lender;
 pub use memory::{MAX_KEYS, Memory, Occupancy, SnapshotError, Usage};
 pub use remote::{Awaited, RemoteStore};

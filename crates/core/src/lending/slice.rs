@@ -1,30 +1,36 @@
 //! The borrower's side: spend locally, stop before the lender stops waiting.
 
+use super::errand::{LoanId, Report};
 use crate::time::{Nanos, Timestamp};
 
 /// A part of a bucket that one node may spend by itself.
 ///
 /// ```
-/// use tollgate_core::lending::Slice;
+/// use tollgate_core::lending::{LoanId, Slice};
 /// use tollgate_core::{Nanos, Timestamp};
 ///
 /// let asked_at = Timestamp::from_secs(100);
-/// let mut slice = Slice::new(50, asked_at, Nanos::from_secs(2), Nanos::from_millis(100));
-/// assert!(slice.spend(Timestamp::from_secs(101), 20));
-/// assert!(!slice.spend(Timestamp::from_secs(101), 31), "there are only 30 left");
-/// assert!(!slice.spend(Timestamp::from_secs(102), 1), "the lender may have written it off");
-/// assert_eq!(slice.take_report(), Some((20, Timestamp::from_secs(101))));
-/// assert_eq!(slice.unconfirmed(), 20, "a return now must keep these");
-/// slice.confirm(20);
-/// assert_eq!(slice.unconfirmed(), 0);
+/// let at = |second| Timestamp::from_secs(second);
+/// let mut slice = Slice::new(LoanId(1), 50, asked_at, Nanos::from_secs(5), Nanos::from_millis(100));
+/// assert!(slice.spend(at(101), 20));
+/// assert!(!slice.spend(at(101), 31), "there are only 30 left");
+/// let told = slice.told();
+/// assert_eq!(slice.unspend(2, told), 2, "somebody else refused the request");
+/// let report = slice.report(at(103), false);
+/// assert_eq!((report.spent, report.ago), (18, Nanos::from_millis(1_900)));
+/// assert_eq!(slice.unspend(1, told), 0, "what was told to the lender is spent");
+/// assert!(!slice.spend(at(105), 1), "the lender may have written it off");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slice {
-    left: u64,
-    unreported: u64,
-    unconfirmed: u64,
+    id: LoanId,
+    amount: u64,
+    spent: u64,
+    /// The most that was ever told, whether or not it arrived.
+    told: u64,
     last_spend: Timestamp,
     dies_at: Timestamp,
+    margin: Nanos,
 }
 
 impl Slice {
@@ -34,34 +40,76 @@ impl Slice {
     /// received earlier: if a request is sent again, the lender may have granted the first. `margin` covers how far the
     /// two clocks may drift apart during one life. One id makes one slice, however many answers arrive.
     #[must_use]
-    pub const fn new(amount: u64, asked_at: Timestamp, life: Nanos, margin: Nanos) -> Self {
+    pub const fn new(
+        id: LoanId,
+        amount: u64,
+        asked_at: Timestamp,
+        life: Nanos,
+        margin: Nanos,
+    ) -> Self {
         Self {
-            left: amount,
-            unreported: 0,
-            unconfirmed: 0,
+            id,
+            amount,
+            spent: 0,
+            told: 0,
             last_spend: asked_at,
             dies_at: asked_at.after(life.saturating_sub(margin)),
+            margin,
         }
     }
 
     /// Spends `cost` units if they are there and the slice is alive. The clock must be read for this very call.
     pub const fn spend(&mut self, now: Timestamp, cost: u64) -> bool {
-        if !self.is_alive(now) || cost > self.left {
+        if !self.is_alive(now) || cost > self.left() {
             return false;
         }
-        self.left = self.left.saturating_sub(cost);
-        self.unreported = self.unreported.saturating_add(cost);
-        self.unconfirmed = self.unconfirmed.saturating_add(cost);
+        self.spent = self.spent.saturating_add(cost);
         if now.as_nanos() > self.last_spend.as_nanos() {
             self.last_spend = now;
         }
         true
     }
 
+    /// Takes back that `cost` units were spent, if the lender was told nothing since: `told` is what [`told`](Self::told) said
+    /// when they were. What the lender has heard of is its own debt, which may have been refilled since. Answers how many
+    /// may be spent again.
+    pub const fn unspend(&mut self, cost: u64, told: u64) -> u64 {
+        let untold = self.spent.saturating_sub(self.told);
+        if told != self.told || cost > untold {
+            return 0;
+        }
+        self.spent = self.spent.saturating_sub(cost);
+        cost
+    }
+
+    /// Units that the lender was told of, whether or not it has heard.
+    #[must_use]
+    pub const fn told(&self) -> u64 {
+        self.told
+    }
+
+    /// Which slice it is.
+    #[must_use]
+    pub const fn id(&self) -> LoanId {
+        self.id
+    }
+
+    /// Units that were lent.
+    #[must_use]
+    pub const fn amount(&self) -> u64 {
+        self.amount
+    }
+
+    /// Units that have been spent.
+    #[must_use]
+    pub const fn spent(&self) -> u64 {
+        self.spent
+    }
+
     /// Units that may still be spent, if the slice is alive.
     #[must_use]
     pub const fn left(&self) -> u64 {
-        self.left
+        self.amount.saturating_sub(self.spent)
     }
 
     /// Whether the slice may still be spent from.
@@ -70,25 +118,25 @@ impl Slice {
         now.as_nanos() < self.dies_at.as_nanos()
     }
 
-    /// What to report: units spent since the last report, and an instant by which all of them were. A report that
-    /// is lost must not be repeated; the lender then counts these units as spent when the slice expires.
-    pub const fn take_report(&mut self) -> Option<(u64, Timestamp)> {
-        if self.unreported == 0 {
-            return None;
-        }
-        let report = (self.unreported, self.last_spend);
-        self.unreported = 0;
-        Some(report)
-    }
-
-    /// The lender has answered a report of so many units.
-    pub const fn confirm(&mut self, units: u64) {
-        self.unconfirmed = self.unconfirmed.saturating_sub(units);
-    }
-
-    /// Units spent that the lender is not known to have heard of: what a return must not take back.
+    /// When it dies.
     #[must_use]
-    pub const fn unconfirmed(&self) -> u64 {
-        self.unconfirmed
+    pub const fn dies_at(&self) -> Timestamp {
+        self.dies_at
+    }
+
+    /// What to tell the lender. After a last report the slice must not be spent from.
+    ///
+    /// The margin is taken off the time that has passed since, for a clock that runs fast would make it too long, and the
+    /// lender would count what was spent as refilled before it is.
+    pub const fn report(&mut self, now: Timestamp, is_last: bool) -> Report {
+        if self.spent > self.told {
+            self.told = self.spent;
+        }
+        Report {
+            id: self.id,
+            spent: self.spent,
+            ago: now.since(self.last_spend).saturating_sub(self.margin),
+            is_last,
+        }
     }
 }

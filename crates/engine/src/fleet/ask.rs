@@ -40,7 +40,7 @@ enum Way {
 }
 
 impl<S: StateStore> Asks for Consulting<'_, S> {
-    const PLACES: bool = true;
+    const WAITS: bool = true;
 
     fn now(&self) -> Timestamp {
         self.local.now()

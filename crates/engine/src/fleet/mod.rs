@@ -13,6 +13,7 @@ mod ask;
 mod breaker;
 mod counters;
 mod flights;
+pub mod leases;
 mod local;
 mod replay;
 mod stand_in;

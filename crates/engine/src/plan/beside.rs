@@ -117,7 +117,14 @@ impl Plan {
         place: MeterRef,
         metered: &Metered,
     ) -> Option<usize> {
-        let number = metered.place.filter(|_| asking.places)?;
+        if !asking.places {
+            return None;
+        }
+        self.place(asking, place, metered)
+    }
+
+    fn place(&mut self, asking: &Asking<'_>, place: MeterRef, metered: &Metered) -> Option<usize> {
+        let number = metered.place?;
         let rules = asking.generation.rules();
         let make =
             |buffer: &mut KeyBuffer| match rules.place(place, asking.request, asking.found, buffer)

@@ -57,6 +57,9 @@ fn leased(limit: &Checked<'_>) -> Option<&'static str> {
     if rule.count != Count::Requests {
         return Some("`count` charges afterwards, and a slice is charged before");
     }
+    if rule.wait.is_some() {
+        return Some("`wait` promises a place in one queue, and each node would keep its own");
+    }
     if rule.distinct.is_some() {
         return Some("`distinct` must know what every node has seen");
     }
@@ -75,6 +78,9 @@ fn reconciled(limit: &Checked<'_>) -> Option<&'static str> {
             _ => continue,
         };
         return Some(reason);
+    }
+    if rule.wait.is_some() {
+        return Some("`wait` promises a place in one queue, and each node would keep its own");
     }
     if rule.penalty.value != Penalty::None {
         return Some(

@@ -60,7 +60,7 @@ impl Tender {
                 .await?;
             let mut greeting = redis::pipe();
             greeting.cmd("ROLE");
-            for which in Which::EACH {
+            for which in Which::EACH.into_iter().chain([Which::Lend]) {
                 greeting.cmd("SCRIPT").arg("LOAD").arg(which.script().text);
             }
             greeting.ignore_errors();

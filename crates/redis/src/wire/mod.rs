@@ -3,12 +3,14 @@
 //! Public only so that tests can send calls in bulk and with a time of their own. Must not know: connections.
 
 mod bytes;
+mod lend;
 mod quota;
 mod reply;
 mod request;
 mod seen;
 
 pub use crate::script::{Script, Which};
+pub use lend::{granted, lendable};
 pub use reply::{Decided, decode};
 pub use request::Request;
 

@@ -107,7 +107,7 @@ impl Request {
         self.keys.is_empty()
     }
 
-    fn empty(checks: usize, now: Option<Timestamp>) -> Self {
+    pub(super) fn empty(checks: usize, now: Option<Timestamp>) -> Self {
         let time = now.map_or_else(Vec::new, |now| Blob::default().pair(now.as_nanos()).done());
         Self {
             which: Which::All,
@@ -115,6 +115,11 @@ impl Request {
             args: vec![time],
             first: None,
         }
+    }
+
+    /// Says whose call it is.
+    pub(super) fn be_about(&mut self, tag: Digest) {
+        self.first.get_or_insert(tag);
     }
 
     /// Which of so many connections the call belongs to: the same for the same first key.
@@ -145,7 +150,7 @@ impl Request {
         name: Vec<u8>,
         beside: Option<Vec<u8>>,
     ) -> Result<(), StoreError> {
-        self.first.get_or_insert(named.tag());
+        self.be_about(named.tag());
         if self.keys.contains(&name) {
             return Err(bad("the same key of the same limit twice in one batch"));
         }

@@ -14,6 +14,7 @@ mod faults;
 mod hostile;
 mod inherited;
 mod large;
+mod lending;
 mod measured;
 mod model;
 mod scenarios;

@@ -4,8 +4,8 @@ use std::sync::Barrier;
 
 use tollgate_testkit::chaos::{Outcome, seed};
 use tollgate_testkit::history::{
-    Allowance, Promise, Recorder, Verdict, availability, bound, coherence, denials, spends, spends_exactly,
-    times_to_live,
+    Allowance, Promise, Recorder, Verdict, availability, bound, coherence, denials, spends,
+    spends_exactly, times_to_live,
 };
 use tollgate_testkit::redis::{Kind, Node};
 

@@ -2,7 +2,7 @@
 //! says (I-03, I-12).
 
 use proptest::prelude::*;
-use tollgate_core::lending::{Book, LoanId};
+use tollgate_core::lending::{Book, LoanId, Report, Want};
 use tollgate_core::{Nanos, Outcome, Status, Timestamp, TokenBucket};
 
 use super::harness::{Checked, caught, ensure, holds};
@@ -39,8 +39,7 @@ impl Subject for Lending {
 enum Move {
     Decide(u64),
     Lend(u128, u64, u64),
-    Report(u128, u64, u64),
-    Return(u128, u64),
+    Report(u128, u64, u64, bool),
 }
 
 /// Times and lives in hundredths of an interval.
@@ -51,8 +50,8 @@ fn moves() -> impl Strategy<Value = Moves> {
     let what = prop_oneof![
         4 => (0_u64..12).prop_map(Move::Decide),
         4 => (id(), 1_u64..8, 0_u64..900).prop_map(|(id, want, life)| Move::Lend(id, want, life)),
-        2 => (id(), 0_u64..8, 0_u64..400).prop_map(|(id, k, ago)| Move::Report(id, k, ago)),
-        1 => (id(), 0_u64..4).prop_map(|(id, kept)| Move::Return(id, kept)),
+        3 => (id(), 0_u64..8, 0_u64..400, prop::bool::weighted(0.3))
+            .prop_map(|(id, spent, ago, is_last)| Move::Report(id, spent, ago, is_last)),
     ];
     let time = prop_oneof![3 => Just(0), 3 => 0_u64..200, 1 => 0_u64..2_000];
     prop::collection::vec((time, what), 1..30)
@@ -104,16 +103,23 @@ fn keeps_promises(mut lending: Lending, moves: &Moves, says: impl Fn(&Lending) -
             Move::Decide(cost) => {
                 lending.book.decide(&quota, clock, cost);
             }
-            Move::Lend(id, want, life) => {
-                let life = Nanos::from_nanos(life * scale / 100);
-                lending.book.lend(&quota, clock, LoanId(id), want, life);
+            Move::Lend(id, most, life) => {
+                let want = Want {
+                    id: LoanId(id),
+                    least: 1,
+                    most,
+                    life: Nanos::from_nanos(life * scale / 100),
+                };
+                lending.book.lend(&quota, clock, &want);
             }
-            Move::Report(id, spent, ago) => {
-                let then = at(now - ago * scale / 100);
-                lending.book.report(&quota, clock, LoanId(id), spent, then);
-            }
-            Move::Return(id, kept) => {
-                lending.book.give_back(&quota, clock, LoanId(id), kept);
+            Move::Report(id, spent, ago, is_last) => {
+                let report = Report {
+                    id: LoanId(id),
+                    spent,
+                    ago: Nanos::from_nanos(ago * scale / 100),
+                    is_last,
+                };
+                lending.book.report(&quota, clock, &report);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A second lender, written plainly, that can be told to make one mistake.
 
-use tollgate_core::lending::LoanId;
-use tollgate_core::{Nanos, Timestamp};
+use tollgate_core::Timestamp;
+use tollgate_core::lending::{LoanId, Report, Want};
 
 use super::lending_simulation::{INTERVAL, Lender};
 
@@ -12,8 +12,10 @@ pub(super) enum Mistake {
     CapacityNotShrunk,
     /// A slice that expires is dropped: its holder is taken to have spent nothing.
     ForgetsExpired,
-    /// A return takes everything back that was not reported, although reports get lost.
+    /// A return takes everything back that was not reported before, although reports get lost.
     ReturnForgives,
+    /// What a report says is taken for what is new since the last one.
+    ReportsAddUp,
     /// A part of a block is charged as a block, and the rest of it forgotten.
     PartIsABlock,
     /// What is reported counts as spent when it was granted.
@@ -23,8 +25,9 @@ pub(super) enum Mistake {
 #[derive(Clone, Copy, Debug)]
 struct Loan {
     id: LoanId,
-    /// Units out.
+    /// Units lent, and units of them that were charged.
     units: u64,
+    charged: u64,
     granted: u64,
     expires: u64,
 }
@@ -71,7 +74,7 @@ impl WrongBook {
         {
             self.loans.remove(0);
             if self.mistake != Mistake::ForgetsExpired {
-                self.charge(loan.expires, loan.units);
+                self.charge(loan.expires, loan.units - loan.charged);
             }
         }
     }
@@ -81,7 +84,7 @@ impl WrongBook {
         let out: u64 = self
             .loans
             .iter()
-            .map(|loan| loan.units.div_ceil(self.block))
+            .map(|loan| (loan.units - loan.charged).div_ceil(self.block))
             .sum();
         let out = if self.mistake == Mistake::CapacityNotShrunk {
             0
@@ -104,55 +107,54 @@ impl Lender for WrongBook {
         fits
     }
 
-    fn lend(&mut self, now: Timestamp, id: LoanId, want: u64, life: Nanos) -> u64 {
+    fn lend(&mut self, now: Timestamp, want: &Want) -> u64 {
         let now = now.as_nanos();
         self.write_off(now);
-        let units = self.there(now).min(want / self.block) * self.block;
+        if let Some(loan) = self.loans.iter().find(|loan| loan.id == want.id) {
+            return loan.units;
+        }
+        let units = self.there(now).min(want.most / self.block) * self.block;
         if units > 0 {
             self.loans.push(Loan {
-                id,
+                id: want.id,
                 units,
+                charged: 0,
                 granted: now,
-                expires: now + life.as_nanos(),
+                expires: now + want.life.as_nanos(),
             });
         }
         units
     }
 
-    fn report(&mut self, now: Timestamp, id: LoanId, spent: u64, at: Timestamp) {
+    fn report(&mut self, now: Timestamp, report: &Report) {
         let now = now.as_nanos();
         self.write_off(now);
-        let Some(index) = self.loans.iter().position(|loan| loan.id == id) else {
+        let Some(index) = self.loans.iter().position(|loan| loan.id == report.id) else {
             return;
         };
         let loan = self.loans[index];
         let at = match self.mistake {
             Mistake::ReportsCountFromTheGrant => loan.granted,
-            _ => at.as_nanos().max(loan.granted).min(now),
+            _ => (now - report.ago.as_nanos()).max(loan.granted),
         };
-        let units = match self.mistake {
-            Mistake::PartIsABlock => spent.div_ceil(self.block) * self.block,
-            // Only whole blocks: parts stay out until the slice expires.
-            _ => spent / self.block * self.block,
+        let told = match self.mistake {
+            Mistake::ReportsAddUp => loan.charged + report.spent,
+            _ => report.spent,
         };
-        let units = units.min(loan.units);
-        self.charge(at, units);
-        self.loans[index].units -= units;
-        self.loans.retain(|loan| loan.units > 0);
-    }
-
-    fn give_back(&mut self, now: Timestamp, id: LoanId, unconfirmed: u64) {
-        self.write_off(now.as_nanos());
-        // Parts of blocks that were reported are not remembered here, so only whole returns are taken.
-        let block = self.block;
-        let kept = match self.mistake {
-            Mistake::ReturnForgives => 0,
-            _ if block > 1 => u64::MAX,
-            _ => unconfirmed,
+        let whole = match self.mistake {
+            Mistake::PartIsABlock => told.div_ceil(self.block),
+            // Only whole blocks, until nothing more can be spent of them.
+            _ if report.is_last => told.div_ceil(self.block),
+            _ => told / self.block,
         };
-        for loan in self.loans.iter_mut().filter(|loan| loan.id == id) {
-            loan.units = loan.units.min(kept);
+        let charged = (whole * self.block).min(loan.units).max(loan.charged);
+        if !(report.is_last && self.mistake == Mistake::ReturnForgives) {
+            self.charge(at, charged - loan.charged);
         }
-        self.loans.retain(|loan| loan.units > 0);
+        self.loans[index].charged = charged;
+        if report.is_last {
+            self.loans[index].units = charged;
+        }
+        self.loans.retain(|loan| loan.units > loan.charged);
     }
 }

@@ -28,6 +28,7 @@ mod extremes;
 mod fixed_window;
 mod leaky_queue;
 mod lending;
+mod lending_model;
 mod lending_promises;
 mod lending_simulation;
 mod lending_wrong;

@@ -1,0 +1,109 @@
+//! A bounded table of entries behind a few locks, each held for some instructions.
+//!
+//! Must not know: what an entry does.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
+use tollgate_store::{Key, LimitId};
+
+use super::counted::Counted;
+use super::entry::Entry;
+
+/// Keys are divided among so many locks.
+const SHARDS: usize = 64;
+
+/// The digest of a key and its limit, under a secret.
+pub(super) type Who = u128;
+
+/// A part of the table.
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    pub(super) entries: HashMap<Who, Box<Entry>, BuildHasherDefault<Digested>>,
+    pub(super) counted: Counted,
+}
+
+pub(super) struct Table {
+    shards: Box<[Mutex<Shard>]>,
+    most: usize,
+    secret: [u64; 2],
+}
+
+impl Table {
+    pub(super) fn with_room(keys: usize) -> Self {
+        let word = || RandomState::new().build_hasher().finish();
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            most: keys.div_ceil(SHARDS).max(1),
+            secret: [word(), word()],
+        }
+    }
+
+    /// Two keys that were taken for one would share a slice, so the digest is a keyed one of 128 bits.
+    pub(super) fn who(&self, key: &Key<'_>, limit: LimitId) -> Who {
+        let [one, two] = self.secret;
+        let mut hasher = SipHasher24::new_with_keys(one, two);
+        key.encode(|bytes| hasher.write(bytes));
+        hasher.write_u16(limit.0.get());
+        hasher.finish128().as_u128()
+    }
+
+    pub(super) fn shard(&self, who: Who) -> Option<MutexGuard<'_, Shard>> {
+        let index = usize::try_from(who >> 96).unwrap_or(0) % SHARDS;
+        self.at(index)
+    }
+
+    /// One of the parts, by its number.
+    pub(super) fn at(&self, index: usize) -> Option<MutexGuard<'_, Shard>> {
+        // An entry is whole whenever nobody works on it, and nothing that works on it can panic.
+        let lock = |shard| Mutex::lock(shard).unwrap_or_else(PoisonError::into_inner);
+        self.shards.get(index).map(lock)
+    }
+
+    pub(super) const fn parts(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Whether a part has no room for another key.
+    pub(super) fn is_full(&self, shard: &Shard) -> bool {
+        shard.entries.len() >= self.most
+    }
+
+    pub(super) fn counted(&self) -> Counted {
+        let parts = (0..self.parts()).filter_map(|index| self.at(index));
+        parts.fold(Counted::default(), |sum, shard| {
+            sum.and(&shard.counted, shard.entries.len())
+        })
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table")
+            .field("most", &self.most)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A hasher of what is a digest already.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Digested(u64);
+
+impl Hasher for Digested {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u128(&mut self, digest: u128) {
+        self.0 = u64::try_from(digest & u128::from(u64::MAX)).unwrap_or(0);
+    }
+}

@@ -1,0 +1,165 @@
+//! An errand as one call of the lending script, and its reply as what was granted.
+//!
+//! Must not know: connections, where a key is.
+
+use tollgate_core::lending::{self, Errand, Granted, MAX_LOANS, Report};
+use tollgate_core::limit::{Limit, Quota};
+use tollgate_core::{Nanos, Outcome, Timestamp, TokenBucket};
+use tollgate_store::{ErrorKind, Key, Ruled, StoreError};
+
+use super::bytes::Blob;
+use super::request::Request;
+use super::seen::Reader;
+use crate::name::{Named, Secret, book_of};
+use crate::script::Which;
+
+/// The bucket that slices of this limit are taken from. Nothing else can be lent.
+#[must_use]
+pub fn lendable(limit: &Limit) -> Option<&TokenBucket> {
+    match limit.quota() {
+        Quota::TokenBucket(bucket) => Some(bucket),
+        Quota::LeakyBucket(bucket) if !bucket.is_queue() => Some(bucket.as_tokens()),
+        _ => None,
+    }
+}
+
+impl Request {
+    /// The call that runs an errand on a key. `now` is for tests that move time; without it the server's clock counts.
+    ///
+    /// # Errors
+    /// The limit's algorithm cannot be lent from.
+    pub fn lending(
+        secret: Secret,
+        key: &Key<'_>,
+        ruled: &Ruled,
+        errand: &Errand<'_>,
+        now: Option<Timestamp>,
+    ) -> Result<Self, StoreError> {
+        Self::lending_named(Named::of(secret, key, None), ruled, errand, now)
+    }
+
+    /// The same for a key that has been named already.
+    pub(crate) fn lending_named(
+        named: Named,
+        ruled: &Ruled,
+        errand: &Errand<'_>,
+        now: Option<Timestamp>,
+    ) -> Result<Self, StoreError> {
+        let bucket = lendable(&ruled.limit).ok_or_else(unlendable)?;
+        let mut request = Self::empty(1, now);
+        request.which = Which::Lend;
+        request.be_about(named.tag());
+        request.keys.push(book_of(&named.name(ruled.id)));
+        request.args.push(blob(bucket, errand));
+        let reports = errand.reports.iter();
+        request
+            .args
+            .extend(reports.map(|report| told(bucket, report)));
+        Ok(request)
+    }
+}
+
+fn burst(bucket: &TokenBucket) -> u64 {
+    bucket.limit() / bucket.block().max(1)
+}
+
+fn blob(bucket: &TokenBucket, errand: &Errand<'_>) -> Vec<u8> {
+    let block = bucket.block().max(1);
+    let spend = errand.spend.div_ceil(block);
+    let operation = match spend {
+        0 => 0,
+        blocks if blocks > burst(bucket) => 2,
+        _ => 1,
+    };
+    let most_loans = u32::try_from(MAX_LOANS).unwrap_or(u32::MAX);
+    let blob = Blob::default()
+        .pair(bucket.interval().as_nanos())
+        .pair(burst(bucket))
+        .pair(bucket.ceiling().as_nanos())
+        .small(most_loans)
+        .byte(operation)
+        .pair(spend);
+    let (least, most, life, id) = errand.want.map_or((0, 0, Nanos::ZERO, 0), |want| {
+        let least = want.least.div_ceil(block).max(1);
+        (least, want.most / block, want.life, want.id.0)
+    });
+    blob.byte(errand.want.is_some().into())
+        .id(id)
+        .pair(least)
+        .pair(most)
+        .pair(life.as_nanos())
+        .done()
+}
+
+fn told(bucket: &TokenBucket, report: &Report) -> Vec<u8> {
+    let block = bucket.block().max(1);
+    // A block that is spent in part may be spent on, unless this is all that will ever be.
+    let blocks = match report.is_last {
+        true => report.spent.div_ceil(block),
+        false => report.spent / block,
+    };
+    Blob::default()
+        .id(report.id.0)
+        .pair(blocks)
+        .pair(report.ago.as_nanos())
+        .byte(report.is_last.into())
+        .done()
+}
+
+/// Reads the reply to an errand: what was granted, and how many states could not be read.
+///
+/// # Errors
+/// The reply is not one that the script sends.
+pub fn granted(
+    limit: &Limit,
+    errand: &Errand<'_>,
+    reply: &[i64],
+) -> Result<(Granted, u64), StoreError> {
+    let bucket = lendable(limit).ok_or_else(unlendable)?;
+    let mut reader = Reader(reply.iter());
+    let read = read(bucket, errand, &mut reader).filter(|_| reader.int().is_none());
+    let garbled = || StoreError::new(ErrorKind::Garbled, "the reply does not fit the errand");
+    read.ok_or_else(garbled)
+}
+
+fn read(
+    bucket: &TokenBucket,
+    errand: &Errand<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<(Granted, u64)> {
+    let now = Timestamp::from_nanos(reader.pair()?);
+    let corrupt = reader.count()?;
+    let decided = reader.int()?;
+    let wait = Nanos::from_nanos(reader.pair()?);
+    let spend = match decided {
+        0 => Outcome::Allow,
+        1 if errand.spend > 0 && !wait.is_zero() => Outcome::Deny { retry_after: wait },
+        2 if errand.spend > 0 => Outcome::Never,
+        _ => return None,
+    };
+    let most = errand
+        .want
+        .map_or(0, |want| want.most / bucket.block().max(1));
+    let lent = reader.pair().filter(|blocks| *blocks <= most)?;
+    let retry_after = Nanos::from_nanos(reader.pair()?);
+    let (tat, out, fresh_at) = (reader.pair()?, reader.pair()?, reader.pair()?);
+    let wanted = errand.want.filter(|_| spend.is_admitted());
+    if lent > 0 && wanted.is_none() {
+        return None;
+    }
+    let granted = Granted {
+        spend,
+        units: lent.saturating_mul(bucket.block()),
+        life: wanted.map_or(Nanos::ZERO, |want| want.life),
+        retry_after,
+        status: lending::status(bucket, tat, out, fresh_at, now),
+    };
+    Some((granted, corrupt))
+}
+
+fn unlendable() -> StoreError {
+    StoreError::new(
+        ErrorKind::BadRequest,
+        "the limit's algorithm cannot be lent from",
+    )
+}
