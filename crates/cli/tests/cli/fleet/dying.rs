@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_testkit::chaos::{Outcome, seed};
-use tollgate_testkit::clock::monotonic;
+use tollgate_testkit::clock::{monotonic, since};
 use tollgate_testkit::history::{Allowance, degraded_throughout, recovery};
 use tollgate_testkit::process::free_address;
 use tollgate_testkit::redis::{Kind, Server as Redis, until};
@@ -27,7 +27,8 @@ fn s_01_when_redis_is_killed_under_load_everybody_is_answered_in_time() {
     rig.node.kill();
     let killed = monotonic();
     load.until_decided_without(30);
-    load.go_on(200);
+    until("everybody has long noticed", || since(killed) > NOTICED * 2);
+    load.go_on(100);
     let ended = monotonic();
     for server in &rig.servers {
         assert!(server.is_degraded() && server.is_ready());
@@ -84,7 +85,7 @@ fn s_03_a_server_starts_without_redis_and_finds_it_by_itself() {
     until("Redis decides", || {
         !client.check("alice").unwrap().is_degraded()
     });
-    let took = tollgate_testkit::clock::since(came);
+    let took = since(came);
     assert!(took < SOON, "{took:?}");
     until("it is told", || !server.is_degraded());
     // What was admitted before is known to it now.

@@ -1,12 +1,12 @@
-//! S-05 to S-14 and S-22 with whole servers: the way to Redis is bad, or Redis answers what nobody wants to hear.
+//! S-05 to S-08, S-13 to S-15, S-21 and S-22 with whole servers: the way to Redis is bad, or Redis has other worries.
 
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use tollgate_testkit::chaos::seed;
+use tollgate_testkit::chaos::{Outcome, seed};
 use tollgate_testkit::clock::monotonic;
-use tollgate_testkit::faults::{Ending, Silence, Then};
+use tollgate_testkit::faults::{Door, Ending, Silence, Then};
 use tollgate_testkit::history::{Allowance, History, recovery, spends};
 use tollgate_testkit::redis::until;
 
@@ -116,67 +116,6 @@ fn s_08_replies_that_are_lost_are_decided_here_and_charged_once() {
 }
 
 #[test]
-fn s_11_whatever_error_redis_answers_nobody_else_hears_of_it() {
-    let _alone = alone();
-    let rig = Rig::start(1, &[DEADLINE_SET], seed(11));
-    let errors = [
-        "LOADING Redis is loading the dataset in memory",
-        "READONLY You can't write against a read only replica.",
-        "OOM command not allowed when used memory > 'maxmemory'.",
-        "MISCONF Redis is configured to save RDB snapshots",
-        "NOREPLICAS Not enough good replicas to write.",
-        "NOAUTH Authentication required.",
-        "CLUSTERDOWN Hash slot not served",
-        "TRYAGAIN Multiple keys request during rehashing of slot",
-        "MOVED 3999 127.0.0.1:1",
-        "ASK 3999 127.0.0.1:1",
-        "ERR Error running script",
-    ];
-    let load = rig.load(4, &["alice", "bob", "carol", "dave"]);
-    for line in errors {
-        let before = rig.proxy.counters().meddled;
-        rig.proxy.answer_with_error("EVALSHA", 3, line);
-        until("all of them were answered", || {
-            rig.proxy.counters().meddled >= before + 3
-        });
-        load.go_on(4);
-    }
-    rig.proxy.heal();
-    let healed = monotonic();
-    load.go_on(40);
-    load.until_decided_by_the_store(40);
-    let history = load.end();
-    assert!(history.records.iter().any(|record| record.is_degraded));
-    let took = recovery(&history, healed, SOON).unwrap();
-    let allowed = Allowance::of(bucket()).replayed_outages(errors.len() as u64);
-    let judged = judge(&history, &allowed);
-    outcome("S-11 error replies, one server", &judged)
-        .recovered(took)
-        .tell();
-}
-
-#[test]
-fn s_12_flushed_scripts_cost_no_decision() {
-    let _alone = alone();
-    let rig = Rig::start(2, &[super::PATIENT], seed(12));
-    let primed = rig.prime("alice");
-    let load = rig.load(3, &["alice"]);
-    for _ in 0..8 {
-        rig.node.tell(&["SCRIPT", "FLUSH"]);
-        load.go_on(25);
-    }
-    let history = load.end();
-    assert!(history.records.iter().all(|record| !record.is_degraded));
-    let moved = rig.state() - primed;
-    tollgate_testkit::history::spends_exactly(&history, "alice", bucket(), moved).unwrap();
-    let worst = tollgate_testkit::history::bound(&history, &Allowance::of(bucket())).unwrap();
-    tollgate_testkit::chaos::Outcome::of("S-12 scripts flushed, two servers")
-        .worst(&worst)
-        .lost(0)
-        .tell();
-}
-
-#[test]
 fn s_13_a_redis_that_is_busy_with_another_script_is_done_without() {
     let _alone = alone();
     let rig = Rig::start(2, &[DEADLINE_SET], seed(13));
@@ -210,6 +149,69 @@ fn s_14_a_redis_without_memory_is_done_without() {
         |rig| rig.node.tell(&["CONFIG", "SET", "maxmemory", "100kb"]),
         |rig| rig.node.tell(&["CONFIG", "SET", "maxmemory", "0"]),
     );
+}
+
+#[test]
+fn s_15_evicted_states_cost_a_burst_each() {
+    let _alone = alone();
+    let rig = Rig::start(2, &[super::PATIENT], seed(15));
+    rig.node
+        .tell(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"]);
+    let names: Vec<String> = (0..10).map(|number| format!("client{number}")).collect();
+    let keys: Vec<&str> = names.iter().map(String::as_str).collect();
+    let load = rig.load(3, &keys);
+    load.go_on(100);
+    let used: u64 = rig.node.info("used_memory").unwrap().parse().unwrap();
+    let most = (used + 300_000).to_string();
+    rig.node.tell(&["CONFIG", "SET", "maxmemory", &most]);
+    let filler = "x".repeat(2_000);
+    for number in 0..600 {
+        let name = format!("other {number}");
+        rig.node.tell(&["SET", &name, &filler, "EX", "600"]);
+    }
+    load.go_on(100);
+    let history = load.end();
+    let evicted: u64 = rig.node.info("evicted_keys").unwrap().parse().unwrap();
+    assert!(evicted > 50, "{evicted}");
+    let allowed = Allowance::of(bucket()).losses(evicted);
+    let worst = tollgate_testkit::history::bound(&history, &allowed).unwrap();
+    Outcome::of("S-15 evicted, two servers")
+        .worst(&worst)
+        .tell();
+}
+
+#[test]
+fn s_21_servers_that_lost_their_redis_together_do_not_come_back_together() {
+    const SERVERS: usize = 6;
+    let _alone = alone();
+    let mut rig = Rig::start(SERVERS, &[DEADLINE_SET], seed(21));
+    let lanes = rig.proxy.counters().connects;
+    let load = rig.load(1, &["alice", "bob"]);
+    load.go_on(30);
+    rig.node.kill();
+    rig.proxy.change(|toxics| toxics.door = Door::Reset);
+    load.until_decided_without(12);
+    let tried = rig.proxy.counters().connects;
+    until("they try again and again", || {
+        rig.proxy.counters().connects > tried + lanes * 3
+    });
+    rig.node.restart();
+    rig.proxy.heal();
+    let healed = monotonic();
+    load.go_on(40);
+    load.until_decided_by_the_store(40);
+    let history = load.end();
+    let counters = rig.proxy.counters();
+    let crowd = counters.connects_in_each(Duration::from_millis(100));
+    let most = crowd.iter().rev().take(10).copied().max().unwrap();
+    assert!(most <= lanes, "{most} of {lanes} came at once: {crowd:?}");
+    // One probe a second and server, and no more, asks a store that is away.
+    let took = recovery(&history, healed, SOON).unwrap();
+    let allowed = Allowance::of(bucket()).replayed_outages(1).losses(1);
+    let judged = judge(&history, &allowed);
+    outcome("S-21 six servers come back", &judged)
+        .recovered(took)
+        .tell();
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod dying;
 mod link;
 mod load;
 mod ours;
+mod replies;
 mod server;
 mod sharing;
 mod stories;

@@ -3,6 +3,7 @@
 
 use tollgate_testkit::chaos::{Outcome, seed};
 use tollgate_testkit::clock::monotonic;
+use tollgate_testkit::faults::Proxy;
 use tollgate_testkit::history::{
     Allowance, availability, bound, coherence_of_each, recovery, spends,
 };
@@ -120,6 +121,58 @@ fn s_18_three_servers_admit_exactly_the_limit_while_slots_move() {
         .worst(&worst)
         .speed(speed)
         .lost(0)
+        .tell();
+}
+
+#[test]
+fn s_19_a_split_admits_at_most_twice_and_ends_when_it_is_healed() {
+    let _alone = alone();
+    let _unused = seed(19);
+    let plain = ["--save", "", "--appendonly", "no"];
+    let (here, there) = (
+        Node::start(Kind::Redis, &plain),
+        Node::start(Kind::Redis, &plain),
+    );
+    let follow = |one: &Node, other: &Node| {
+        let port = other.address().port().to_string();
+        one.tell(&["REPLICAOF", "127.0.0.1", &port]);
+        until("it follows", || {
+            one.info("master_link_status").as_deref() == Some("up")
+        });
+    };
+    follow(&there, &here);
+    // The second server's way leads to the other side as soon as that calls itself a primary.
+    let near = Proxy::to(here.address());
+    let far = Proxy::to(here.address());
+    let servers = [
+        super::Server::start(&near.url(), 2, POLICY, &[DEADLINE_SET]),
+        super::Server::start(&far.url(), 2, POLICY, &[DEADLINE_SET]),
+    ];
+    let load = Load::start(&servers.each_ref().map(|server| server.http), 2, &["alice"]);
+    load.go_on(60);
+    there.tell(&["REPLICAOF", "NO", "ONE"]);
+    far.lead_to(there.address());
+    far.reset();
+    load.go_on(LIMIT);
+    // Healed: the old primary follows, forgets what it admitted by itself, and is left.
+    follow(&here, &there);
+    near.lead_to(there.address());
+    near.reset();
+    let healed = monotonic();
+    load.go_on(40);
+    load.until_decided_by_the_store(40);
+    load.go_on(LIMIT);
+    let history = load.end();
+    let took = recovery(&history, healed, SOON).unwrap();
+    // One burst for the side that is forgotten, and what servers decided by themselves while they had nobody.
+    let allowed = Allowance::of(bucket()).losses(1).replayed_outages(1);
+    let worst = bound(&history, &allowed).unwrap();
+    let speed = availability(&history, super::DEADLINE + SLACK).unwrap();
+    Outcome::of("S-19 a split, two servers")
+        .worst(&worst)
+        .speed(speed)
+        .lost(0)
+        .recovered(took)
         .tell();
 }
 
