@@ -36,7 +36,7 @@ fn through(
     let judged = judge(&history, &Allowance::of(bucket()).replayed_outages(1));
     outcome(scenario, &judged).recovered(took).tell();
     for server in &rig.servers {
-        assert_eq!(server.metric("tollgate_panics_total") as u64, 0);
+        assert!(server.metric("tollgate_panics_total") < 1.0);
         assert!(!server.is_degraded());
         // It opens once for one fault, and does not flap.
         let openings = server.metric("tollgate_breaker_openings_total");
