@@ -19,4 +19,5 @@ pub mod oracle;
 pub mod peers;
 pub mod process;
 pub mod redis;
+pub mod register;
 pub mod vectors;

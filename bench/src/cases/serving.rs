@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::hint::black_box;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -55,12 +55,12 @@ pub(super) fn http_check(times: u64, units: u64) -> Ran {
         .header("host", "127.0.0.1")
         .header("content-type", "application/json")
         .body(QUESTION)?;
-    let first = at_once(app.respond(&request, &peer));
+    let first = at_once(pin!(app.respond(&request, &peer)));
     if first.is_none_or(|first| first.status() != 200) {
         return Err("the first request was denied".into());
     }
     measured_section(times, || {
-        at_once(black_box(&app).respond(black_box(&request), &peer))
+        at_once(pin!(black_box(&app).respond(black_box(&request), &peer)))
     });
     Ok(())
 }
@@ -69,7 +69,7 @@ pub(super) fn http_check(times: u64, units: u64) -> Ran {
 pub(super) fn grpc_rls(times: u64) -> Ran {
     let server = Grpc::new(Arc::new(app(1_000_000_000)?));
     let mut out = Vec::with_capacity(4_096);
-    let first = at_once(server.answer_bytes(RLS, &mut out));
+    let first = at_once(pin!(server.answer_bytes(RLS, &mut out)));
     first
         .ok_or("the first answer had to be waited for")?
         .map_err(|(_, why)| why)?;
@@ -78,14 +78,16 @@ pub(super) fn grpc_rls(times: u64) -> Ran {
     }
     measured_section(times, || {
         out.clear();
-        at_once(black_box(&server).answer_bytes(black_box(RLS), &mut out))
+        at_once(pin!(
+            black_box(&server).answer_bytes(black_box(RLS), &mut out)
+        ))
     });
     Ok(())
 }
 
 /// What is there when it is first looked at, as everything is that needs no fleet.
-fn at_once<T>(answer: impl Future<Output = T>) -> Option<T> {
-    match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
+fn at_once<F: Future>(answer: Pin<&mut F>) -> Option<F::Output> {
+    match answer.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Some(answer),
         Poll::Pending => None,
     }

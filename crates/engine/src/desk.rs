@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::{ArcSwapOption, Guard};
 use tollgate_core::{Outcome, Timestamp};
 use tollgate_policy::model::{Mode, Network, Percent};
-use tollgate_policy::rules::{Chosen, Rule};
+use tollgate_policy::rules::{Chosen, Rule, Rules};
 
 /// What is said about a limit, or about all of them: only ever less force than the policy gives it, except for the share
 /// of keys, which may be any.
@@ -53,7 +53,8 @@ pub(crate) struct Desk {
 #[derive(Debug, Default)]
 pub(crate) struct OfRule {
     pub(crate) lever: Lever,
-    pub(crate) keys: HashMap<Box<[u8]>, OfKey>,
+    /// By keyed digest: who says something about a key on another node does not tell it.
+    pub(crate) keys: HashMap<[u8; 16], OfKey>,
 }
 
 /// What is said about one key of one rule.
@@ -94,9 +95,11 @@ impl Desk {
         (mode, share.min(most))
     }
 
-    pub(crate) fn of_key(&self, rule: usize, key: &[u8]) -> Option<&OfKey> {
+    pub(crate) fn of_key(&self, rules: &Rules, rule: usize, key: &[u8]) -> Option<&OfKey> {
         let keys = &self.rules.get(&rule)?.keys;
-        keys.get(key)
+        // A digest is made only where something is said about any key.
+        let keys = Some(keys).filter(|keys| !keys.is_empty())?;
+        keys.get(&rules.digest(key))
     }
 }
 

@@ -13,7 +13,7 @@ use tollgate_policy::rules::Rules;
 use tollgate_store::{ErrorKind, Key, LimitId, Ruled, StoreError};
 
 use crate::asks::{AtOnce, at_once};
-use crate::control::{self, Control, Controls, Log};
+use crate::control::{self, Control, Controls, Log, Sharing};
 use crate::counters::{Counted, Counters};
 use crate::decide::{Decision, Scratch};
 use crate::fleet::Fleet;
@@ -69,6 +69,8 @@ pub(crate) struct Registry {
     pub(crate) controls: Controls,
     /// What they have done.
     pub(crate) log: Log,
+    /// What of it a fleet has heard.
+    pub(crate) sharing: Sharing,
 }
 
 impl<S: StateStore> Engine<S> {

@@ -41,6 +41,13 @@ impl Digest {
         Self(hasher.finish128().as_u128())
     }
 
+    /// Of a name that is no secret: the same whatever the secret is.
+    pub(crate) fn of_name(name: &[u8]) -> Self {
+        let mut hasher = SipHasher24::new();
+        hasher.write(name);
+        Self(hasher.finish128().as_u128())
+    }
+
     /// Where this key's calls go, of so many places.
     pub(crate) fn place(self, places: usize) -> usize {
         let places = u128::try_from(places.max(1)).unwrap_or(1);

@@ -30,6 +30,8 @@ pub enum Which {
     Erase,
     /// Slices of token and leaky buckets.
     Lend,
+    /// The register of a fleet, which decides nothing.
+    Register,
 }
 
 /// A script's text and the digest that it is called by.
@@ -72,11 +74,18 @@ static SCRIPTS: LazyLock<[Script; 9]> = LazyLock::new(|| {
             include_str!("lua/lend.lua"),
         ),
     ]
-    .map(|text| Script {
+    .map(named)
+});
+
+/// A text with its digest.
+fn named(text: &'static str) -> Script {
+    Script {
         text,
         digest: redis::Script::new(text).get_hash().to_owned(),
-    })
-});
+    }
+}
+
+static REGISTER: LazyLock<Script> = LazyLock::new(|| named(include_str!("lua/register.lua")));
 
 impl Which {
     /// Every one that decides.
@@ -136,6 +145,7 @@ impl Which {
             Self::All => all,
             Self::Erase => erase,
             Self::Lend => lend,
+            Self::Register => &REGISTER,
         }
     }
 }

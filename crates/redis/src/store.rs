@@ -154,6 +154,10 @@ impl RedisStore {
     pub fn charges_left(&self) -> u64 {
         self.debts.unpaid()
     }
+
+    pub(crate) const fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
 }
 
 impl RedisStore {
@@ -209,6 +213,10 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) const fn remembering(&self) -> Remembering {
         self.options.remembering
+    }
+
+    pub(crate) const fn topology(&self) -> &Topology {
+        &self.topology
     }
 
     /// One call in one place, and what the checks are answered.

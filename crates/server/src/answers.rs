@@ -2,6 +2,7 @@
 //!
 //! Must not know: sockets, connections, timeouts, how anything is decided.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use tollgate_store::Clock;
 
 use crate::app::App;
+use crate::awaited::at_once;
 use crate::counters::Counters;
 use crate::http::{Answers, Limits, Question, run};
 use crate::input::{BadInput, echo};
@@ -93,6 +95,19 @@ impl<C: Clock + 'static> Answers for App<C> {
     }
 
     async fn answer(&self, question: &Question<'_>) -> Reply {
+        if self.waits() {
+            // In a box, and the other not in this future at all: what is large is copied again and again on its way.
+            return Box::pin(self.find_answer(question)).await;
+        }
+        match at_once(pin!(self.find_answer(question))) {
+            Some(reply) => reply,
+            None => Reply::plain(StatusCode::INTERNAL_SERVER_ERROR, "it had to be waited for"),
+        }
+    }
+}
+
+impl<C: Clock + 'static> App<C> {
+    async fn find_answer(&self, question: &Question<'_>) -> Reply {
         let Some(route) = Route::at(question.path) else {
             let detail = format!("there is nothing at {:?}", echo(question.path.as_bytes()));
             return Reply::plain(StatusCode::NOT_FOUND, detail);

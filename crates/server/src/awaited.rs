@@ -5,13 +5,14 @@
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
-/// What comes of work that has nobody to wait for. `None` would mean that it waited after all.
+/// What comes of work that has nobody to wait for. `None` would mean that it waited after all. It is pinned by whoever calls,
+/// because work is large and would be copied on its way here.
 #[inline]
-pub(crate) fn at_once<T>(work: impl Future<Output = T>) -> Option<T> {
-    match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
+pub(crate) fn at_once<F: Future>(work: Pin<&mut F>) -> Option<F::Output> {
+    match work.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(done) => Some(done),
         Poll::Pending => None,
     }
@@ -37,8 +38,8 @@ mod tests {
 
     #[test]
     fn what_needs_no_waiting_is_there_and_what_does_is_not() {
-        assert_eq!(at_once(async { ready(1).await + 1 }), Some(2));
-        assert_eq!(at_once(pending::<()>()), None);
+        assert_eq!(at_once(pin!(async { ready(1).await + 1 })), Some(2));
+        assert_eq!(at_once(pin!(pending::<()>())), None);
     }
 
     #[tokio::test]

@@ -204,7 +204,7 @@ fn poll_round<A: Answers>(
             return Poll::Ready(Ok(Round::END));
         }
         output.clear();
-        let answered = at_once(answer_all(answers, input, peer, output));
+        let answered = at_once(pin!(answer_all(answers, input, peer, output)));
         let Some((consumed, late)) = answered else {
             tracing::error!("an answer that is there at once was not");
             return Poll::Ready(Ok(Round::END));

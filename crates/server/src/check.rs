@@ -47,15 +47,17 @@ impl<C: Clock> App<C> {
         let mut body = Vec::from(br#"{"answers":["#);
         for (index, asked) in questions.iter().enumerate() {
             let terms = asked.terms(Purpose::Charge);
-            let mut decided = self.ask(Transport::Http, &asked.known, terms).await;
-            let ticket = self.keep_ticket(&mut decided.verdict);
             if index > 0 {
                 body.push(b',');
             }
-            self.answering(&decided, About::Request, |answer| {
-                let status = decided.verdict.status().unwrap_or(200);
-                Body::new(&decided.verdict, ticket).write(answer, status, &mut body);
+            let told = self.ask_then(Transport::Http, &asked.known, terms, |decided| {
+                let ticket = self.keep_ticket(&mut decided.verdict);
+                self.answering(decided, About::Request, |answer| {
+                    let status = decided.verdict.status().unwrap_or(200);
+                    Body::new(&decided.verdict, ticket).write(answer, status, &mut body);
+                });
             });
+            told.await;
         }
         body.extend_from_slice(b"]}");
         Ok(Reply::json(body))
@@ -65,11 +67,13 @@ impl<C: Clock> App<C> {
     pub(crate) async fn status(&self, question: &Question<'_>) -> Result<Reply, BadInput> {
         let asked = parse_query(question.query)?;
         let terms = Terms::of(Purpose::Look, asked.cost);
-        let decided = self.ask(Transport::Http, &asked.known, terms).await;
-        Ok(self.answering(&decided, About::Stand, |answer| {
-            let body = Body::new(&decided.verdict, None).to_json(answer);
-            self.say(Reply::json(body), answer)
-        }))
+        let told = self.ask_then(Transport::Http, &asked.known, terms, |decided| {
+            self.answering(decided, About::Stand, |answer| {
+                let body = Body::new(&decided.verdict, None).to_json(answer);
+                self.say(Reply::json(body), answer)
+            })
+        });
+        Ok(told.await)
     }
 
     /// What a gateway asks about a request that it holds.
@@ -89,18 +93,25 @@ impl<C: Clock> App<C> {
         let request = Forwarded::read(gateway, question.headers, question.peer.ip(), clients)?;
         if self.saturation.is_full() {
             let look = Terms::of(Purpose::Look, None);
-            let seen = self.ask(Transport::Http, &request, look).await;
-            if let Outcome::Wait(wait) = seen.verdict.outcome() {
-                return Ok(self.crowd_out(gateway, &seen, wait));
+            let crowded = self.ask_then(Transport::Http, &request, look, |seen| {
+                match seen.verdict.outcome() {
+                    Outcome::Wait(wait) => Some(self.crowd_out(gateway, seen, wait)),
+                    _ => None,
+                }
+            });
+            if let Some(reply) = crowded.await {
+                return Ok(reply);
             }
         }
         let terms = Terms::of(Purpose::Charge, None);
-        let mut decided = self.ask(Transport::Http, &request, terms).await;
-        let ticket = self.keep_ticket(&mut decided.verdict);
-        let reply = self.answering(&decided, About::Request, |answer| {
-            let reply = gateway.reply(&decided.verdict, ticket, answer);
-            self.say(reply, answer)
+        let told = self.ask_then(Transport::Http, &request, terms, |decided| {
+            let ticket = self.keep_ticket(&mut decided.verdict);
+            self.answering(decided, About::Request, |answer| {
+                let reply = gateway.reply(&decided.verdict, ticket, answer);
+                self.say(reply, answer)
+            })
         });
+        let reply = told.await;
         Ok(match reply.wait().is_zero() {
             true => reply,
             false => reply.at(self.saturation.enter()),
@@ -109,16 +120,18 @@ impl<C: Clock> App<C> {
 
     async fn decide(&self, asked: &Asked, purpose: Purpose) -> Reply {
         let terms = asked.terms(purpose);
-        let mut decided = self.ask(Transport::Http, &asked.known, terms).await;
-        let ticket = self.keep_ticket(&mut decided.verdict);
-        self.answering(&decided, About::Request, |answer| {
-            let body = Body::new(&decided.verdict, ticket).to_json(answer);
-            let reply = match decided.verdict.status() {
-                None => Reply::json(body),
-                Some(status) => Reply::refused(status, body),
-            };
-            self.say(reply, answer)
-        })
+        let told = self.ask_then(Transport::Http, &asked.known, terms, |decided| {
+            let ticket = self.keep_ticket(&mut decided.verdict);
+            self.answering(decided, About::Request, |answer| {
+                let body = Body::new(&decided.verdict, ticket).to_json(answer);
+                let reply = match decided.verdict.status() {
+                    None => Reply::json(body),
+                    Some(status) => Reply::refused(status, body),
+                };
+                self.say(reply, answer)
+            })
+        });
+        told.await
     }
 
     /// The reply with the fields that an answer has in the dialects that were chosen.

@@ -92,15 +92,47 @@ impl<C: Clock> App<C> {
         decided
     }
 
+    /// The same for whoever goes on with it at once. A decision is large, and handed out of a future it is copied; so it is
+    /// handed on instead.
+    pub(crate) async fn ask_then<R>(
+        &self,
+        transport: Transport,
+        request: &dyn Attributes,
+        terms: Terms,
+        then: impl FnOnce(&mut Decided) -> R + Send,
+    ) -> R {
+        if self.waits() {
+            return Box::pin(async move {
+                let mut decided = self.ask(transport, request, terms).await;
+                then(&mut decided)
+            })
+            .await;
+        }
+        let mut decided = self.ask_here(request, terms);
+        let is_look = terms.purpose == Purpose::Look;
+        self.observe(transport, request, &decided.verdict, is_look);
+        then(&mut decided)
+    }
+
     /// The same without counting or logging it, for whoever asks several times about one request.
     pub(crate) async fn ask_unseen(&self, request: &dyn Attributes, terms: Terms) -> Decided {
+        match self.waits() {
+            true => Box::pin(self.ask_together(request, terms)).await,
+            false => self.ask_here(request, terms),
+        }
+    }
+
+    /// The same where nobody has to be waited for.
+    pub(crate) fn ask_here(&self, request: &dyn Attributes, terms: Terms) -> Decided {
         let notes = self.wording.notes();
-        let verdict = if self.waits() {
-            let together = self.engine.together();
-            together.ask(request, terms, Some(&notes)).await
-        } else {
-            self.engine.ask(request, terms, &notes)
-        };
+        let verdict = self.engine.ask(request, terms, &notes);
+        Decided { verdict, notes }
+    }
+
+    async fn ask_together(&self, request: &dyn Attributes, terms: Terms) -> Decided {
+        let notes = self.wording.notes();
+        let together = self.engine.together();
+        let verdict = together.ask(request, terms, Some(&notes)).await;
         Decided { verdict, notes }
     }
 

@@ -29,10 +29,8 @@ pub(crate) async fn serve<A: Answers>(
         let Some(input) = arrived.await?.filter(|input| !input.is_empty()) else {
             return Ok(None);
         };
-        // In a box that lasts as long as the answers take: what decides is large, and most connections only wait.
         let mut output = Vec::new();
-        let answered = Box::pin(brisk::answer_all(answers, &input, peer, &mut output));
-        let (consumed, late) = answered.await;
+        let (consumed, late) = brisk::answer_all(answers, &input, peer, &mut output).await;
         let rest = input.get(consumed..).unwrap_or_default().to_vec();
         drop(input);
         let round = Round::then(rest, Some(Unsent::all(output, late)));

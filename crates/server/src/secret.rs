@@ -12,6 +12,9 @@ const LEAST_BYTES: usize = 16;
 /// Says what the secret is used for here, so that nobody else who has it makes the same keys of it.
 const PURPOSE: &[u8; 16] = b"tollgate digests";
 
+/// What the fingerprint of a secret is the digest of. If it changes, nodes of two versions seem to have different secrets.
+const FINGERPRINT: &[u8] = b"tollgate fleet fingerprint";
+
 /// Keys every digest that leaves the process. Those who share it make the same digests of the same values.
 ///
 /// ```
@@ -43,6 +46,14 @@ impl Secret {
         let mut hasher = SipHasher24::new_with_key(PURPOSE);
         hasher.write(text);
         Ok(Self(hasher.finish128().as_bytes()))
+    }
+
+    /// What tells it from others and does not tell what it is: for others in the fleet, and for pages.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        hasher.write(FINGERPRINT);
+        let [a, b, c, d, e, f, g, h, ..] = hasher.finish128().as_bytes();
+        u64::from_be_bytes([a, b, c, d, e, f, g, h])
     }
 }
 
@@ -89,6 +100,13 @@ mod tests {
         assert_eq!(shared("fifteen bytes.."), Err(InvalidSecret));
         assert_ne!(Secret::random(), Secret::random());
         assert_eq!(format!("{one:?}"), "Secret");
+        assert_eq!(
+            one.fingerprint(),
+            shared("correct horse battery staple")
+                .unwrap()
+                .fingerprint()
+        );
+        assert_ne!(one.fingerprint(), Secret::random().fingerprint());
         assert_eq!(one.for_names(), one.for_names());
         assert_ne!(one.for_names(), tollgate_redis::Secret::new(one.0));
     }

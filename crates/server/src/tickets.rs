@@ -252,6 +252,7 @@ impl Kept {
 mod tests {
     use super::*;
     use crate::awaited::at_once;
+    use std::pin::pin;
     use tollgate_engine::Engine;
     use tollgate_policy::attributes::{Attribute, Attributes};
     use tollgate_policy::rules::Rules;
@@ -278,7 +279,7 @@ mod tests {
 
     /// What is found while nobody has borrowed it.
     fn take(tickets: &Tickets, id: u128, now: Timestamp) -> Taken {
-        at_once(tickets.take(id, now)).unwrap()
+        at_once(pin!(tickets.take(id, now))).unwrap()
     }
 
     #[tokio::test]

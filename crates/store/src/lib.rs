@@ -1,8 +1,8 @@
 //! State and time: what decisions are made on.
 //!
 //! [`contract`] says what every store can be asked and answers, [`lending`] what a lender can; [`Clock`] says when it is;
-//! [`Key`] whose quota it is. [`Memory`] keeps bounded state in this process; a [`RemoteStore`] keeps it for many. Must not
-//! know: names of limits, HTTP, what a key means.
+//! [`Key`] whose quota it is. [`Memory`] keeps bounded state in this process; a [`RemoteStore`] keeps it for many, and a
+//! [`register`] says who those are. Must not know: names of limits, HTTP, what a key means.
 
 mod clock;
 pub mod contract;
@@ -11,6 +11,7 @@ mod failure;
 mod key;
 pub mod lending;
 pub mod memory;
+pub mod register;
 mod remote;
 
 pub use clock::{Clock, ManualClock, SystemClock};

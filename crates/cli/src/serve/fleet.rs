@@ -1,22 +1,48 @@
-//! The store that several nodes share: reached if it was named, and looked after.
+//! The store that several nodes share: reached if it was named, looked after, and the place where nodes see each other.
 //!
 //! Must not know: which store it is, what is shared.
 
 use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use tollgate_server::Secret;
-use tollgate_server::fleet::Shared;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tollgate_redis::RedisRegister;
+use tollgate_server::fleet::{Membership, Node, Shared, Tending};
+use tollgate_server::listen::{Stop, Stopping};
+use tollgate_server::{App, Secret};
+use tollgate_store::register::Register;
 use tollgate_store::{Clock as _, SystemClock};
 
 use super::settings::Options;
+
+/// How long saying goodbye may take: other nodes find out anyway.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// This process as one of a fleet.
+#[derive(Debug)]
+pub(super) struct Joined {
+    pub(super) shared: Shared,
+    pub(super) membership: Arc<Membership>,
+}
+
+/// The tasks that a fleet takes.
+#[derive(Debug)]
+pub(super) struct Together {
+    /// Never ends by itself, and is dropped at the end.
+    _tending: JoinSet<()>,
+    member: JoinSet<()>,
+    over: Stop,
+}
 
 /// Connects to the shared store, if one was named. It need not be there yet.
 pub(super) fn open(
     options: &Options,
     secret: Option<Secret>,
     runtime: &Runtime,
-) -> Result<Option<Shared>, Box<dyn Error>> {
+) -> Result<Option<Joined>, Box<dyn Error>> {
     if !options.fleet.is_shared() {
         return Ok(None);
     }
@@ -34,8 +60,9 @@ pub(super) fn open(
     let shared = runtime
         .block_on(connecting)
         .map_err(|error| format!("--redis: {error}"))?;
-    match options.fleet.nodes() {
-        Some(nodes) => shared.fleet().set_nodes(nodes),
+    let settings = options.fleet.membership();
+    match settings.nodes {
+        Some(nodes) => shared.fleet().set_nodes(nodes.get()),
         None => tracing::warn!(
             "--fleet-nodes is not set: while the shared store is away and no node has been seen, each admits half of \
              every limit"
@@ -44,5 +71,37 @@ pub(super) fn open(
     if !shared.store().is_connected() {
         tracing::warn!("the shared store cannot be reached; starting without it");
     }
-    Ok(Some(shared))
+    let membership = Membership::new(secret, settings);
+    Ok(Some(Joined { shared, membership }))
+}
+
+impl Joined {
+    /// Begins to take part in the fleet, and waits until what operators have said elsewhere is known here, or the store did
+    /// not say.
+    pub(super) async fn take_part(&self, app: &Arc<App<SystemClock>>) -> Together {
+        let engine = Arc::clone(app.engine());
+        let mut tending = JoinSet::new();
+        let tends = Arc::new(Tending::of(&self.shared));
+        tending.spawn(tends.run(move || engine.store().now()));
+        let register = RedisRegister::of(self.shared.store(), self.membership.fleet());
+        let register: Arc<dyn Register> = Arc::new(register);
+        let node: Arc<dyn Node> = Arc::<App<SystemClock>>::clone(app);
+        let (over, until_over): (Stop, Stopping) = Stop::new();
+        let mut member = JoinSet::new();
+        member.spawn(Arc::clone(&self.membership).run(register, node, until_over));
+        self.membership.settled().await;
+        Together {
+            _tending: tending,
+            member,
+            over,
+        }
+    }
+}
+
+impl Together {
+    /// Leaves the fleet, so that others need not find out by themselves.
+    pub(super) async fn leave(mut self) {
+        self.over.say();
+        let _said = timeout(GOODBYE, self.member.join_next()).await.is_ok();
+    }
 }

@@ -23,7 +23,6 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinSet;
 use tollgate_engine::reload::{Reload, Timing, Watch};
 use tollgate_server::admin::Admin;
-use tollgate_server::fleet::Tending;
 use tollgate_server::grpc::{Grpc, GrpcLimits};
 use tollgate_server::listen::{Bounds, Ended, Stop};
 use tollgate_server::resp::{self, Resp, RespLimits};
@@ -48,15 +47,15 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let (left, leaving) = Stop::new();
     let (runtime, aside) = runtimes(options)?;
     let secret = options.secrets.fleet_secret()?;
-    let shared = fleet::open(options, secret, &runtime)?;
+    let joined = fleet::open(options, secret, &runtime)?;
     let app = Arc::new(open(options, secret)?.until(leaving.clone()));
     let securing = Securing::open(&options.tls)?;
     // Until the end of this function the file is looked at whenever it changes.
     let _watch = app.reload().map(follow).transpose()?;
     let mut resp = Resp::new(Memory::for_keys(options.capacity.keys)?)?;
-    if let Some(shared) = &shared {
-        app.join(shared.fleet());
-        resp = resp.with_fleet(Arc::clone(shared.fleet()));
+    if let Some(joined) = &joined {
+        app.join(joined.shared.fleet());
+        resp = resp.with_fleet(Arc::clone(joined.shared.fleet()));
     }
     if let Some(password) = options.secrets.resp_password()? {
         resp = resp.with_password(&password);
@@ -66,11 +65,14 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         resp = resp.with_checker(checker);
     }
     let resp = Arc::new(resp.with_metrics(Arc::clone(app.metrics())));
-    let admin = Admin::new(
+    let mut admin = Admin::new(
         Arc::clone(&app),
         &options.listen_admin,
         options.tokens.read()?,
     )?;
+    if let Some(joined) = &joined {
+        admin = admin.with_fleet(Arc::clone(&joined.membership));
+    }
     let grpc = Grpc::new(Arc::clone(&app)).until(leaving.clone());
     let grpc = Arc::new(grpc);
     let admin = admin
@@ -83,7 +85,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         grpc,
         resp,
         admin: Arc::new(admin),
-        tending: shared.as_ref().map(|shared| Arc::new(Tending::of(shared))),
+        joined,
     };
     let serving = run(options, &securing, served, aside.handle(), &left);
     runtime.block_on(serving)
@@ -111,8 +113,8 @@ struct Served {
     grpc: Arc<Grpc<SystemClock>>,
     resp: Arc<Resp<SystemClock>>,
     admin: Arc<Admin<SystemClock>>,
-    /// Whoever looks after the shared store, if there is one.
-    tending: Option<Arc<Tending>>,
+    /// The fleet that it is one of, if it is.
+    joined: Option<fleet::Joined>,
 }
 
 /// Listens everywhere, or nowhere if one place cannot be listened on; then serves.
@@ -133,6 +135,11 @@ async fn run(
     let mut bounds = Bounds::default();
     bounds.connections = options.capacity.max_connections;
     bounds.drain = options.drain.drain_timeout;
+    // Before anybody is served: whom an operator has blocked elsewhere is not let through here.
+    let together = match &served.joined {
+        Some(joined) => Some(joined.take_part(&app).await),
+        None => None,
+    };
     let (stopped, stopping) = Stop::new();
     let mut listeners: JoinSet<Ended> = JoinSet::new();
     if let Some(listener) = bound.api {
@@ -159,10 +166,6 @@ async fn run(
     open_files::allow(expected_connections(options));
     let mut measuring = JoinSet::new();
     measuring.spawn(Arc::clone(app.saturation()).measure());
-    if let Some(tending) = served.tending {
-        let engine = Arc::clone(app.engine());
-        measuring.spawn(tending.run(move || engine.store().now()));
-    }
     announce(&app, &places);
     manager.say(READY);
     tokio::select! {
@@ -178,6 +181,9 @@ async fn run(
     over.say();
     if let Some(ended) = operators {
         cut = cut.saturating_add(ended.await?.cut);
+    }
+    if let Some(together) = together {
+        together.leave().await;
     }
     let counters = [app.counters(), grpc.counters(), resp.counters()];
     tell_the_end(&app, &resp, counters, cut);

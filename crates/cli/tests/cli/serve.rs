@@ -209,7 +209,7 @@ impl Drop for Written {
 }
 
 /// One limit on every API key.
-fn policy(rate: &str) -> String {
+pub(crate) fn policy(rate: &str) -> String {
     format!("limits:\n  - name: demo\n    key: header.x-api-key\n    rate: {rate}\n")
 }
 

@@ -65,17 +65,17 @@ fn until(nanos: Option<u64>) -> Until {
     Until(nanos.map(Timestamp::from_nanos))
 }
 
-fn of_key(desk: &mut Desk, index: usize, key: Box<[u8]>) -> &mut OfKey {
+fn of_key(desk: &mut Desk, index: usize, key: [u8; 16]) -> &mut OfKey {
     let of_rule = desk.rules.entry(index).or_default();
     of_rule.keys.entry(key).or_default()
 }
 
-/// The rule and the encoded key, if the generation makes such keys.
+/// The rule and the digest of the key, if the generation makes such keys.
 fn find(
     generation: &Generation,
     indexes: &HashMap<&str, usize>,
     key: &NamedKey,
-) -> Option<(usize, Box<[u8]>)> {
+) -> Option<(usize, [u8; 16])> {
     let index = *indexes.get(&*key.limit)?;
     let rule = generation.rules().rules().get(index)?;
     let mut meters = rule.meters.iter().enumerate();
@@ -87,7 +87,7 @@ fn find(
         let recipe = generation.rules().recipe(place);
         of.role == Role::Main && recipe.is_some_and(|recipe| *signature(recipe) == *key.made_of)
     })?;
-    Some((index, key.bytes()?))
+    Some((index, key.digest()?))
 }
 
 /// The quotas of an override with the numbers of the states that they are counted in.

@@ -8,7 +8,7 @@ use std::fmt::{self, Write as _};
 use serde::{Deserialize, Serialize};
 use tollgate_core::Timestamp;
 use tollgate_policy::model::{Mode, Percent};
-use tollgate_policy::rules::{KEY_ROOM, Recipe};
+use tollgate_policy::rules::Recipe;
 
 use super::refused::Refused;
 use crate::desk::Lever;
@@ -20,13 +20,15 @@ pub const MOST_BLOCKS: usize = 10_000;
 /// The longest quota that an override may say.
 pub(super) const MOST_QUOTA: usize = 256;
 const MOST_ADDRESS: usize = 64;
-const MOST_NAME: usize = 64;
+pub(super) const MOST_NAME: usize = 64;
+/// The bytes of a digest.
+const DIGEST: usize = 16;
 /// Sixteen parts whose attributes have long names.
-const MOST_MADE_OF: usize = 8_192;
+pub(super) const MOST_MADE_OF: usize = 8_192;
 /// Sixteen parts of 64 characters, each escaped.
 const MOST_SHOWN: usize = 16_384;
 /// The most limits that switches are kept for.
-const MOST_SWITCHES: usize = 70_000;
+pub(super) const MOST_SWITCHES: usize = 70_000;
 
 /// Everything that operators have said and that still holds.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -77,9 +79,9 @@ pub struct NamedKey {
     pub limit: Box<str>,
     /// What the limit makes its keys of. A policy that makes them of something else has no such key.
     pub made_of: Box<str>,
-    /// The encoded key in hexadecimal digits.
+    /// The keyed digest of the encoded key, in hexadecimal digits: what is kept and handed on tells nobody a key.
     pub key: Box<str>,
-    /// As people read it, digests where the policy hashes values.
+    /// As people read it where it was named, digests where the policy hashes values; elsewhere the digest.
     pub shown: Box<str>,
 }
 
@@ -169,7 +171,7 @@ impl fmt::Display for Switch {
 }
 
 impl Block {
-    fn until(&self) -> Option<u64> {
+    pub(super) fn until(&self) -> Option<u64> {
         match self {
             Self::Key { until, .. } | Self::Address { until, .. } => *until,
         }
@@ -193,20 +195,15 @@ impl NamedKey {
     fn check(&self) -> Result<(), Refused> {
         check_len("limit", &self.limit, MOST_NAME)?;
         check_len("made_of", &self.made_of, MOST_MADE_OF)?;
-        check_len("key", &self.key, 2 * KEY_ROOM)?;
+        check_len("key", &self.key, 2 * DIGEST)?;
         check_len("shown", &self.shown, MOST_SHOWN)
     }
 
-    /// The encoded key.
-    pub(super) fn bytes(&self) -> Option<Box<[u8]>> {
-        let digits = self.key.as_bytes().chunks(2);
-        let byte = |pair: &[u8]| {
-            let pair = std::str::from_utf8(pair)
-                .ok()
-                .filter(|pair| pair.len() == 2)?;
-            u8::from_str_radix(pair, 16).ok()
-        };
-        digits.map(byte).collect()
+    /// The digest of the encoded key.
+    pub(super) fn digest(&self) -> Option<[u8; DIGEST]> {
+        let is_digits = self.key.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let whole = Some(&*self.key).filter(|key| is_digits && key.len() == 2 * DIGEST)?;
+        Some(u128::from_str_radix(whole, 16).ok()?.to_be_bytes())
     }
 }
 

@@ -81,6 +81,11 @@ pub enum Change {
     },
     /// Everything was replaced by what had been kept.
     Restored,
+    /// A lot was taken over from other nodes at once.
+    Adopted {
+        /// How much.
+        entries: usize,
+    },
 }
 
 impl Change {
@@ -132,6 +137,9 @@ impl Change {
                 write!(f, "key {} of limit `{limit}` reset{found}", key(of))
             }
             Self::Restored => f.write_str("switches, overrides and blocks restored"),
+            Self::Adopted { entries } => {
+                write!(f, "{entries} switches, overrides and blocks taken over")
+            }
         }
     }
 }

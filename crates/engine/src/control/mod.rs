@@ -7,29 +7,39 @@
 
 mod compile;
 mod controls;
+mod entry;
+mod fleet;
+#[cfg(test)]
+mod fleet_tests;
+mod item;
 mod log;
 mod naming;
 mod quota;
 mod refused;
+mod sharing;
 #[cfg(test)]
 mod tests;
 
 pub use controls::{
     Block, Controls, Halt, KeyOverride, MOST_BLOCKS, MOST_OVERRIDES, NamedKey, Switch,
 };
+pub use fleet::Adopted;
 pub use log::{Change, Event, MOST_EVENTS, Utc};
 pub use refused::Refused;
+pub use sharing::{ToPut, Wake};
 
 pub(crate) use compile::desk;
 pub(crate) use log::Log;
+pub(crate) use sharing::Sharing;
 
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_policy::rules::{KeyBuffer, MeterRef, Role};
 use tollgate_store::{Key, Ruled};
 
-use crate::engine::{Engine, Registry};
+use crate::engine::Engine;
 use crate::generation::Generation;
 use crate::store::StateStore;
+use entry::Signature;
 use naming::{known, named, network};
 
 /// Who does something, and why. Both are kept with what was done.
@@ -321,19 +331,20 @@ impl<'a, S: StateStore> Control<'a, S> {
     ) -> Result<(), Refused> {
         refused::check_signature(by)?;
         let mut registry = self.engine.registry();
-        let Registry { controls, log, .. } = &mut *registry;
+        let registry = &mut *registry;
         let generation = self.engine.generation();
         let now = self.engine.store().now();
-        let mut next = controls.clone();
+        let mut next = registry.controls.clone();
         next.expire(now);
+        let before = next.clone();
         let Changed { change, key } = what(&generation, &mut next, now)?;
-        let key = key.and_then(|key| key.bytes());
-        let digest = key.map(|key| generation.rules().digest(&key));
-        if next != *controls {
-            *controls = next;
-            self.engine.place_desk(&generation, controls);
+        let digest = key.and_then(|key| key.digest());
+        if next != registry.controls {
+            registry.controls = next;
+            self.engine.place_desk(&generation, &registry.controls);
             // What was remembered of denials may be wrong now.
             self.engine.forget_denials(None);
+            registry.note_changes(&before, &Signature::of(by));
         }
         let event = Event {
             who: by.who.into(),
@@ -341,7 +352,7 @@ impl<'a, S: StateStore> Control<'a, S> {
             why: by.why.into(),
             what: change,
         };
-        log.add(event, digest);
+        registry.log.add(event, digest);
         Ok(())
     }
 

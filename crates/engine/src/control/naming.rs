@@ -47,7 +47,7 @@ pub(super) fn named(
             return Ok(NamedKey {
                 limit: limit.into(),
                 made_of: signature(recipe).into(),
-                key: controls::hex(buffer.as_bytes()).into(),
+                key: controls::hex(&rules.digest(buffer.as_bytes())).into(),
                 shown: recipe.readable(buffer.as_bytes()).into(),
             });
         }

@@ -14,25 +14,27 @@ use tollgate_store::{Answer, Check, ErrorKind, Key, Note, Op, Ruled, StoreError}
 
 use super::Fleet;
 use super::flights::Turn;
-use super::local::{Here, take_back};
+use super::local::{By, Here};
 use crate::asks::{Asks, Shared, Sharing};
 use crate::deny_cache::Keep;
 use crate::store::StateStore;
 
-type Few<T> = ArrayVec<T, MAX_CHECKS>;
+pub(super) type Few<T> = ArrayVec<T, MAX_CHECKS>;
 
 /// A node's own tier and the one it shares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Consulting<'a, S> {
-    fleet: &'a Fleet,
-    local: &'a S,
+    pub(super) fleet: &'a Fleet,
+    pub(super) local: &'a S,
 }
 
 /// Who decides on a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     /// This node, by the limit itself, which is its own.
     Own,
+    /// This node, by slices that it has of the limit.
+    Leased { part: usize },
     /// The store.
     Shared { part: usize },
     /// This node, because that part of the store is away.
@@ -52,14 +54,13 @@ impl<S: StateStore> Asks for Consulting<'_, S> {
         shared: &impl Shared,
         answers: &mut [Answer],
     ) -> Result<Verdict, StoreError> {
-        let ways = self.ways(checks, shared);
+        let mut ways = self.ways(checks, shared);
         if let [check] = checks
             && let Op::Release(id) | Op::Renew(id) = check.op
             && self.is_held_here(check, id, answers)
         {
             return Ok(Verdict::default());
         }
-        let mut ways = ways;
         let mut leading = None;
         if ways.iter().any(|way| matches!(way, Way::Shared { .. })) {
             if let Some(verdict) = self.remembered(checks, shared, answers) {
@@ -77,50 +78,31 @@ impl<S: StateStore> Asks for Consulting<'_, S> {
                 Turn::Failed => ways.iter_mut().for_each(Way::go_without),
             }
         }
+        answers.fill(UNASKED);
+        // Everything that was carried out on this node, to be taken back if anybody refuses.
         let mut here = Few::new();
-        if !self.decide_here(checks, shared, &ways, answers, &mut here)? {
-            return Ok(verdict_of(answers));
-        }
-        let asked = Asked::of(checks, shared, &ways);
-        if asked.checks.is_empty() {
-            return Ok(verdict_of(answers));
-        }
-        let answered = self.ask_store(&asked, answers).await;
+        let decided = self
+            .decide(checks, shared, &ways, (answers, &mut here))
+            .await;
         if let Some(leading) = leading {
-            let is_answered = !matches!(&answered, Err(error) if !error.is_callers_fault());
-            leading.landed(is_answered);
+            leading.landed(!matches!(decided, Ok(Told::WithoutStore(_))));
         }
-        match answered {
-            Ok(verdict) if verdict.is_admitted() => Ok(verdict_of(answers)),
-            Ok(_) => {
-                take_back(self.local, checks, answers, &here);
-                Ok(verdict_of(answers))
-            }
-            Err(error) => {
-                let ways: Few<Way> = ways.iter().map(|way| way.without_store()).collect();
-                let is_lost = error.may_have_charged();
-                let before = here.len();
-                let decided = match error.is_callers_fault() {
-                    true => Err(error),
-                    false => {
-                        self.decide_unanswered(checks, shared, (&ways, is_lost), answers, &mut here)
-                    }
-                };
-                match decided {
-                    Ok(true) => Ok(verdict_of(answers)),
-                    Ok(false) => {
-                        let own = here.get(..before).unwrap_or_default();
-                        take_back(self.local, checks, answers, own);
-                        Ok(verdict_of(answers))
-                    }
-                    Err(error) => {
-                        take_back(self.local, checks, answers, &here);
-                        Err(error)
-                    }
-                }
-            }
+        let is_admitted = match &decided {
+            Ok(Told::ByAll(is_admitted) | Told::WithoutStore(is_admitted)) => *is_admitted,
+            Err(_) => false,
+        };
+        if !is_admitted {
+            self.take_back(checks, answers, &here);
         }
+        decided.map(|_| verdict_of(answers))
     }
+}
+
+/// Whether a batch is admitted, and whether the store was asked about it and did not answer.
+#[derive(Clone, Copy, Debug)]
+enum Told {
+    ByAll(bool),
+    WithoutStore(bool),
 }
 
 impl Way {
@@ -134,7 +116,7 @@ impl Way {
         match self {
             Self::Shared { part } => Self::Away { part },
             // Decided already.
-            Self::Own | Self::Away { .. } => Self::Own,
+            Self::Own | Self::Leased { .. } | Self::Away { .. } => Self::Own,
         }
     }
 }
@@ -151,6 +133,9 @@ impl<'a, S: StateStore> Consulting<'a, S> {
                 return Way::Own;
             }
             let part = self.fleet.part_of(&check.key, sharing.place.as_ref());
+            if self.is_leased(check, &sharing) {
+                return Way::Leased { part };
+            }
             match self.fleet.breakers.get(part) {
                 Some(breaker) if breaker.is_closed() => Way::Shared { part },
                 _ => Way::Away { part },
@@ -222,45 +207,74 @@ impl<'a, S: StateStore> Consulting<'a, S> {
         Some(verdict_of(answers))
     }
 
-    /// Decides on everything that is decided here, and answers whether all of it is admitted. If not, nothing is charged.
-    fn decide_here(
+    /// Decides on a batch, tier by tier, until one refuses. Whatever was carried out on this node is in `here`.
+    async fn decide(
         &self,
         checks: &[Check<'_>],
         shared: &impl Shared,
         ways: &[Way],
+        (answers, here): (&mut [Answer], &mut Few<Here>),
+    ) -> Result<Told, StoreError> {
+        if !self.decide_own(checks, ways, answers, here)? {
+            return Ok(Told::ByAll(false));
+        }
+        if ways.iter().any(|way| matches!(way, Way::Away { .. }))
+            && !self.decide_unanswered(checks, shared, (ways, false), answers, here)?
+        {
+            return Ok(Told::ByAll(false));
+        }
+        if ways.iter().any(|way| matches!(way, Way::Leased { .. }))
+            && !self
+                .decide_leased(checks, shared, ways, answers, here)
+                .await?
+        {
+            return Ok(Told::ByAll(false));
+        }
+        let asked = Asked::of(checks, shared, ways);
+        if asked.checks.is_empty() {
+            return Ok(Told::ByAll(true));
+        }
+        match self.ask_store(&asked, answers).await {
+            Ok(verdict) => Ok(Told::ByAll(verdict.is_admitted())),
+            Err(error) if error.is_callers_fault() => Err(error),
+            Err(error) => {
+                let ways: Few<Way> = ways.iter().map(|way| way.without_store()).collect();
+                let ways = (&*ways, error.may_have_charged());
+                let decided = self.decide_unanswered(checks, shared, ways, answers, here)?;
+                Ok(Told::WithoutStore(decided))
+            }
+        }
+    }
+
+    /// Decides on what is this node's own, and answers whether all of it is admitted.
+    fn decide_own(
+        &self,
+        checks: &[Check<'_>],
+        ways: &[Way],
         answers: &mut [Answer],
         here: &mut Few<Here>,
     ) -> Result<bool, StoreError> {
-        answers.fill(UNASKED);
-        if ways.iter().all(|way| matches!(way, Way::Shared { .. })) {
+        if !ways.contains(&Way::Own) {
             return Ok(true);
         }
         let own = checks.iter().enumerate().zip(ways);
-        let mut own: Few<Here> = own
+        let own: Few<Here> = own
             .filter(|(_, way)| **way == Way::Own)
             .map(|((position, check), _)| Here {
                 position,
                 ruled: *check.ruled,
+                by: By::State,
             })
             .collect();
-        if !self.decide_on(checks, &own, answers)? {
-            return Ok(false);
+        let admits = self.decide_on(checks, &own, answers)?;
+        if admits {
+            here.extend(own);
         }
-        here.extend(own.drain(..));
-        if !ways.iter().any(|way| matches!(way, Way::Away { .. })) {
-            return Ok(true);
-        }
-        let before = here.len();
-        let decided = self.decide_unanswered(checks, shared, (ways, false), answers, here);
-        if !matches!(decided, Ok(true)) {
-            let own = here.get(..before).unwrap_or_default();
-            take_back(self.local, checks, answers, own);
-        }
-        decided
+        Ok(admits)
     }
 
     /// Decides on what the store does not answer. If not all of that is admitted, none of it is charged.
-    fn decide_unanswered(
+    pub(super) fn decide_unanswered(
         &self,
         checks: &[Check<'_>],
         shared: &impl Shared,
@@ -279,7 +293,11 @@ impl<'a, S: StateStore> Consulting<'a, S> {
                 (OnStoreFailure::Closed, _) | (_, false) => return Err(away()),
                 (OnStoreFailure::Open, _) => *answer = WAIVED,
                 (OnStoreFailure::Local, _) => match self.stand_in(check, &sharing) {
-                    Some(ruled) => stand_ins.push(Here { position, ruled }),
+                    Some(ruled) => stand_ins.push(Here {
+                        position,
+                        ruled,
+                        by: By::State,
+                    }),
                     None => {
                         *answer = Answer {
                             note: Note::StandIn,

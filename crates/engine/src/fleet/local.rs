@@ -12,6 +12,7 @@ use tollgate_core::limit::Limit;
 use tollgate_store::{Answer, Check, LimitId, Note, Op, Ruled};
 
 use super::Fleet;
+use super::ask::Consulting;
 use super::stand_in::{ceiling, stand_in};
 use crate::store::StateStore;
 
@@ -72,39 +73,53 @@ impl Shapes {
 pub(super) struct Here {
     pub(super) position: usize,
     pub(super) ruled: Ruled,
+    pub(super) by: By,
 }
 
-/// Takes back what was carried out on this node, because another limit refused.
-pub(super) fn take_back<S: StateStore>(
-    local: &S,
-    checks: &[Check<'_>],
-    answers: &mut [Answer],
-    done: &[Here],
-) {
-    for here in done {
-        let (Some(check), Some(answer)) =
-            (checks.get(here.position), answers.get_mut(here.position))
-        else {
-            continue;
-        };
-        let op = match check.op {
-            Op::Acquire { id, weight } if weight > 0 => Op::Release(id),
-            _ if answer.receipt.cost > 0 => Op::Settle {
-                receipt: answer.receipt,
-                actual: 0,
-            },
-            _ => continue,
-        };
-        let back = Check {
-            ruled: &here.ruled,
-            op,
-            ..*check
-        };
-        let mut after = [Answer::EMPTY];
-        if local.decide(&[back], &mut after).is_ok() {
-            let [after] = after;
-            answer.status = after.status;
-            answer.receipt.cost = 0;
+/// What it was carried out on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// A state of this node's store.
+    State,
+    /// A slice.
+    Slice,
+}
+
+impl<S: StateStore> Consulting<'_, S> {
+    /// Takes back what was carried out on this node, because another limit refused.
+    pub(super) fn take_back(&self, checks: &[Check<'_>], answers: &mut [Answer], done: &[Here]) {
+        for here in done {
+            let (Some(check), Some(answer)) =
+                (checks.get(here.position), answers.get_mut(here.position))
+            else {
+                continue;
+            };
+            let op = match check.op {
+                Op::Acquire { id, weight } if weight > 0 => Op::Release(id),
+                _ if answer.receipt.cost > 0 => Op::Settle {
+                    receipt: answer.receipt,
+                    actual: 0,
+                },
+                _ => continue,
+            };
+            if here.by == By::Slice {
+                let now = self.local.now();
+                let back = self.fleet.leases.give_back(check, &answer.receipt, now);
+                answer.status.remaining = answer.status.remaining.saturating_add(back);
+                answer.receipt.cost = 0;
+                continue;
+            }
+            let back = Check {
+                ruled: &here.ruled,
+                op,
+                ..*check
+            };
+            let mut after = [Answer::EMPTY];
+            if self.local.decide(&[back], &mut after).is_ok() {
+                let [after] = after;
+                answer.status = after.status;
+                answer.receipt.cost = 0;
+            }
         }
     }
 }

@@ -110,7 +110,10 @@ impl Plan {
             (Keyed::Deny, _) => return Added::NoKey,
         };
         let ordered = match asking.desk {
-            Some(desk) if meter.role == Role::Main => desk.of_key(of.index, self.keys.bytes(key)),
+            Some(desk) if meter.role == Role::Main => {
+                let rules = asking.generation.rules();
+                desk.of_key(rules, of.index, self.keys.bytes(key))
+            }
             _ => None,
         };
         if let Some(until) = ordered.and_then(|ordered| ordered.blocked(asking.now)) {

@@ -64,7 +64,9 @@ impl Plan {
                 return false;
             };
             let bytes = self.keys.bytes(key);
-            let desk = asking.desk.and_then(|desk| desk.of_key(word.rule, bytes));
+            let rules = asking.generation.rules();
+            let desk = asking.desk;
+            let desk = desk.and_then(|desk| desk.of_key(rules, word.rule, bytes));
             let is_own = rule.choice.is_own()
                 || rule.choice.variant(asking.request, asking.route, bytes) == 0;
             if !is_own || desk.is_some_and(|desk| desk.has_quota(asking.now)) {

@@ -82,6 +82,15 @@ impl Topology {
         })
     }
 
+    /// Where a key is whose tag is a name that we have chosen.
+    pub(crate) fn place_of_name(&self, tag: &[u8]) -> Place {
+        Place(match self {
+            Self::Single(_) | Self::Sentinel(_) => 0,
+            Self::Cluster(_) => slot::of(tag),
+            Self::Shards(shards) => shards.place(Digest::of_name(tag)),
+        })
+    }
+
     /// Calls a script where its keys are, once.
     pub(crate) async fn call(
         &self,

@@ -92,6 +92,16 @@ impl Request {
         Ok(request)
     }
 
+    /// A call of the register's script.
+    pub(crate) const fn of_register(keys: Vec<Vec<u8>>, args: Vec<Vec<u8>>) -> Self {
+        Self {
+            which: Which::Register,
+            keys,
+            args,
+            first: None,
+        }
+    }
+
     /// A call of a script that wants these names and no arguments.
     pub(crate) fn of_script(which: Which, named: Named, keys: Vec<Vec<u8>>) -> Self {
         Self {

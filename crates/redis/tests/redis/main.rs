@@ -17,6 +17,7 @@ mod large;
 mod lending;
 mod measured;
 mod model;
+mod register;
 mod scenarios;
 mod server_time;
 mod topology;

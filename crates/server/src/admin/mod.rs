@@ -4,6 +4,7 @@
 //! store. [`Admin::new`] refuses to be reachable from elsewhere without tokens. Must not know: sockets, command lines,
 //! where tokens come from.
 
+mod fleet;
 mod front;
 mod guard;
 mod operate;
@@ -25,6 +26,7 @@ use tollgate_store::Clock;
 
 use crate::app::App;
 use crate::counters::Counters;
+use crate::fleet::Membership;
 use crate::http::{Answers, Limits, Question, run};
 use crate::input::echo;
 use crate::listen::{Ended, Listener, Place, Stopping, Tls};
@@ -43,6 +45,8 @@ pub struct Admin<C> {
     others: Vec<(&'static str, Arc<Counters>)>,
     /// TLS, if it is spoken.
     tls: Option<Arc<Tls>>,
+    /// This server's place in a fleet, if it has one.
+    fleet: Option<Arc<Membership>>,
     guard: Guard,
     /// Said when the server begins to drain.
     stopping: Option<Stopping>,
@@ -73,6 +77,7 @@ impl<C: Clock + 'static> Admin<C> {
             resp: None,
             others: Vec::new(),
             tls: None,
+            fleet: None,
             guard: Guard::new(tokens).map_err(InvalidAdmin::Quota)?,
             stopping: None,
             counters: Counters::default(),
@@ -97,6 +102,13 @@ impl<C: Clock + 'static> Admin<C> {
     #[must_use]
     pub fn with_tls(mut self, tls: Option<Arc<Tls>>) -> Self {
         self.tls = tls;
+        self
+    }
+
+    /// The same, telling about the fleet that the server belongs to.
+    #[must_use]
+    pub fn with_fleet(mut self, membership: Arc<Membership>) -> Self {
+        self.fleet = Some(membership);
         self
     }
 
@@ -151,6 +163,7 @@ impl<C: Clock + 'static> Admin<C> {
             app: &self.app,
             resp: self.resp.as_deref(),
             tls: self.tls.as_deref(),
+            fleet: self.fleet.as_deref(),
             listeners: &self.listeners(),
         };
         Reply::page(format.content_type(), gather(&gathered, format))
@@ -172,6 +185,7 @@ impl<C: Clock + 'static> Admin<C> {
             Endpoint::Metrics => Ok(self.metrics(question)),
             Endpoint::Limits => Ok(self.app.limits()),
             Endpoint::State => Ok(self.state()),
+            Endpoint::Fleet => Ok(self.fleet()),
             Endpoint::Policy => Ok(self.policy()),
             Endpoint::Audit => Ok(self.audit()),
             Endpoint::OpenApi => Ok(front::description()),

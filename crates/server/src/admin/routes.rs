@@ -19,6 +19,7 @@ pub(super) enum Endpoint {
     Metrics,
     Limits,
     State,
+    Fleet,
     Policy,
     Switches,
     Overrides,
@@ -98,6 +99,12 @@ pub(super) const ROUTES: &[Route] = &[
         LOOK,
         Endpoint::State,
         "what the server has done, how candidates compare, how full the store is",
+    ),
+    route(
+        "/fleet",
+        LOOK,
+        Endpoint::Fleet,
+        "who else is there, who differs, and what of operators' words got round",
     ),
     route(
         "/v1/policy",

@@ -330,6 +330,6 @@ fn switch(switch: Switch) -> SwitchShown {
     }
 }
 
-fn utc(instant: Timestamp) -> String {
+pub(super) fn utc(instant: Timestamp) -> String {
     tollgate_engine::control::Utc(instant).to_string()
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use tollgate_core::Timestamp;
 use tollgate_engine::fleet::Fleet;
-use tollgate_redis::{Options, RedisStore};
+use tollgate_redis::{Options, RedisRegister, RedisStore};
 use tollgate_store::StoreError;
+use tollgate_store::register::{FleetName, Register};
 
 /// A store that many share, and this node's view of it.
 #[derive(Debug)]
@@ -32,6 +33,12 @@ impl Shared {
     #[must_use]
     pub const fn fleet(&self) -> &Arc<Fleet> {
         &self.fleet
+    }
+
+    /// The register of the fleet of this name, over the same connections.
+    #[must_use]
+    pub fn register(&self, name: &FleetName) -> Arc<dyn Register> {
+        Arc::new(RedisRegister::of(&self.store, name))
     }
 
     /// The store itself.

@@ -5,7 +5,7 @@
 //! back, goes on by itself, [`slowly`]. Must not know: what is asked.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -120,7 +120,7 @@ impl Call {
                 }
             }
             Some(Ok(message)) => {
-                let answer = at_once(service.answer(method, &message, is_stopping));
+                let answer = at_once(pin!(service.answer(method, &message, is_stopping)));
                 self.end(answer.unwrap_or_else(|| {
                     let message = "an answer that is there at once was not";
                     Err(Status::new(Code::Internal, message))

@@ -156,6 +156,18 @@ families! {
         "Keys that operators have given another quota";
     BLOCKS Gauge "tollgate_blocks" []
         "Keys and networks that operators have blocked";
+    FLEET_NODES Gauge "tollgate_fleet_nodes" []
+        "Nodes of the fleet as last seen, this one included; like all of these not there outside a fleet";
+    FLEET_MISMATCH Gauge "tollgate_fleet_mismatch" ["what"]
+        "Nodes that differ from this one for longer than a change takes to get round: secret (every limit is then counted several times, each to the whole), policy";
+    FLEET_CONTROLS_VERSION Gauge "tollgate_fleet_controls_version" []
+        "Version of what operators said that is in force here; the same on all nodes once it has got round";
+    FLEET_CONTROLS_WAITING Gauge "tollgate_fleet_controls_waiting" []
+        "How much operators said here that the other nodes cannot know yet";
+    FLEET_BEAT_AGE Gauge "tollgate_fleet_last_beat_age_seconds" []
+        "How long ago this node could last say that it is there";
+    FLEET_PANICS Counter "tollgate_fleet_panics" []
+        "Bugs that ended the task that talks to the fleet, which was started again";
     TICKETS_OPEN Gauge "tollgate_tickets" []
         "Tickets that are kept until a response is reported or they expire, settled ones included";
     TICKETS_GIVEN_UP Counter "tollgate_tickets_given_up" []
@@ -218,6 +230,7 @@ mod tests {
             "halt",
             "why",
             "version",
+            "what",
         ];
         for label in FAMILIES.iter().flat_map(|family| family.labels) {
             assert!(known.contains(label), "{label}: who chooses its values?");

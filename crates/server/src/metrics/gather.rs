@@ -16,6 +16,7 @@ use super::text::{Format, Page};
 use super::{Answered, Cause, Metrics, Rejected, Throttling, Transport, reasons};
 use crate::app::App;
 use crate::counters::Counters;
+use crate::fleet::{Membership, What};
 use crate::listen::Tls;
 use crate::resp::Resp;
 use crate::saturation::Saturation;
@@ -34,6 +35,8 @@ pub(crate) struct Gathered<'a, C> {
     pub(crate) listeners: Listeners<'a>,
     /// TLS, if it is spoken.
     pub(crate) tls: Option<&'a Tls>,
+    /// This server's place in a fleet, if it has one.
+    pub(crate) fleet: Option<&'a Membership>,
 }
 
 /// One number of several that are counted together.
@@ -49,6 +52,7 @@ pub(crate) fn gather<C: Clock>(from: &Gathered<'_, C>, format: Format) -> String
         resp,
         listeners,
         tls,
+        fleet: membership,
     } = from;
     let now = app.engine().store().now();
     let metrics = app.metrics();
@@ -69,6 +73,7 @@ pub(crate) fn gather<C: Clock>(from: &Gathered<'_, C>, format: Format) -> String
     certificate(&mut page, *tls);
     policy(&mut page, app);
     operators(&mut page, &app.engine().control().controls());
+    fleet(&mut page, *membership);
     let (given_up, open) = app.tickets.usage();
     page.family(&are::TICKETS_OPEN).add(&[], open as u64);
     page.family(&are::TICKETS_GIVEN_UP).add(&[], given_up);
@@ -335,6 +340,37 @@ fn operators(page: &mut Page, controls: &Controls) {
         .add(&[], controls.overrides.len() as u64);
     page.family(&are::BLOCKS)
         .add(&[], controls.blocks.len() as u64);
+}
+
+/// Who else is there.
+fn fleet(page: &mut Page, membership: Option<&Membership>) {
+    let seen = membership.map(|membership| (membership, membership.view()));
+    let mut family = page.family(&are::FLEET_NODES);
+    if let Some((membership, _)) = &seen {
+        family.add(&[], membership.nodes().count().get().into());
+    }
+    let mut family = page.family(&are::FLEET_MISMATCH);
+    if let Some((_, view)) = &seen {
+        for (what, nodes) in What::ALL.into_iter().zip(view.mismatches) {
+            family.add(&[what.word()], nodes as u64);
+        }
+    }
+    let mut family = page.family(&are::FLEET_CONTROLS_VERSION);
+    if let Some((_, view)) = &seen {
+        family.add(&[], view.controls_version);
+    }
+    let mut family = page.family(&are::FLEET_CONTROLS_WAITING);
+    if let Some((_, view)) = &seen {
+        family.add(&[], view.waiting as u64);
+    }
+    let mut family = page.family(&are::FLEET_BEAT_AGE);
+    if let Some((_, view)) = &seen {
+        family.add_nanos(&[], view.beat_age.as_nanos());
+    }
+    let mut family = page.family(&are::FLEET_PANICS);
+    if let Some((membership, _)) = &seen {
+        family.add(&[], membership.panics());
+    }
 }
 
 fn process(page: &mut Page, seen: &Process) {

@@ -95,7 +95,7 @@ pub(crate) enum Rejected {
 }
 
 impl Transport {
-    const ALL: [Self; 3] = [Self::Http, Self::Grpc, Self::Resp];
+    pub(crate) const ALL: [Self; 3] = [Self::Http, Self::Grpc, Self::Resp];
 
     pub(crate) const fn word(self) -> &'static str {
         match self {

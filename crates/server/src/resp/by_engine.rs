@@ -3,6 +3,7 @@
 //! Must not know: the protocol.
 
 use std::net::IpAddr;
+use std::pin::pin;
 
 use tollgate_core::Nanos;
 use tollgate_engine::{Engine, Purpose, Response, StateStore, Terms, Verdict};
@@ -35,7 +36,7 @@ impl<C: Clock> Checker for App<C> {
 
     fn report(&self, report: Report, id: u128) -> Reported {
         // Without a fleet there is nobody to wait for.
-        at_once(self.reported(report, id)).unwrap_or(Reported::Failed)
+        at_once(pin!(self.reported(report, id))).unwrap_or(Reported::Failed)
     }
 
     fn waits(&self) -> bool {

@@ -80,12 +80,17 @@ impl<'a> Asked<'a> {
     }
 
     pub(super) async fn decide<C: Clock>(&self, app: &App<C>) -> Decided {
+        app.ask_unseen(self, self.terms()).await
+    }
+
+    /// What is asked to decide on it.
+    pub(super) fn terms(&self) -> Terms {
         let (purpose, cost) = match self.hits {
             hits if self.is_refund() => (Purpose::GiveBack, Some(hits.unwrap_or(1))),
             Some(0) => (Purpose::Look, Some(0)),
             hits => (Purpose::Charge, hits),
         };
-        app.ask_unseen(self, Terms::of(purpose, cost)).await
+        Terms::of(purpose, cost)
     }
 
     pub(super) async fn reserve<C: Clock>(&self, app: &App<C>) -> Decided {

@@ -40,12 +40,40 @@ impl<C: Clock> App<C> {
             && only.limit.is_none()
         {
             let asked = Asked::new(request, only);
-            let all = [self.decide_one(asked).await];
-            is_answered(&all)?;
-            self.note(transport, &all);
-            return Ok(self.tell(&all, &[None], see));
+            // Nobody is held back, so there is nothing to look at first: the whole of it in one step.
+            if !self.waits() && !self.saturation.is_full() {
+                let all = [self.charge_here(asked)];
+                self.note(transport, &all);
+                return Ok(self.tell(&all, &[None], see));
+            }
+            return Box::pin(self.decide_patiently(transport, asked, see)).await;
         }
-        self.decide_together(transport, request, see).await
+        Box::pin(self.decide_together(transport, request, see)).await
+    }
+
+    /// One descriptor, where nobody has to be waited for.
+    fn charge_here<'a>(&self, asked: Asked<'a>) -> Answered<'a> {
+        let mut decided = self.ask_here(&asked, asked.terms());
+        if let Some(ticket) = decided.verdict.take_ticket().filter(Ticket::holds_places) {
+            let _released = self.engine.respond(ticket, &0_u16);
+        }
+        Answered {
+            asked,
+            decided,
+            crowded: None,
+        }
+    }
+
+    async fn decide_patiently<T>(
+        &self,
+        transport: Transport,
+        asked: Asked<'_>,
+        see: impl FnOnce(&Said<'_>) -> T + Send,
+    ) -> Result<T, Refused> {
+        let all = [self.decide_one(asked).await];
+        is_answered(&all)?;
+        self.note(transport, &all);
+        Ok(self.tell(&all, &[None], see))
     }
 
     /// One descriptor. While as many wait as may, it is looked at first: who cannot wait is not charged.

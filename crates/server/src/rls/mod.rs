@@ -17,6 +17,7 @@ mod standing;
 
 use std::fmt;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 
 use hyper::StatusCode;
@@ -28,12 +29,13 @@ use tollgate_engine::reload::EnvoyReloader;
 use tollgate_engine::{Counted, Engine, OutOfNumbers};
 use tollgate_http::{Standing, Words};
 use tollgate_policy::envoy::{BadRequest, Code, EnvoyPolicy, FilesRefused, Modes, Request};
-use tollgate_store::{Clock, Memory, StoreError};
+use tollgate_store::{Clock, ErrorKind, Memory, StoreError};
 
 use self::labels::Labels;
 use self::said::Said;
 use self::shared::SharedStore;
 use crate::app::App;
+use crate::awaited::at_once;
 use crate::metrics::{Answered, Transport};
 use crate::reply::Reply;
 
@@ -151,18 +153,12 @@ impl<C: Clock> App<C> {
         see: impl FnOnce(&Said<'_>) -> T + Send,
     ) -> Result<T, Refused> {
         let began = self.engine.store().now();
-        let decided = if self.rls.is_by_files() {
-            let see = |said: &Said<'_>| {
-                let answered = match said.overall {
-                    Code::Ok => Answered::Allowed,
-                    Code::OverLimit => Answered::Denied,
-                };
-                self.metrics().count_answer(transport, answered);
-                see(said)
-            };
-            self.decide_by_files(request, see).await
+        let decided = if self.waits() {
+            // In a box, and the other not in this future at all: what is large is copied again and again on its way.
+            Box::pin(self.decide_for_envoy(transport, request, see)).await
         } else {
-            self.decide_by_policy(transport, request, see).await
+            let decided = pin!(self.decide_for_envoy(transport, request, see));
+            at_once(decided).unwrap_or_else(|| Err(Refused::waited()))
         };
         if decided.is_err() {
             self.metrics().count_answer(transport, Answered::Failed);
@@ -174,9 +170,26 @@ impl<C: Clock> App<C> {
         }
         decided
     }
-}
 
-impl<C: Clock> App<C> {
+    async fn decide_for_envoy<T>(
+        &self,
+        transport: Transport,
+        request: &Request<'_>,
+        see: impl FnOnce(&Said<'_>) -> T + Send,
+    ) -> Result<T, Refused> {
+        if !self.rls.is_by_files() {
+            return self.decide_by_policy(transport, request, see).await;
+        }
+        let see = |said: &Said<'_>| {
+            let answered = match said.overall {
+                Code::Ok => Answered::Allowed,
+                Code::OverLimit => Answered::Denied,
+            };
+            self.metrics().count_answer(transport, answered);
+            see(said)
+        };
+        self.decide_by_files(request, see).await
+    }
     /// The same question and answer as JSON, with the status that envoyproxy/ratelimit gives them.
     pub(crate) async fn should_rate_limit_json(&self, body: &[u8]) -> Reply {
         let answered = self.answer_json(body).await;
@@ -225,16 +238,21 @@ pub(crate) enum Refused {
     Store(StoreError),
 }
 
+impl Refused {
+    /// Whoever needs not be waited for was.
+    fn waited() -> Self {
+        let detail = "an answer that is there at once was not";
+        Self::Store(StoreError::new(ErrorKind::Garbled, detail))
+    }
+}
+
 impl From<Undecided> for Refused {
     fn from(undecided: Undecided) -> Self {
         match undecided {
             Undecided::BadRequest(reason) => Self::BadRequest(reason),
             Undecided::Store(error) => Self::Store(error),
             // What is not known yet is no fault of whoever asks.
-            other => Self::Store(StoreError::new(
-                tollgate_store::ErrorKind::Garbled,
-                other.to_string(),
-            )),
+            other => Self::Store(StoreError::new(ErrorKind::Garbled, other.to_string())),
         }
     }
 }

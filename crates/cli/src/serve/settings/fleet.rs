@@ -5,6 +5,7 @@
 use std::error::Error;
 use std::fmt;
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -12,6 +13,8 @@ use std::time::Duration;
 
 use tollgate_policy::words::duration;
 use tollgate_redis::{Credentials, CredentialsProvider, Identity, Options, PasswordFile, Secret};
+use tollgate_server::fleet::MembershipSettings;
+use tollgate_store::register::FleetName;
 
 use super::{at_least_one, environment};
 
@@ -114,6 +117,14 @@ pub(crate) struct FleetOptions {
         env = "TOLLGATE_REDIS_MOST_IN_FLIGHT"
     )]
     redis_most_in_flight: usize,
+    /// What the fleet is called, the same on all of its nodes: those of one name see each other in the Redis that they share
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value_t = FleetName::default(),
+        env = "TOLLGATE_FLEET_NAME"
+    )]
+    fleet_name: FleetName,
     /// How many nodes there are: while Redis is away and nobody has been seen, each admits half of a limit divided by this
     #[arg(
         long,
@@ -121,7 +132,7 @@ pub(crate) struct FleetOptions {
         value_parser = nodes,
         env = "TOLLGATE_FLEET_NODES"
     )]
-    fleet_nodes: Option<u32>,
+    fleet_nodes: Option<NonZeroU32>,
 }
 
 /// An address that may hold a password, and so is never shown.
@@ -134,9 +145,12 @@ impl FleetOptions {
         self.redis.is_some()
     }
 
-    /// How many nodes there are, if that is said.
-    pub(crate) const fn nodes(&self) -> Option<u32> {
-        self.fleet_nodes
+    /// How this node takes part in its fleet.
+    pub(crate) fn membership(&self) -> MembershipSettings {
+        let mut settings = MembershipSettings::default();
+        settings.fleet = self.fleet_name.clone();
+        settings.nodes = self.fleet_nodes;
+        settings
     }
 
     /// How the store is reached, if there is one.
@@ -235,12 +249,9 @@ fn deadline(text: &str) -> Result<Duration, String> {
     Ok(span)
 }
 
-fn nodes(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(0) => Err("it must be at least 1".to_owned()),
-        Ok(count) => Ok(count),
-        Err(error) => Err(format!("{error}")),
-    }
+fn nodes(text: &str) -> Result<NonZeroU32, String> {
+    let count: u32 = text.parse().map_err(|error| format!("{error}"))?;
+    NonZeroU32::new(count).ok_or_else(|| "it must be at least 1".to_owned())
 }
 
 #[cfg(test)]
@@ -280,7 +291,7 @@ mod tests {
     fn waits_and_counts_have_bounds() {
         assert_eq!(deadline("15ms"), Ok(Duration::from_millis(15)));
         assert!(deadline("11s").is_err() && deadline("15").is_err());
-        assert!(nodes("0").is_err() && nodes("3") == Ok(3));
+        assert!(nodes("0").is_err() && nodes("x").is_err() && nodes("3").is_ok());
         let options = parsed(&["--redis", "redis://a:1", "--redis-deadline", "20ms"]);
         let store = options.store(Secret::new([0; 16])).unwrap().unwrap();
         assert_eq!(store.deadline, Duration::from_millis(20));

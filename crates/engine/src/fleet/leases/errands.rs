@@ -9,8 +9,8 @@ use tollgate_core::{Nanos, Outcome, Receipt, Timestamp};
 use tollgate_store::{Answer, Check, ErrorKind, Key, Lender, Note, StoreError};
 
 use super::entry::{Entry, Flight, Planned, Said, lendable};
-use super::table::Who;
 use super::{Leases, Taken, asked};
+use crate::fleet::keyed::Who;
 
 /// How often a request waits for errands of others that bring too little before it is decided on by itself.
 const ROUNDS: usize = 3;

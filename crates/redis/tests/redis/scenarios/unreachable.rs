@@ -113,7 +113,6 @@ async fn s_07_a_connection_that_swallows_everything_is_replaced() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_21_fifty_instances_do_not_come_back_at_the_same_moment() {
     const INSTANCES: u64 = 50;
-    const SCRIPTS: u64 = 7;
     let _alone = alone().await;
     let mut rig = Rig::start(&[], seed(21));
     let mut stores = Vec::new();
@@ -126,6 +125,7 @@ async fn s_21_fifty_instances_do_not_come_back_at_the_same_moment() {
     })
     .await;
     let before = rig.proxy.counters();
+    let scripts = before.commands("SCRIPT LOAD") / INSTANCES;
     rig.node.kill();
     rig.proxy.change(|toxics| toxics.door = Door::Reset);
     // Long enough for the pauses to have grown, told by how often it was tried.
@@ -158,7 +158,7 @@ async fn s_21_fifty_instances_do_not_come_back_at_the_same_moment() {
     );
     // Each loads its scripts once it is connected, and nobody evaluates text.
     let loads = counters.commands("SCRIPT LOAD") - before.commands("SCRIPT LOAD");
-    assert_eq!(loads, INSTANCES * SCRIPTS);
+    assert_eq!(loads, INSTANCES * scripts);
     assert_eq!(counters.commands("EVAL"), 0);
     for store in &stores {
         assert!(one(store, "alice", &limit(), Op::Spend(1)).await.is_ok());

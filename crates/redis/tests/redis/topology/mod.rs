@@ -21,6 +21,8 @@ use tollgate_redis::wire::Request;
 use tollgate_redis::{Options, RedisStore, Remembering};
 use tollgate_store::{Check, Key, Op};
 
+pub(crate) use shards::url as shards_url;
+
 use crate::SECRET;
 use crate::server_time::{PATIENT, ruled, slow_bucket};
 

@@ -13,7 +13,7 @@ use crate::server_time::{one, ruled, slow_bucket};
 
 const BURST: u64 = 30;
 
-pub(super) fn url(nodes: &[Node]) -> String {
+pub(crate) fn url(nodes: &[Node]) -> String {
     let named: Vec<String> = nodes
         .iter()
         .enumerate()

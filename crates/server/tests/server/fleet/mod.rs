@@ -3,6 +3,7 @@
 //! Real servers are given seconds to answer, so that a busy machine changes nothing that is decided here.
 
 mod away;
+mod membership;
 mod sharing;
 
 use std::net::SocketAddr;
@@ -14,8 +15,10 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tollgate_redis::Options;
+use tollgate_server::admin::{Admin, Tokens};
 use tollgate_server::fleet::{Shared, Tending};
 use tollgate_server::grpc::{Grpc, GrpcLimits};
+use tollgate_server::listen::Place;
 use tollgate_server::resp::{Checker, Resp, RespLimits};
 use tollgate_server::{App, Limits, Secret};
 use tollgate_store::{Clock as _, Memory, SystemClock};
@@ -39,14 +42,20 @@ struct Instance {
 
 /// A server that shares the Redis at this address.
 async fn instance(url: &str, text: &str) -> Instance {
+    let policy = policy(text);
+    let app = |secret| App::keyed(&policy, 1_000, SystemClock::new(), secret).unwrap();
+    instance_of(url, app).await
+}
+
+/// The same of any app.
+async fn instance_of(url: &str, app: impl FnOnce(Secret) -> App<SystemClock>) -> Instance {
     let secret = Secret::shared(b"the fleet's own secret").unwrap();
     let mut options = Options::new(url, secret.for_names());
     options.deadline = Duration::from_secs(5);
     let shared = Shared::connect(options, SystemClock::new().now())
         .await
         .unwrap();
-    let app = App::keyed(&policy(text), 1_000, SystemClock::new(), secret).unwrap();
-    let app = Arc::new(app);
+    let app = Arc::new(app(secret));
     assert!(app.join(shared.fleet()));
     let resp = Resp::new(Memory::for_keys(1_000).unwrap())
         .unwrap()
@@ -91,6 +100,22 @@ impl Instance {
         }
     }
 
+    /// What an operator asks on the admin listener.
+    async fn operate(&self, method: &str, target: &str, body: &str) -> Answer {
+        let place = Place::Tcp(([127, 0, 0, 1], 0).into());
+        let admin = Admin::new(Arc::clone(&self.app), &place, Tokens::default()).unwrap();
+        let admin = Arc::new(admin);
+        let running =
+            Running::start(|listener, end| admin.run(listener, Limits::default(), end)).await;
+        let mut connection = Connection::to(running.address).await;
+        let (host, length) = ("host: 127.0.0.1:8088", body.len());
+        let json = "content-type: application/json";
+        let head = format!("{method} {target} HTTP/1.1\r\n{host}\r\n{json}");
+        let request = format!("{head}\r\ncontent-length: {length}\r\n\r\n{body}");
+        connection.send(&request).await;
+        connection.answer(false).await
+    }
+
     /// Sends commands in one write, and answers all that is said until `QUIT`.
     async fn say(&self, commands: &[&str]) -> String {
         say(self.resp.address, &commands.join("\r\n")).await
@@ -110,11 +135,11 @@ async fn say(address: SocketAddr, commands: &str) -> String {
     said.strip_suffix("+OK\r\n").unwrap().to_owned()
 }
 
-/// Waits for something that will happen. Asking is not free, so there is a pause between two times.
+/// Asks again and again until something has happened.
 async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::task::yield_now().await;
         }
     };
     let waited = timeout(DEADLINE, waiting).await;

@@ -1,8 +1,10 @@
 //! While the store is there: one quota, whichever server is asked and however.
 
+use tollgate_server::App;
+use tollgate_store::SystemClock;
 use tollgate_testkit::redis::{Kind, Node};
 
-use super::{degraded, instance};
+use super::{degraded, instance, instance_of};
 use crate::grpc::OK;
 
 const TEN: &str = "limits: [{ name: ten, key: header.x-api-key, rate: 10/h }]";
@@ -154,4 +156,56 @@ async fn what_is_estimated_and_settled_is_shared() {
         "{}",
         answer.body
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reset_on_one_server_is_a_reset_on_all_and_metrics_tell_of_the_store() {
+    let redis = Node::start(Kind::Redis, &[]);
+    let (one, other) = (
+        instance(&redis.url(), TEN).await,
+        instance(&redis.url(), TEN).await,
+    );
+    for _ in 0..10 {
+        assert_eq!(one.check("alice").await.status, 200);
+    }
+    assert_eq!(one.check("alice").await.status, 429);
+    let body = r#"{"limit": "ten", "key": ["alice"], "who": "ada", "why": "she asked"}"#;
+    let reset = other.operate("POST", "/v1/resets", body).await;
+    assert_eq!(
+        (reset.status, reset.json()["found"].as_bool()),
+        (200, Some(true))
+    );
+    assert_eq!(other.check("alice").await.status, 200);
+    let page = one.operate("GET", "/metrics", "").await.body;
+    for line in [
+        "tollgate_store_calls_total{outcome=\"answered\"} 1",
+        "tollgate_store_degraded 0\n",
+        "tollgate_breaker_state{part=\"0\"} 0\n",
+        "tollgate_local_decisions_total 0\n",
+    ] {
+        assert!(page.contains(line), "{line}{page}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_of_envoy_count_together_too() {
+    let redis = Node::start(Kind::Redis, &[]);
+    let folder = std::env::temp_dir().join(format!("tollgate-fleet-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = "domain: edge\ndescriptors: [{ key: header.x-api-key, rate_limit: { unit: year, requests_per_unit: 5 } }]";
+    std::fs::write(folder.join("edge.yaml"), file).unwrap();
+    let open = |secret| App::following(&folder, 1_000, SystemClock::new(), secret).unwrap();
+    let (one, other) = (
+        instance_of(&redis.url(), open).await,
+        instance_of(&redis.url(), open).await,
+    );
+    let mut admitted = 0;
+    for _ in 0..4 {
+        for instance in [&one, &other] {
+            let answer = instance.should_rate_limit("alice").await.unwrap();
+            admitted += usize::from(answer.overall == OK);
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(admitted, 5);
 }

@@ -457,3 +457,53 @@ fn a_decision_from_a_slice_allocates_nothing() {
     });
     assert_eq!(allocated, 0);
 }
+
+/// Taking back what the lender was told would let a unit be spent that was charged earlier, when refill has replaced it.
+#[test]
+fn what_was_told_is_not_taken_back_even_if_more_was_spent_since() {
+    let rig = Rig::new();
+    let limit = ruled(1, 100);
+    let one = check(&limit, 1);
+    let spend = || answer(rig.take(&one).unwrap()).receipt;
+    for _ in 0..18 {
+        spend();
+    }
+    let first = spend();
+    rig.advance(900);
+    spend();
+    rig.advance(200);
+    rig.tend();
+    let second = spend();
+    let give_back = |receipt| rig.leases.give_back(&one, &receipt, rig.clock.now());
+    assert_eq!((give_back(first), give_back(second)), (0, 1));
+}
+
+#[test]
+fn what_was_spent_of_one_slice_is_not_taken_back_into_another() {
+    let rig = Rig::new();
+    let limit = ruled(1, 1_000);
+    let one = check(&limit, 1);
+    let spend = || rig.leases.spend(&one, rig.clock.now());
+    for _ in 0..60 {
+        assert!(rig.is_admitted(&one));
+        rig.tend_if_wanted();
+    }
+    while at_once(rig.leases.wanted()).is_none() {
+        assert!(rig.is_admitted(&one));
+    }
+    rig.lender.now_on(Fate::UnderWay);
+    let mut tending = pin!(rig.leases.tend(&rig.lender, || rig.clock.now()));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(tending.as_mut().poll(&mut context).is_pending());
+    let mut last = None;
+    while let Taken::Spent(answer) = spend() {
+        last = Some(answer.receipt);
+    }
+    let under_way = rig.calls() - 1;
+    rig.lender.deliver(under_way);
+    rig.lender.answer(under_way, false);
+    assert!(tending.poll(&mut context).is_ready());
+    let next = answer(spend()).receipt;
+    let give_back = |receipt| rig.leases.give_back(&one, &receipt, rig.clock.now());
+    assert_eq!((give_back(last.unwrap()), give_back(next)), (0, 1));
+}

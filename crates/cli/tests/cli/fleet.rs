@@ -1,0 +1,91 @@
+//! `tollgate serve --redis`: several programs, one quota; and what it says when that cannot be.
+
+use tollgate_testkit::redis::{Kind, Server};
+
+use crate::harness::{ended, tollgate};
+use crate::serve::{Served, Written, get, policy};
+
+const SECRET: (&str, &str) = ("TOLLGATE_FLEET_SECRET", "the secret of this fleet");
+
+/// A program of a fleet. The deadline is long, so that a busy machine changes nothing that is decided.
+fn served(address: &str, policy: &Written) -> Served {
+    let mut command = tollgate(&["serve", "--listen=127.0.0.1:0", "--redis-deadline=5s"]);
+    command.arg("--config").arg(&policy.0);
+    command
+        .env(SECRET.0, SECRET.1)
+        .env("TOLLGATE_REDIS", address);
+    Served::start(command)
+}
+
+fn status(served: &Served) -> String {
+    let status = get(served.address, "/v1/check?key=alice").unwrap();
+    status.strip_prefix("HTTP/1.1 ").unwrap()[..3].to_owned()
+}
+
+#[test]
+fn programs_on_one_redis_have_one_quota_which_outlives_them() {
+    let redis = Server::start(Kind::Redis);
+    let policy = Written::new("fleet", &policy("3/h"));
+    let (one, other) = (served(&redis.url(), &policy), served(&redis.url(), &policy));
+    assert_eq!([status(&one), status(&other), status(&one)], ["200"; 3]);
+    assert_eq!([status(&one), status(&other)], ["429"; 2]);
+    let (ended, _) = one.stop("TERM");
+    assert!(ended.success());
+    let again = served(&redis.url(), &policy);
+    assert_eq!(status(&again), "429", "the count is not the program's");
+}
+
+#[test]
+fn it_starts_without_its_redis_and_uses_it_once_it_is_there() {
+    let place = Server::start(Kind::Redis).address();
+    let policy = Written::new("alone", &policy("1000/h"));
+    let one = served(&format!("redis://{place}"), &policy);
+    one.wait_for("the shared store cannot be reached; starting without it");
+    assert_eq!(status(&one), "200");
+    assert_eq!(
+        get(one.address, "/readyz").as_deref(),
+        Some("HTTP/1.1 200 OK")
+    );
+    let _redis = Server::start_at(Kind::Redis, place);
+    one.wait_for("the shared store is back");
+    assert_eq!(status(&one), "200");
+}
+
+#[test]
+fn a_fleet_without_a_secret_and_an_address_without_sense_are_refused_by_name_and_nothing_is_shown()
+{
+    let refused = |arguments: &[&str], environment: &[(&str, &str)]| {
+        let mut command = tollgate(&["serve", "--listen=off", "--listen-resp=off"]);
+        command.args(arguments).envs(environment.iter().copied());
+        let (code, _, said) = ended(command.output().unwrap());
+        assert_ne!(code, Some(0), "{said}");
+        assert!(!said.contains("sesame"), "{said}");
+        said
+    };
+    let address = "redis://me:sesame@127.0.0.1:1";
+    let said = refused(&["--redis", address], &[]);
+    assert!(
+        said.contains("--fleet-secret-file or TOLLGATE_FLEET_SECRET"),
+        "{said}"
+    );
+    let said = refused(&["--redis", "redis+what://me:sesame@a"], &[SECRET]);
+    assert!(
+        said.contains("--redis: ") && said.contains("address"),
+        "{said}"
+    );
+    let missing = ["--redis", address, "--redis-password-file", "/no/such/file"];
+    let said = refused(&missing, &[SECRET]);
+    assert!(
+        said.contains("--redis-password-file, /no/such/file"),
+        "{said}"
+    );
+    let said = refused(&["--redis-ca", "ca.pem"], &[]);
+    assert!(said.contains("--redis <ADDRESS>"), "{said}");
+    let help = ended(
+        tollgate(&["serve", "--help"])
+            .env("TOLLGATE_REDIS", address)
+            .output()
+            .unwrap(),
+    );
+    assert!(!help.1.contains("sesame"), "{}", help.1);
+}

@@ -1,0 +1,334 @@
+//! One thing that operators have said, by a name that is the same on every node: what is kept and handed on one by one.
+//!
+//! A switch as the policy has it is no item, so taking everything back leaves none. Must not know: how items are written,
+//! who hands them on.
+
+use std::collections::HashMap;
+use std::hash::Hasher as _;
+
+use siphasher::sip::SipHasher13;
+use tollgate_core::Timestamp;
+
+use super::controls::{
+    Block, Controls, KeyOverride, MOST_BLOCKS, MOST_OVERRIDES, MOST_SWITCHES, NamedKey, Switch,
+};
+use super::log::Change;
+
+/// One thing that holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Item {
+    /// Of a limit, or of everything.
+    Switch(Option<Box<str>>, Switch),
+    Override(KeyOverride),
+    Block(Block),
+}
+
+impl Item {
+    /// What it is about. Nodes of all versions must give the same thing the same name.
+    pub(super) fn name(&self) -> Box<str> {
+        match self {
+            Self::Switch(None, _) => "switch".into(),
+            Self::Switch(Some(limit), _) => format!("switch/{limit}").into(),
+            Self::Override(one) => of_key("override", &one.key),
+            Self::Block(Block::Key { key, .. }) => of_key("block", key),
+            Self::Block(Block::Address { address, .. }) => format!("address/{address}").into(),
+        }
+    }
+
+    pub(super) fn until(&self) -> Option<u64> {
+        match self {
+            Self::Switch(..) => None,
+            Self::Override(one) => one.until,
+            Self::Block(block) => block.until(),
+        }
+    }
+
+    /// Whether both say the same, whenever they end and however keys are shown.
+    pub(super) fn says_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Override(one), Self::Override(two)) => {
+                one.key.is(&two.key) && one.quota == two.quota
+            }
+            (Self::Block(_), Self::Block(_)) => self.name() == other.name(),
+            _ => self == other,
+        }
+    }
+
+    /// The key that it is about.
+    pub(super) fn key(&self) -> Option<&NamedKey> {
+        match self {
+            Self::Override(KeyOverride { key, .. }) | Self::Block(Block::Key { key, .. }) => {
+                Some(key)
+            }
+            _ => None,
+        }
+    }
+
+    fn key_mut(&mut self) -> Option<&mut NamedKey> {
+        match self {
+            Self::Override(KeyOverride { key, .. }) | Self::Block(Block::Key { key, .. }) => {
+                Some(key)
+            }
+            _ => None,
+        }
+    }
+
+    /// Shows its key as it was shown when it was named here.
+    pub(super) fn show_as(&mut self, before: &Self) {
+        if let (Some(key), Some(before)) = (self.key_mut(), before.key()) {
+            key.shown.clone_from(&before.shown);
+        }
+    }
+
+    /// That it was said, for the log.
+    pub(super) fn said(&self) -> Change {
+        let until = self.until().map(Timestamp::from_nanos);
+        match self.clone() {
+            Self::Switch(limit, to) => Change::Switched { limit, to },
+            Self::Override(KeyOverride { key, quota, .. }) => Change::Overridden {
+                limit: key.limit,
+                key: key.shown,
+                quota,
+                until,
+            },
+            Self::Block(Block::Key { key, .. }) => Change::Blocked {
+                limit: Some(key.limit),
+                what: key.shown,
+                until,
+            },
+            Self::Block(Block::Address { address, .. }) => Change::Blocked {
+                limit: None,
+                what: address.into(),
+                until,
+            },
+        }
+    }
+
+    /// That it was taken back, for the log.
+    pub(super) fn taken_back(&self) -> Change {
+        match self.clone() {
+            Self::Switch(limit, _) => Change::Switched {
+                limit,
+                to: Switch::default(),
+            },
+            Self::Override(KeyOverride { key, .. }) => Change::OverrideLifted {
+                limit: key.limit,
+                key: key.shown,
+            },
+            Self::Block(Block::Key { key, .. }) => Change::Unblocked {
+                limit: Some(key.limit),
+                what: key.shown,
+            },
+            Self::Block(Block::Address { address, .. }) => Change::Unblocked {
+                limit: None,
+                what: address.into(),
+            },
+        }
+    }
+}
+
+/// A key by its digest, and by what it is made of: the same value of another attribute is another key.
+fn of_key(kind: &str, key: &NamedKey) -> Box<str> {
+    let mut hasher = SipHasher13::new();
+    hasher.write(key.made_of.as_bytes());
+    let made_of = hasher.finish() >> 32;
+    format!("{kind}/{}/{}.{made_of:08x}", key.limit, key.key).into()
+}
+
+/// Everything that holds, by name and in the order in which it was said.
+#[derive(Debug)]
+pub(super) struct Items {
+    places: HashMap<Box<str>, usize>,
+    items: Vec<Option<Item>>,
+}
+
+impl Items {
+    pub(super) fn of(controls: Controls) -> Self {
+        let Controls {
+            everything,
+            limits,
+            overrides,
+            blocks,
+        } = controls;
+        let switches = limits.into_iter().map(|(limit, to)| (Some(limit), to));
+        let switches = std::iter::once((None, everything)).chain(switches);
+        let switches = switches
+            .filter(|(_, to)| *to != Switch::default())
+            .map(|(limit, to)| Item::Switch(limit, to));
+        let items = switches
+            .chain(overrides.into_iter().map(Item::Override))
+            .chain(blocks.into_iter().map(Item::Block));
+        let mut all = Self {
+            places: HashMap::new(),
+            items: Vec::new(),
+        };
+        for item in items {
+            all.put(item);
+        }
+        all
+    }
+
+    pub(super) fn into_controls(self) -> Controls {
+        let mut controls = Controls::default();
+        for item in self.items.into_iter().flatten() {
+            match item {
+                Item::Switch(None, to) => controls.everything = to,
+                Item::Switch(Some(limit), to) => {
+                    controls.limits.insert(limit, to);
+                }
+                Item::Override(one) => controls.overrides.push(one),
+                Item::Block(block) => controls.blocks.push(block),
+            }
+        }
+        controls
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Item> {
+        let place = *self.places.get(name)?;
+        self.items.get(place)?.as_ref()
+    }
+
+    /// In the place of what had its name, or behind everything else.
+    pub(super) fn put(&mut self, item: Item) {
+        let name = item.name();
+        let place = self.places.get(&name).copied();
+        match place.and_then(|place| self.items.get_mut(place)) {
+            Some(place) => *place = Some(item),
+            None => {
+                self.places.insert(name, self.items.len());
+                self.items.push(Some(item));
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, name: &str) -> Option<Item> {
+        let place = self.places.remove(name)?;
+        self.items.get_mut(place)?.take()
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.places.keys().map(|name| &**name)
+    }
+
+    /// Whether one more of this kind may be kept.
+    pub(super) fn has_room_for(&self, item: &Item) -> bool {
+        let (most, is_same): (_, fn(&Item) -> bool) = match item {
+            Item::Switch(..) => (MOST_SWITCHES, |one| matches!(one, Item::Switch(..))),
+            Item::Override(_) => (MOST_OVERRIDES, |one| matches!(one, Item::Override(_))),
+            Item::Block(_) => (MOST_BLOCKS, |one| matches!(one, Item::Block(_))),
+        };
+        // There are rarely so many that they have to be counted.
+        self.places.len() < most
+            || self.places.contains_key(&item.name())
+            || self
+                .items
+                .iter()
+                .flatten()
+                .filter(|one| is_same(one))
+                .count()
+                < most
+    }
+
+    /// The names of which both do not say the same.
+    pub(super) fn differences(&self, other: &Self) -> Vec<Box<str>> {
+        let mut names: Vec<Box<str>> = self
+            .names()
+            .filter(|name| self.get(name) != other.get(name))
+            .chain(other.names().filter(|name| self.get(name).is_none()))
+            .map(Box::from)
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Halt;
+
+    fn key(limit: &str, made_of: &str) -> NamedKey {
+        NamedKey {
+            limit: limit.into(),
+            made_of: made_of.into(),
+            key: "0123456789abcdef0123456789abcdef".into(),
+            shown: "alice".into(),
+        }
+    }
+
+    fn all() -> Controls {
+        let until = None;
+        let quota = "5/s".into();
+        Controls {
+            everything: Switch::halted(Halt::Shadow),
+            limits: [("api".into(), Switch::halted(Halt::Off))].into(),
+            overrides: vec![KeyOverride {
+                key: key("api", "ip"),
+                quota,
+                until,
+            }],
+            blocks: vec![
+                Block::Key {
+                    key: key("api", "ip"),
+                    until,
+                },
+                Block::Address {
+                    address: "10.0.0.0/8".into(),
+                    until,
+                },
+            ],
+        }
+    }
+
+    /// If this fails, nodes of two versions do not take back what the other has said.
+    #[test]
+    fn names_are_the_same_in_every_version() {
+        let items = Items::of(all());
+        let mut names: Vec<&str> = items.names().collect();
+        names.sort_unstable();
+        assert_eq!(
+            names,
+            [
+                "address/10.0.0.0/8",
+                "block/api/0123456789abcdef0123456789abcdef.ed7577ae",
+                "override/api/0123456789abcdef0123456789abcdef.ed7577ae",
+                "switch",
+                "switch/api",
+            ]
+        );
+        let other = of_key("block", &key("api", "header.user"));
+        assert!(!names.contains(&&*other), "made of something else");
+    }
+
+    #[test]
+    fn items_are_put_together_again_as_they_were() {
+        assert_eq!(Items::of(all()).into_controls(), all());
+        assert_eq!(
+            Items::of(Controls::default()).names().count(),
+            0,
+            "nothing is said by what the policy says"
+        );
+        let mut items = Items::of(all());
+        for name in items.names().map(Box::from).collect::<Vec<Box<str>>>() {
+            assert!(items.remove(&name).is_some());
+        }
+        assert_eq!(items.into_controls(), Controls::default());
+    }
+
+    #[test]
+    fn differences_are_what_was_said_changed_or_taken_back() {
+        let mut next = all();
+        next.everything = Switch::default();
+        next.blocks.pop();
+        next.overrides[0].quota = "6/s".into();
+        next.limits.insert("new".into(), Switch::halted(Halt::Off));
+        let differences = Items::of(all()).differences(&Items::of(next));
+        let told: Vec<&str> = differences.iter().map(|name| &**name).collect();
+        assert_eq!(told.len(), 4);
+        assert_eq!(
+            (told[0], told[2], told[3]),
+            ("address/10.0.0.0/8", "switch", "switch/new")
+        );
+        assert!(Items::of(all()).differences(&Items::of(all())).is_empty());
+    }
+}

@@ -1,0 +1,240 @@
+//! What the register's script answers, read with distrust. Must not know: what was asked.
+
+use redis::Value;
+use tollgate_core::Nanos;
+use tollgate_store::register::{Entry, MOST_BODY, MOST_NAME, Mark, Roll, Seen};
+
+use super::beat;
+
+/// Digits of an instant or a version.
+const DIGITS: usize = 16;
+
+/// An answer of the script.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    Roll(Roll),
+    Left,
+    Said(Page),
+    /// It is not the register that the question goes on about.
+    Other,
+    Mark(Mark),
+    Full,
+}
+
+/// Some entries.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Page {
+    pub(super) mark: Mark,
+    pub(super) is_whole: bool,
+    pub(super) lost_after: Option<u64>,
+    pub(super) has_more: bool,
+    pub(super) entries: Vec<Entry>,
+}
+
+impl Reply {
+    pub(super) fn read(reply: Value) -> Option<Self> {
+        let Value::Array(values) = reply else {
+            return None;
+        };
+        let mut values = values.into_iter();
+        let word = bytes(values.next()?)?;
+        let read = match &*word {
+            b"left" => Self::Left,
+            b"other" => Self::Other,
+            b"full" => Self::Full,
+            b"mark" => Self::Mark(mark(&mut values)?),
+            b"roll" => {
+                let now = integer(values.next()?)?;
+                let mark = mark(&mut values)?;
+                Self::Roll(roll(now, mark, values.next()?)?)
+            }
+            b"said" => {
+                let now = integer(values.next()?)?;
+                Self::Said(Page {
+                    mark: mark(&mut values)?,
+                    is_whole: integer(values.next()?)? == 1,
+                    lost_after: match values.next()? {
+                        Value::Int(-1) => None,
+                        after => Some(integer(after)?),
+                    },
+                    has_more: integer(values.next()?)? == 1,
+                    entries: entries(now, values.next()?)?,
+                })
+            }
+            _ => return None,
+        };
+        values.next().is_none().then_some(read)
+    }
+}
+
+fn mark(values: &mut impl Iterator<Item = Value>) -> Option<Mark> {
+    Some(Mark {
+        epoch: integer(values.next()?)?,
+        version: integer(values.next()?)?,
+    })
+}
+
+fn roll(now: u64, mark: Mark, beats: Value) -> Option<Roll> {
+    let Value::Array(beats) = beats else {
+        return None;
+    };
+    let mut unread = 0_usize;
+    let mut nodes = Vec::with_capacity(beats.len());
+    for one in beats {
+        // A node whose beat makes no sense to this version is there all the same.
+        match bytes(one).and_then(|bytes| seen(now, &bytes)) {
+            Some(seen) => nodes.push(seen),
+            None => unread = unread.saturating_add(1),
+        }
+    }
+    Some(Roll::of(nodes, unread, mark))
+}
+
+fn seen(now: u64, bytes: &[u8]) -> Option<Seen> {
+    let (heard, text) = bytes.split_at_checked(DIGITS)?;
+    let age = now.saturating_sub(digits(heard)?);
+    Some(Seen {
+        beat: beat::read(std::str::from_utf8(text).ok()?)?,
+        age: Nanos::from_millis(age),
+    })
+}
+
+fn entries(now: u64, values: Value) -> Option<Vec<Entry>> {
+    let Value::Array(values) = values else {
+        return None;
+    };
+    let mut values = values.into_iter();
+    let mut entries = Vec::with_capacity(values.len() / 2);
+    while let Some(name) = values.next() {
+        entries.push(entry(now, bytes(name)?, &bytes(values.next()?)?)?);
+    }
+    Some(entries)
+}
+
+fn entry(now: u64, name: Vec<u8>, value: &[u8]) -> Option<Entry> {
+    let (version, rest) = value.split_at_checked(DIGITS)?;
+    let (sign, rest) = rest.split_first()?;
+    let (ends, body) = rest.split_at_checked(DIGITS)?;
+    let left = match digits(ends)? {
+        0 => None,
+        // Not yet tidied away: it holds for no time at all.
+        ends => Some(Nanos::from_millis(ends.saturating_sub(now))),
+    };
+    let is_bounded = name.len() <= MOST_NAME && body.len() <= MOST_BODY;
+    is_bounded.then_some(Entry {
+        name: String::from_utf8(name).ok()?.into(),
+        body: body.into(),
+        is_gone: match sign {
+            b'+' => false,
+            b'-' => true,
+            _ => return None,
+        },
+        left,
+        version: digits(version)?,
+    })
+}
+
+fn digits(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// A number, as an integer or as digits.
+fn integer(value: Value) -> Option<u64> {
+    match value {
+        Value::Int(n) => u64::try_from(n).ok(),
+        other => digits(&bytes(other)?),
+    }
+}
+
+fn bytes(value: Value) -> Option<Vec<u8>> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        Value::SimpleString(text) => Some(text.into_bytes()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn nodes_that_cannot_be_read_are_there_all_the_same() {
+        let heard = "0000000000001000";
+        let known = format!("{heard}1 feed 1 7 3 0.6.0 5");
+        let later = format!("{heard}2 {{\"node\":9}}");
+        let beats = Value::Array(vec![bulk(&known), bulk(&later), bulk("x"), Value::Nil]);
+        let reply = vec![
+            bulk("roll"),
+            Value::Int(1_250),
+            Value::Int(9),
+            bulk("4"),
+            beats,
+        ];
+        let Some(Reply::Roll(roll)) = Reply::read(Value::Array(reply)) else {
+            panic!("it is a roll");
+        };
+        assert_eq!((roll.nodes.len(), roll.unread, roll.count()), (1, 3, 4));
+        assert_eq!(roll.nodes[0].age, Nanos::from_millis(250));
+        assert_eq!(roll.load.in_flight, 5);
+        let (epoch, version) = (9, 4);
+        assert_eq!(roll.mark, Mark { epoch, version });
+    }
+
+    #[test]
+    fn entries_say_how_long_they_will_hold() {
+        let entry = |value: &str| entry(5_000, b"switch".to_vec(), value.as_bytes());
+        let holds = entry("0000000000000007+0000000000000000body").unwrap();
+        assert_eq!(
+            (holds.version, holds.left, &*holds.body),
+            (7, None, &b"body"[..])
+        );
+        let gone = entry("0000000000000007-0000000000007000").unwrap();
+        assert!(gone.is_gone);
+        assert_eq!(gone.left, Some(Nanos::from_secs(2)));
+        let over = entry("0000000000000007+0000000000004000").unwrap();
+        assert_eq!(over.left, Some(Nanos::ZERO));
+        for wrong in [
+            "",
+            "0000000000000007",
+            "0000000000000007*0000000000000000",
+            "x",
+        ] {
+            assert_eq!(entry(wrong), None, "{wrong}");
+        }
+        let long = format!(
+            "0000000000000007+0000000000000000{}",
+            "b".repeat(MOST_BODY + 1)
+        );
+        assert_eq!(entry(&long), None);
+    }
+
+    #[test]
+    fn s_10_what_is_no_answer_is_not_read() {
+        let array = |values: &[Value]| Reply::read(Value::Array(values.to_vec()));
+        assert_eq!(array(&[bulk("left")]), Some(Reply::Left));
+        for wrong in [
+            array(&[]),
+            array(&[Value::Int(1)]),
+            array(&[bulk("left"), bulk("right")]),
+            array(&[bulk("mark"), Value::Int(1)]),
+            array(&[bulk("mark"), Value::Int(-1), Value::Int(1)]),
+            array(&[
+                bulk("roll"),
+                Value::Int(1),
+                Value::Int(1),
+                Value::Int(1),
+                bulk(""),
+            ]),
+            array(&[bulk("said"), Value::Int(1)]),
+            Reply::read(Value::Nil),
+            Reply::read(bulk("left")),
+        ] {
+            assert_eq!(wrong, None);
+        }
+    }
+}

@@ -1,0 +1,502 @@
+//! The register of a fleet on real servers: who is there, what was said, and for how long both are kept.
+
+use std::time::Duration;
+
+use tollgate_core::Nanos;
+use tollgate_redis::{Options, RedisRegister, RedisStore, Secret};
+use tollgate_store::ErrorKind;
+use tollgate_store::register::{
+    Beat, Change, FleetName, GONE_FOR, How, KEPT_FOR, Load, MOST_BODY, MOST_CHANGES, MOST_ENTRIES,
+    MOST_NODES, Mark, NodeId, Register, Roll, Said,
+};
+use tollgate_testkit::redis::{Cluster, Kind, Node, Server};
+use tollgate_testkit::register::ModelRegister;
+
+use crate::server_time::{PATIENT, connection};
+use crate::topology::until;
+
+/// Long enough that nobody dies of a busy machine.
+const LIFE: Nanos = Nanos::from_secs(30);
+
+async fn register_with(url: String, secret: [u8; 16]) -> RedisRegister {
+    let mut options = Options::new(url, Secret::new(secret));
+    options.connect_deadline = PATIENT;
+    let store = RedisStore::connect(options).await.unwrap();
+    RedisRegister::of(&store, &FleetName::default()).with_deadline(PATIENT)
+}
+
+async fn register(url: String) -> RedisRegister {
+    register_with(url, *b"tests of a fleet").await
+}
+
+fn beat(node: u64) -> Beat {
+    Beat {
+        node: NodeId(node),
+        fingerprint: 1,
+        policy: 2,
+        generation: 3,
+        version: "0.6.0".into(),
+        load: Load::of([node, 10]),
+    }
+}
+
+fn set(name: &str, body: &str) -> Change {
+    Change {
+        name: name.into(),
+        body: body.as_bytes().into(),
+        how: How::Set,
+        left: None,
+    }
+}
+
+fn remove(name: &str) -> Change {
+    Change {
+        how: How::Remove,
+        ..set(name, "why")
+    }
+}
+
+fn nodes(roll: &Roll) -> Vec<u64> {
+    roll.nodes.iter().map(|seen| seen.beat.node.0).collect()
+}
+
+/// Entries in few words: `name=body`, or `name-` if it is gone.
+fn told(said: &Said) -> Vec<String> {
+    let tell = |entry: &tollgate_store::register::Entry| {
+        let body = String::from_utf8_lossy(&entry.body);
+        match entry.is_gone {
+            true => format!("{}-", entry.name),
+            false => format!("{}={body}", entry.name),
+        }
+    };
+    said.entries.iter().map(tell).collect()
+}
+
+fn time_to_live(server: &Server) -> Vec<(String, i64)> {
+    let mut connection = connection(server);
+    let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+    let left = |name: String| {
+        let left = redis::cmd("PTTL").arg(&name).query(&mut connection);
+        (name, left.unwrap())
+    };
+    names.into_iter().map(left).collect()
+}
+
+#[tokio::test]
+async fn nodes_see_each_other_whatever_their_secrets_and_what_they_have_to_do_is_added_up() {
+    for kind in Kind::under_test() {
+        let server = Server::start(kind);
+        let registers = [
+            register(server.url()).await,
+            register(server.url()).await,
+            register_with(server.url(), *b"another secret..").await,
+        ];
+        for (register, node) in registers.iter().zip(1..) {
+            register.beat(&beat(node), LIFE).await.unwrap();
+        }
+        for (register, node) in registers.iter().zip(1..) {
+            let roll = register.beat(&beat(node), LIFE).await.unwrap();
+            assert_eq!(nodes(&roll), [1, 2, 3], "{kind:?}");
+            assert_eq!(roll.load, Load::of([6, 30]));
+            assert_eq!(roll.mark, Mark::default(), "nothing was said yet");
+            assert_eq!(roll.nodes[0].beat, beat(1));
+            assert!(roll.nodes.iter().all(|seen| seen.age < LIFE), "{roll:?}");
+        }
+        registers[0].leave(NodeId(2)).await.unwrap();
+        let roll = registers[0].beat(&beat(1), LIFE).await.unwrap();
+        assert_eq!(nodes(&roll), [1, 3], "who leaves is gone at once");
+        for (name, left) in time_to_live(&server) {
+            assert!(name.starts_with("tg1:{fleet:default}:"), "{name}");
+            assert!((1..=30_000).contains(&left), "{name} lives for {left}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn fleets_of_different_names_do_not_see_each_other() {
+    let server = Server::start(Kind::Redis);
+    let store = RedisStore::connect(Options::new(server.url(), crate::SECRET))
+        .await
+        .unwrap();
+    let named =
+        |name: &str| RedisRegister::of(&store, &name.parse().unwrap()).with_deadline(PATIENT);
+    let (one, two) = (named("one"), named("two"));
+    one.beat(&beat(1), LIFE).await.unwrap();
+    one.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
+    let roll = two.beat(&beat(2), LIFE).await.unwrap();
+    assert_eq!((nodes(&roll), roll.mark), (vec![2], Mark::default()));
+}
+
+#[tokio::test]
+async fn s_26_a_node_that_is_not_heard_of_is_gone_after_its_life_by_the_servers_clock_alone() {
+    let (server, mut clock) =
+        Server::start_with_clock(Kind::Redis, Duration::from_secs(1_800_000_000));
+    let register = register(server.url()).await;
+    let life = Nanos::from_secs(3);
+    register.beat(&beat(1), life).await.unwrap();
+    register.beat(&beat(2), life).await.unwrap();
+    clock.advance(Duration::from_secs(2));
+    let roll = register.beat(&beat(1), life).await.unwrap();
+    assert_eq!(nodes(&roll), [1, 2]);
+    assert_eq!(roll.nodes[1].age, Nanos::from_secs(2));
+    clock.advance(Duration::from_secs(1));
+    let roll = register.beat(&beat(1), life).await.unwrap();
+    assert_eq!(nodes(&roll), [1], "its life is over");
+    // A clock that goes back by a day must not make the dead live for another.
+    register.beat(&beat(2), life).await.unwrap();
+    clock.set_back(Duration::from_secs(86_400));
+    let roll = register.beat(&beat(1), life).await.unwrap();
+    assert_eq!(nodes(&roll), [1]);
+}
+
+#[tokio::test]
+async fn what_was_said_is_told_to_everybody_once_and_to_newcomers_whole() {
+    for kind in Kind::under_test() {
+        let server = Server::start(kind);
+        let (one, two) = (register(server.url()).await, register(server.url()).await);
+        let nothing = one.entries(None).await.unwrap();
+        assert_eq!((nothing.is_whole, nothing.entries.len()), (true, 0));
+        let changes = [set("a", "1"), set("b", "2"), set("c", "3")];
+        let first = one.put(NodeId(1), 1, &changes).await.unwrap();
+        assert_eq!(two.beat(&beat(2), LIFE).await.unwrap().mark, first);
+        let said = two.entries(None).await.unwrap();
+        assert_eq!(
+            (told(&said), said.mark),
+            (vec!["a=1".into(), "b=2".into(), "c=3".into()], first)
+        );
+        assert!(said.is_whole);
+        let second = two
+            .put(NodeId(2), 1, &[set("a", "4"), remove("b")])
+            .await
+            .unwrap();
+        assert!(second.epoch == first.epoch && second.version > first.version);
+        let news = one.entries(Some(first)).await.unwrap();
+        assert_eq!(
+            (told(&news), news.is_whole),
+            (vec!["a=4".into(), "b-".into()], false)
+        );
+        assert_eq!(news.mark, second);
+        assert_eq!(one.entries(Some(second)).await.unwrap().entries, []);
+        for (name, left) in time_to_live(&server) {
+            let most = i64::try_from(KEPT_FOR.as_nanos() / 1_000_000).unwrap();
+            assert!((1..=most).contains(&left), "{name} lives for {left}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn i02_what_is_put_again_is_not_put_twice() {
+    let server = Server::start(Kind::Redis);
+    let register = register(server.url()).await;
+    let first = register
+        .put(NodeId(1), 1, &[set("a", "old")])
+        .await
+        .unwrap();
+    let second = register
+        .put(NodeId(2), 1, &[set("a", "new")])
+        .await
+        .unwrap();
+    assert!(second.version > first.version);
+    // Node 1 has not heard the answer. It must not win over what came after.
+    let again = register
+        .put(NodeId(1), 1, &[set("a", "old")])
+        .await
+        .unwrap();
+    assert_eq!(again, second);
+    assert_eq!(told(&register.entries(None).await.unwrap()), ["a=new"]);
+    register
+        .put(NodeId(1), 2, &[set("a", "newest")])
+        .await
+        .unwrap();
+    assert_eq!(told(&register.entries(None).await.unwrap()), ["a=newest"]);
+}
+
+#[tokio::test]
+async fn entries_end_and_who_was_away_for_too_long_is_told_everything() {
+    let (server, mut clock) =
+        Server::start_with_clock(Kind::Redis, Duration::from_secs(1_800_000_000));
+    let register = register(server.url()).await;
+    let for_a_minute = Change {
+        left: Some(Nanos::MINUTE),
+        ..set("short", "1")
+    };
+    let changes = [for_a_minute, set("long", "2"), set("gone", "3")];
+    let early = register.put(NodeId(1), 1, &changes).await.unwrap();
+    clock.advance(Duration::from_secs(45));
+    let said = register.entries(None).await.unwrap();
+    assert_eq!(said.entries[0].left, Some(Nanos::from_secs(15)));
+    let late = register.put(NodeId(1), 2, &[remove("gone")]).await.unwrap();
+    clock.advance(Duration::from_secs(15));
+    let said = register.entries(None).await.unwrap();
+    assert_eq!(told(&said), ["long=2", "gone-"]);
+    clock.advance(Duration::from_nanos(GONE_FOR.as_nanos()));
+    let said = register.entries(Some(early)).await.unwrap();
+    assert_eq!(
+        (told(&said), said.is_whole),
+        (vec!["long=2".to_owned()], true)
+    );
+    let said = register.entries(Some(late)).await.unwrap();
+    assert_eq!(
+        (told(&said), said.is_whole),
+        (vec![], false),
+        "who has heard it need not"
+    );
+}
+
+#[tokio::test]
+async fn i15_what_was_said_outlives_all_nodes_and_is_kept_as_long_as_one_is_there() {
+    let (server, mut clock) =
+        Server::start_with_clock(Kind::Redis, Duration::from_secs(1_800_000_000));
+    let register = register(server.url()).await;
+    register.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
+    let day = Duration::from_secs(86_400);
+    for _ in 0..3 {
+        clock.advance(day * 20);
+        assert_eq!(told(&register.entries(None).await.unwrap()), ["a=1"]);
+        register.beat(&beat(1), LIFE).await.unwrap();
+    }
+    clock.advance(day * 31);
+    let said = register.entries(None).await.unwrap();
+    assert_eq!((told(&said), said.mark), (vec![], Mark::default()));
+    assert_eq!(time_to_live(&server), [], "nothing is left behind");
+}
+
+#[tokio::test]
+async fn a_register_that_has_lost_everything_says_so_and_is_filled_with_what_is_absent() {
+    let server = Server::start(Kind::Redis);
+    let register = register(server.url()).await;
+    let before = register.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
+    let flush = redis::cmd("FLUSHALL").query::<()>(&mut connection(&server));
+    flush.unwrap();
+    let roll = register.beat(&beat(1), LIFE).await.unwrap();
+    assert_eq!(roll.mark, Mark::default());
+    register
+        .put(NodeId(2), 1, &[set("a", "2"), remove("b")])
+        .await
+        .unwrap();
+    let heal = |name: &str, body: &str| Change {
+        how: How::SetIfAbsent,
+        ..set(name, body)
+    };
+    let heals = [heal("a", "1"), heal("b", "1"), heal("c", "1")];
+    register.put(NodeId(1), 2, &heals).await.unwrap();
+    let said = register.entries(Some(before)).await.unwrap();
+    assert!(said.is_whole && said.mark.epoch != before.epoch);
+    assert_eq!(told(&said), ["a=2", "b-", "c=1"]);
+}
+
+#[tokio::test]
+async fn everything_is_bounded_and_errors_say_by_what() {
+    let server = Server::start(Kind::Redis);
+    let register = register(server.url()).await;
+    for node in 1..=u64::try_from(MOST_NODES).unwrap() {
+        register.beat(&beat(node), LIFE).await.unwrap();
+    }
+    let refused = register.beat(&beat(9_999), LIFE).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Refused);
+    assert!(refused.to_string().contains("1024 nodes"), "{refused}");
+    let roll = register.beat(&beat(5), LIFE).await.unwrap();
+    assert_eq!(roll.count(), MOST_NODES, "who is in stays in");
+
+    let name = |n: usize| format!("override/api/{n:032x}");
+    let all: Vec<Change> = (0..MOST_ENTRIES).map(|n| set(&name(n), "x")).collect();
+    let batches = all.chunks(MOST_CHANGES);
+    for (batch, number) in batches.zip(1..) {
+        register.put(NodeId(1), number, batch).await.unwrap();
+    }
+    let one_more = [set("switch", "x")];
+    let refused = register.put(NodeId(1), 100, &one_more).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Refused);
+    assert!(
+        refused
+            .to_string()
+            .contains("10000 switches, overrides and blocks"),
+        "{refused}"
+    );
+    let known = [set(&name(3), "y"), remove(&name(4)), remove("unheard of")];
+    register.put(NodeId(1), 100, &known).await.unwrap();
+    let said = register.entries(None).await.unwrap();
+    assert_eq!(
+        said.entries.len(),
+        MOST_ENTRIES,
+        "on many pages, none twice"
+    );
+    let large = [set("large", &"x".repeat(MOST_BODY + 1))];
+    let refused = register.put(NodeId(1), 101, &large).await.unwrap_err();
+    assert!(refused.is_callers_fault(), "{refused}");
+}
+
+#[tokio::test]
+async fn large_entries_come_in_replies_of_bounded_size() {
+    let server = Server::start(Kind::Redis);
+    let register = register(server.url()).await;
+    let large: Vec<Change> = (0..60)
+        .map(|n| set(&format!("n{n}"), &"x".repeat(MOST_BODY)))
+        .collect();
+    let mark = register.put(NodeId(1), 1, &large).await.unwrap();
+    let said = register.entries(None).await.unwrap();
+    assert_eq!((said.entries.len(), said.mark), (60, mark));
+    let names: std::collections::HashSet<_> =
+        said.entries.iter().map(|entry| &entry.name).collect();
+    assert_eq!(names.len(), 60);
+}
+
+#[tokio::test]
+async fn without_a_server_every_call_ends_and_once_it_is_there_they_work() {
+    let mut node = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
+    let register = register(node.url())
+        .await
+        .with_deadline(Duration::from_millis(500));
+    register.beat(&beat(1), LIFE).await.unwrap();
+    node.kill();
+    let failed = register.beat(&beat(1), LIFE).await.unwrap_err();
+    assert!(!failed.is_callers_fault(), "{failed}");
+    register.entries(None).await.unwrap_err();
+    node.restart();
+    until("the register answers again", || async {
+        register.beat(&beat(1), LIFE).await.is_ok()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_cluster_and_on_several_servers_every_node_finds_the_same_place() {
+    let _alone = crate::topology::alone().await;
+    let cluster = Cluster::start_with(Kind::Redis, 15_000, 0);
+    let shards: Vec<Node> = (0..3)
+        .map(|_| Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]))
+        .collect();
+    for url in [cluster.url(), crate::topology::shards_url(&shards)] {
+        let one = register(url.clone()).await;
+        let two = register_with(url.clone(), *b"another secret..").await;
+        one.beat(&beat(1), LIFE).await.unwrap();
+        one.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
+        let roll = two.beat(&beat(2), LIFE).await.unwrap();
+        assert_eq!(nodes(&roll), [1, 2], "{url}");
+        assert_eq!(told(&two.entries(None).await.unwrap()), ["a=1"], "{url}");
+    }
+    let holders = shards.iter().filter(|node| node.ask(&["DBSIZE"]) != "0");
+    assert_eq!(holders.count(), 1, "one of them has all of it");
+}
+
+/// Everything that is stored, to be put back as a replica would that was promoted before it had heard all.
+fn snapshot(server: &Server) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut connection = connection(server);
+    let names: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+    let dump = |name: Vec<u8>| {
+        let dumped = redis::cmd("DUMP").arg(&name).query(&mut connection);
+        (name, dumped.unwrap())
+    };
+    names.into_iter().map(dump).collect()
+}
+
+fn restore(server: &Server, snapshot: &[(Vec<u8>, Vec<u8>)]) {
+    let mut connection = connection(server);
+    let flushed = redis::cmd("FLUSHALL").query::<()>(&mut connection);
+    flushed.unwrap();
+    for (name, dumped) in snapshot {
+        let mut restore = redis::cmd("RESTORE");
+        restore.arg(name).arg(3_600_000).arg(dumped);
+        restore.query::<()>(&mut connection).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn s_16_a_register_that_lost_its_end_in_a_failover_says_so_even_if_others_have_put_since() {
+    let server = Server::start(Kind::Redis);
+    let register = register(server.url()).await;
+    let early = register.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
+    let kept = snapshot(&server);
+    let late = register.put(NodeId(1), 2, &[set("b", "2")]).await.unwrap();
+    restore(&server, &kept);
+    let said = register.entries(Some(late)).await.unwrap();
+    assert_eq!(
+        (said.lost_after, said.is_whole),
+        (Some(early.version), true)
+    );
+    assert_eq!(told(&said), ["a=1"]);
+    let later = register.put(NodeId(2), 1, &[set("c", "3")]).await.unwrap();
+    assert!(later.version > late.version, "no version is given twice");
+    let said = register.entries(Some(late)).await.unwrap();
+    assert_eq!(said.lost_after, Some(early.version));
+    assert_eq!(told(&said), ["a=1", "c=3"]);
+    let said = register.entries(Some(later)).await.unwrap();
+    assert_eq!((said.lost_after, said.entries.len()), (None, 0));
+}
+
+/// Random numbers that a seed repeats (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (word ^ (word >> 31)) % bound
+    }
+}
+
+/// The same calls on the register and on the model. Answers where the first difference is.
+async fn compare(seed: u64, real: &RedisRegister, model: &ModelRegister) -> Option<String> {
+    let mut dice = Dice(seed);
+    let mut numbers = [0_u64; 3];
+    let mut marks: Vec<(Option<Mark>, Option<Mark>)> = vec![(None, None)];
+    for step in 0..60 {
+        let node = dice.below(3);
+        if dice.below(3) == 0 {
+            let pick = usize::try_from(dice.below(marks.len() as u64)).unwrap();
+            let (since, as_model_has_it) = marks[pick];
+            let one = real.entries(since).await.unwrap();
+            let two = model.entries_now(as_model_has_it).unwrap();
+            let of = |said: &Said| (told(said), said.is_whole, said.lost_after.is_some());
+            if of(&one) != of(&two) {
+                return Some(format!(
+                    "seed {seed}, step {step}: {:?} {:?}",
+                    of(&one),
+                    of(&two)
+                ));
+            }
+            marks.push((Some(one.mark), Some(two.mark)));
+            continue;
+        }
+        let number = &mut numbers[usize::try_from(node).unwrap()];
+        // Now and then the same again.
+        *number += u64::from(*number == 0 || dice.below(5) > 0);
+        let change = |dice: &mut Dice| {
+            let how =
+                [How::Set, How::SetIfAbsent, How::Remove][usize::try_from(dice.below(3)).unwrap()];
+            Change {
+                how,
+                ..set(&format!("n{}", dice.below(4)), &dice.below(100).to_string())
+            }
+        };
+        let changes: Vec<Change> = (0..=dice.below(3)).map(|_| change(&mut dice)).collect();
+        let one = real.put(NodeId(node), *number, &changes).await.unwrap();
+        let two = model.put_now(NodeId(node), *number, &changes).unwrap();
+        marks.push((Some(one), Some(two)));
+    }
+    None
+}
+
+#[tokio::test]
+async fn it_answers_like_the_model_whatever_is_put_in_which_order() {
+    for kind in Kind::under_test() {
+        let server = Server::start(kind);
+        let real = register(server.url()).await;
+        for seed in 0..15 {
+            let flushed = redis::cmd("FLUSHALL").query::<()>(&mut connection(&server));
+            flushed.unwrap();
+            let difference = compare(seed, &real, &ModelRegister::default()).await;
+            assert_eq!(difference, None, "{kind:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn control_a_register_that_knows_more_than_the_model_is_noticed() {
+    let server = Server::start(Kind::Redis);
+    let real = register(server.url()).await;
+    real.put(NodeId(9), 1, &[remove("n0")]).await.unwrap();
+    let model = ModelRegister::default();
+    assert!(compare(1, &real, &model).await.is_some());
+}

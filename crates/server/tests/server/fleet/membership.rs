@@ -1,0 +1,270 @@
+//! Several servers with one Redis: they see each other, and what operators say on one holds on all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tollgate_core::Timestamp;
+use tollgate_redis::{Options, RedisRegister, RedisStore, Secret as RedisSecret};
+use tollgate_server::admin::{Admin, Tokens};
+use tollgate_server::fleet::{Membership, MembershipSettings, Node as _};
+use tollgate_server::listen::{Place, Stop};
+use tollgate_server::{App, Limits, Secret};
+use tollgate_store::ManualClock;
+use tollgate_store::register::{FleetName, Register};
+use tollgate_testkit::redis::{Kind, Node, Server};
+
+use crate::harness::{Answer, Connection, policy};
+use crate::running::Running;
+
+const POLICY: &str = "limits: [{ name: api, key: header.x-api-key, rate: 2/h }]";
+const SECRET: &str = "the secret of this fleet";
+/// Far above what anything here takes; only what never happens reaches it.
+const PATIENT: Duration = Duration::from_secs(60);
+
+/// A server whose task can be killed.
+struct Member {
+    app: Arc<App<Arc<ManualClock>>>,
+    membership: Arc<Membership>,
+    address: std::net::SocketAddr,
+    stop: Stop,
+    task: JoinSet<()>,
+    _running: Running,
+}
+
+impl Member {
+    async fn start(url: &str) -> Self {
+        Self::start_with(url, SECRET).await
+    }
+
+    async fn start_with(url: &str, secret: &str) -> Self {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
+        let secret = Secret::shared(secret.as_bytes()).unwrap();
+        let app = Arc::new(App::keyed(&policy(POLICY), 1_000, clock, secret).unwrap());
+        let mut options = Options::new(url, RedisSecret::new(*b"names of keys..."));
+        options.connect_deadline = Duration::from_secs(5);
+        let store = RedisStore::connect(options).await.unwrap();
+        let register = RedisRegister::of(&store, &FleetName::default());
+        let register: Arc<dyn Register> = Arc::new(register.with_deadline(Duration::from_secs(4)));
+        let membership = Membership::new(secret, MembershipSettings::default());
+        let (stop, stopping) = Stop::new();
+        let mut task = JoinSet::new();
+        let node = Arc::<App<Arc<ManualClock>>>::clone(&app);
+        task.spawn(Arc::clone(&membership).run(register, node, stopping));
+        membership.settled().await;
+        let place = Place::Tcp(([127, 0, 0, 1], 0).into());
+        let admin = Admin::new(Arc::clone(&app), &place, Tokens::default()).unwrap();
+        let admin = Arc::new(admin.with_fleet(Arc::clone(&membership)));
+        let running =
+            Running::start(|listener, end| admin.run(listener, Limits::default(), end)).await;
+        Self {
+            app,
+            membership,
+            address: running.address,
+            stop,
+            task,
+            _running: running,
+        }
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
+        let mut connection = Connection::to(self.address).await;
+        let length = body.len();
+        connection
+            .send(&format!(
+                "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:8088\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+            ))
+            .await;
+        connection.answer(false).await
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        self.ask("GET", path, "").await.json()
+    }
+
+    async fn change(&self, method: &str, path: &str, body: &str) {
+        let body = format!(r#"{{{body}, "who": "ada", "why": "a test"}}"#);
+        let answer = self.ask(method, path, &body).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+
+    async fn metric(&self, name: &str) -> String {
+        let page = self.ask("GET", "/metrics", "").await.body;
+        let line = page.lines().find(|line| line.starts_with(name));
+        let value = line.and_then(|line| line.rsplit(' ').next());
+        value.unwrap_or("none").to_owned()
+    }
+
+    async fn count(&self) -> u64 {
+        let fleet = self.get("/fleet").await;
+        let list = fleet["nodes"]["list"].as_array().unwrap();
+        u64::try_from(list.len()).unwrap()
+    }
+
+    async fn stop(mut self) {
+        self.stop.say();
+        self.task.join_next().await.unwrap().unwrap();
+    }
+}
+
+/// Asks until it is so, and fails after a long time.
+async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
+    let mut looks = tokio::time::interval(Duration::from_millis(20));
+    let waiting = async {
+        while !condition().await {
+            looks.tick().await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENT, waiting).await;
+    assert!(waited.is_ok(), "{what}: it did not come true");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_servers_see_each_other_and_what_operators_say_on_one_holds_on_all() {
+    let redis = Server::start(Kind::Redis);
+    let url = redis.url();
+    let one = Member::start(&url).await;
+    let (two, three) = (Member::start(&url).await, Member::start(&url).await);
+    for member in [&one, &two, &three] {
+        until("three are there", || async { member.count().await == 3 }).await;
+    }
+    assert_eq!(one.metric("tollgate_fleet_nodes").await, "3");
+    let fleet = one.get("/fleet").await;
+    assert_eq!(fleet["fleet"], "default");
+    assert_eq!(fleet["node"], one.membership.id().to_string());
+    assert_eq!(fleet["nodes"]["known"], "seen");
+    assert_eq!(fleet["mismatches"], json!({"secret": 0, "policy": 0}));
+    let list = fleet["nodes"]["list"].as_array().unwrap();
+    assert_eq!(list.iter().filter(|node| node["this"] == true).count(), 1);
+
+    let block = r#""limit": "api", "key": ["mallory"]"#;
+    one.change("PUT", "/v1/blocks", block).await;
+    two.change("PUT", "/v1/switches", r#""limit": "*", "to": "shadow""#)
+        .await;
+    for member in [&one, &two, &three] {
+        until("it holds everywhere", || async {
+            let blocks = member.get("/v1/blocks").await;
+            let switches = member.get("/v1/switches").await;
+            blocks["blocks"].as_array().unwrap().len() == 1
+                && switches["everything"]["to"] == "shadow"
+        })
+        .await;
+    }
+    let shown = three.get("/v1/blocks").await;
+    let key = shown["blocks"][0]["key"].as_str().unwrap();
+    assert!(key.starts_with('#') && key.len() == 33, "{key}");
+    let audit = three.get("/v1/audit").await.to_string();
+    assert!(
+        audit.contains("ada") && !audit.contains("mallory"),
+        "{audit}"
+    );
+
+    // Taken back on a node that does not know it by name.
+    three.change("DELETE", "/v1/blocks", block).await;
+    until("it is gone where it was said", || async {
+        one.get("/v1/blocks").await["blocks"] == json!([])
+    })
+    .await;
+    until("all have the same version", || async {
+        let name = "tollgate_fleet_controls_version";
+        let versions = (one.metric(name).await, two.metric(name).await);
+        versions.0 == versions.1 && versions.0 != "0"
+    })
+    .await;
+
+    two.stop().await;
+    until("one has said goodbye", || async { one.count().await == 2 }).await;
+    drop(three);
+    until("one has died", || async { one.count().await == 1 }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_operators_said_outlives_all_servers_and_holds_before_the_next_is_ready() {
+    let redis = Server::start(Kind::Redis);
+    let first = Member::start(&redis.url()).await;
+    let body = r#""limit": "api", "key": ["carol"], "quota": "100/h""#;
+    first.change("PUT", "/v1/overrides", body).await;
+    until("it is told", || async { first.app.unheard().0 == 0 }).await;
+    first.stop().await;
+    let next = Member::start(&redis.url()).await;
+    let overrides = next.get("/v1/overrides").await;
+    assert_eq!(overrides["overrides"][0]["quota"], "100/h");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_with_another_secret_is_seen_and_told_of() {
+    let redis = Server::start(Kind::Redis);
+    let one = Member::start(&redis.url()).await;
+    let stray = Member::start_with(&redis.url(), "not the secret at all").await;
+    for member in [&one, &stray] {
+        until("it alarms", || async {
+            member
+                .metric("tollgate_fleet_mismatch{what=\"secret\"}")
+                .await
+                == "1"
+        })
+        .await;
+    }
+    let fleet = one.get("/fleet").await;
+    assert_eq!(fleet["mismatches"]["secret"], 1);
+    let list = fleet["nodes"]["list"].as_array().unwrap();
+    let differs = |node: &&Value| node["differs"] == "secret";
+    assert_eq!(list.iter().filter(differs).count(), 1);
+    assert!(!fleet.to_string().contains(SECRET));
+    stray.stop().await;
+    until("all is well again", || async {
+        one.metric("tollgate_fleet_mismatch{what=\"secret\"}").await == "0"
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s_02_what_is_said_without_redis_holds_here_and_everywhere_once_it_is_back_empty() {
+    let mut redis = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
+    let (one, two) = (
+        Member::start(&redis.url()).await,
+        Member::start(&redis.url()).await,
+    );
+    let block = |address: &str| format!(r#""address": "{address}""#);
+    one.change("PUT", "/v1/blocks", &block("192.0.2.1")).await;
+    let blocks = async |member: &Member| {
+        let blocks = member.get("/v1/blocks").await;
+        blocks["blocks"].as_array().unwrap().len()
+    };
+    until("it gets round", || async { blocks(&two).await == 1 }).await;
+    redis.kill();
+    one.change("PUT", "/v1/blocks", &block("192.0.2.2")).await;
+    two.change("PUT", "/v1/blocks", &block("192.0.2.3")).await;
+    assert_eq!((blocks(&one).await, blocks(&two).await), (2, 2));
+    until("it is known to be gone", || async {
+        let fleet = one.get("/fleet").await;
+        fleet["register"]["trouble"].is_string() && fleet["controls"]["waiting"] == 1
+    })
+    .await;
+    assert_eq!(one.metric("tollgate_fleet_controls_waiting").await, "1");
+    redis.restart();
+    for member in [&one, &two] {
+        until("all of it holds on both", || async {
+            blocks(member).await == 3 && member.get("/fleet").await["register"]["trouble"].is_null()
+        })
+        .await;
+    }
+    let late = Member::start(&redis.url()).await;
+    assert_eq!(blocks(&late).await, 3, "what was lost was told again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s_03_a_server_that_starts_without_redis_is_ready_and_joins_when_it_can() {
+    let mut redis = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
+    redis.kill();
+    let one = Member::start(&redis.url()).await;
+    let fleet = one.get("/fleet").await;
+    assert_eq!(fleet["nodes"]["known"], "unknown");
+    assert_eq!(fleet["nodes"]["count"], 1);
+    redis.restart();
+    until("it has joined", || async {
+        one.get("/fleet").await["nodes"]["known"] == "seen"
+    })
+    .await;
+}
