@@ -3,6 +3,7 @@
 
 mod client;
 mod clocks;
+mod consistencies;
 mod dying;
 mod link;
 mod load;
