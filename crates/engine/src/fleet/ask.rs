@@ -35,6 +35,8 @@ pub(super) enum Way {
     Own,
     /// This node, by slices that it has of the limit.
     Leased { part: usize },
+    /// This node, which tells the store now and then.
+    Counted { part: usize },
     /// The store.
     Shared { part: usize },
     /// This node, because that part of the store is away.
@@ -82,7 +84,7 @@ impl<S: StateStore> Asks for Consulting<'_, S> {
         // Everything that was carried out on this node, to be taken back if anybody refuses.
         let mut here = Few::new();
         let decided = self
-            .decide(checks, shared, &ways, (answers, &mut here))
+            .decide(checks, shared, &mut ways, (answers, &mut here))
             .await;
         if let Some(leading) = leading {
             leading.landed(!matches!(decided, Ok(Told::WithoutStore(_))));
@@ -116,7 +118,7 @@ impl Way {
         match self {
             Self::Shared { part } => Self::Away { part },
             // Decided already.
-            Self::Own | Self::Leased { .. } | Self::Away { .. } => Self::Own,
+            Self::Own | Self::Leased { .. } | Self::Counted { .. } | Self::Away { .. } => Self::Own,
         }
     }
 }
@@ -136,10 +138,10 @@ impl<'a, S: StateStore> Consulting<'a, S> {
             if self.is_leased(check, &sharing) {
                 return Way::Leased { part };
             }
-            match self.fleet.breakers.get(part) {
-                Some(breaker) if breaker.is_closed() => Way::Shared { part },
-                _ => Way::Away { part },
+            if Self::is_counted(check, &sharing) {
+                return Way::Counted { part };
             }
+            self.by_store(part)
         };
         checks
             .iter()
@@ -147,6 +149,14 @@ impl<'a, S: StateStore> Consulting<'a, S> {
             .take(MAX_CHECKS)
             .map(way)
             .collect()
+    }
+
+    /// The store, or what stands in for it while that part is away.
+    pub(super) fn by_store(&self, part: usize) -> Way {
+        match self.fleet.breakers.get(part) {
+            Some(breaker) if breaker.is_closed() => Way::Shared { part },
+            _ => Way::Away { part },
+        }
     }
 
     /// Whether a place is one that this node gave while the store was away; then it is released or renewed.
@@ -212,10 +222,12 @@ impl<'a, S: StateStore> Consulting<'a, S> {
         &self,
         checks: &[Check<'_>],
         shared: &impl Shared,
-        ways: &[Way],
+        ways: &mut [Way],
         (answers, here): (&mut [Answer], &mut Few<Here>),
     ) -> Result<Told, StoreError> {
-        if !self.decide_own(checks, ways, answers, here)? {
+        if !self.decide_own(checks, ways, answers, here)?
+            || !self.decide_counted(checks, shared, ways, answers, here)
+        {
             return Ok(Told::ByAll(false));
         }
         if ways.iter().any(|way| matches!(way, Way::Away { .. }))
