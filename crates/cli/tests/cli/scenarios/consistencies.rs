@@ -30,7 +30,7 @@ fn s_00_three_servers_with_slices_admit_never_more_than_the_limit() {
     let calls = rig.proxy.counters().commands("EVALSHA");
     let asked = history.records.len() as u64;
     println!("{worst:?}: {calls} calls for {asked} questions");
-    assert!(calls < asked, "{calls} calls for {asked} questions");
+    assert!(calls * 3 < worst.admitted, "{calls} calls for {asked} questions");
     Outcome::of("S-00 leased, three servers")
         .worst(&worst)
         .speed(speed)
@@ -82,7 +82,7 @@ fn s_00_three_servers_that_reconcile_stay_within_the_printed_bound() {
     let calls = rig.proxy.counters().commands("EVALSHA");
     let asked = history.records.len() as u64;
     println!("{worst:?}: {calls} calls for {asked} questions");
-    assert!(calls < asked / 2, "{calls} calls for {asked} questions");
+    assert!(calls * 5 < asked, "{calls} calls for {asked} questions");
     Outcome::of("S-00 async, three servers")
         .worst(&worst)
         .speed(speed)
