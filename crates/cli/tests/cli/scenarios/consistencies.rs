@@ -30,7 +30,10 @@ fn s_00_three_servers_with_slices_admit_never_more_than_the_limit() {
     let calls = rig.proxy.counters().commands("EVALSHA");
     let asked = history.records.len() as u64;
     println!("{worst:?}: {calls} calls for {asked} questions");
-    assert!(calls * 3 < worst.admitted, "{calls} calls for {asked} questions");
+    assert!(
+        calls * 3 < worst.admitted,
+        "{calls} calls for {asked} questions"
+    );
     Outcome::of("S-00 leased, three servers")
         .worst(&worst)
         .speed(speed)
