@@ -23,6 +23,7 @@ mod replay;
 mod stand_in;
 #[cfg(test)]
 mod tests;
+mod together;
 
 use std::fmt;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};

@@ -2,11 +2,8 @@
 //!
 //! Must not know: when it is called, how slices are accounted for.
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
-use std::task::Poll;
 
 use tollgate_core::Timestamp;
 use tollgate_store::{Key, Lender, Ruled, StoreError};
@@ -15,6 +12,7 @@ use super::Leases;
 use super::entry::{Entry, Planned};
 use super::errands::Landing;
 use crate::fleet::keyed::Who;
+use crate::fleet::together::together;
 
 /// The most keys that wait for another slice at once. Those beyond are served when a request finds nothing.
 const QUEUED: usize = 4_096;
@@ -203,30 +201,11 @@ async fn run(chores: Vec<Chore<'_>>, lender: &dyn Lender) -> Tended {
             return tended;
         }
         tended.errands = tended.errands.saturating_add(some.len());
-        let failed = together(some).await;
+        let failed = together(some)
+            .await
+            .into_iter()
+            .filter(Result::is_err)
+            .count();
         tended.failed = tended.failed.saturating_add(failed);
     }
-}
-
-/// Waits for all of them. Answers how many failed.
-async fn together<F>(mut running: Vec<Pin<Box<F>>>) -> usize
-where
-    F: Future<Output = Result<(), StoreError>>,
-{
-    let mut failed = 0_usize;
-    poll_fn(|context| {
-        running.retain_mut(|one| match one.as_mut().poll(context) {
-            Poll::Pending => true,
-            Poll::Ready(done) => {
-                failed = failed.saturating_add(usize::from(done.is_err()));
-                false
-            }
-        });
-        match running.is_empty() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
-    })
-    .await;
-    failed
 }
