@@ -36,6 +36,8 @@ pub struct Reconciled {
     nodes: AtomicU32,
     /// Numbers accounts, so that no two drop the same.
     numbers: AtomicU64,
+    /// When the last round was.
+    looked_at: AtomicU64,
 }
 
 /// Counts since the start.
@@ -64,6 +66,7 @@ impl Reconciled {
             seed,
             nodes: AtomicU32::new(1),
             numbers: AtomicU64::new(0),
+            looked_at: AtomicU64::new(0),
         }
     }
 

@@ -2,8 +2,10 @@
 //!
 //! Must not know: how accounts decide, when a round is due.
 
-use tollgate_core::Timestamp;
+use std::sync::atomic::Ordering;
+
 use tollgate_core::limit::Limit;
+use tollgate_core::{Nanos, Timestamp};
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{Answer, Check, Key, Op, RemoteStore, Ruled, StoreError};
 
@@ -12,6 +14,8 @@ use super::account::merged;
 use crate::fleet::keyed::Who;
 use crate::fleet::together::together;
 
+/// Rounds that come sooner than this after another look at nothing.
+const LOOK: Nanos = Nanos::from_millis(5);
 /// How many calls are under way together.
 const TOGETHER: usize = 16;
 /// A store of more parts than this is a cluster: keys of one part are rarely of one slot, and a batch over several slots is
@@ -59,9 +63,34 @@ impl Reconciled {
         remote: &dyn RemoteStore,
         now: impl Fn() -> Timestamp + Send + Sync,
     ) -> Round {
+        let since = now().since(Timestamp::from_nanos(
+            self.looked_at.load(Ordering::Relaxed),
+        ));
+        if since < LOOK {
+            return Round::default();
+        }
+        self.looked_at.store(now().as_nanos(), Ordering::Relaxed);
+        self.round(remote, now, false).await
+    }
+
+    /// Tells whatever has not been told, at the end of a process.
+    pub async fn tell_all(
+        &self,
+        remote: &dyn RemoteStore,
+        now: impl Fn() -> Timestamp + Send + Sync,
+    ) -> Round {
+        self.round(remote, now, true).await
+    }
+
+    async fn round(
+        &self,
+        remote: &dyn RemoteStore,
+        now: impl Fn() -> Timestamp + Send + Sync,
+        is_last: bool,
+    ) -> Round {
         let mut due: Vec<Due> = Vec::new();
         for part in 0..self.table.parts() {
-            due.extend(self.due(part, now()));
+            due.extend(self.due(part, now(), is_last));
         }
         let parts = remote.parts();
         for one in due.iter_mut().filter(|_| parts > 1) {
@@ -92,14 +121,18 @@ impl Reconciled {
     }
 
     /// Takes what is to be told of one part of the table, and forgets what nobody uses.
-    fn due(&self, part: usize, now: Timestamp) -> Vec<Due> {
+    fn due(&self, part: usize, now: Timestamp, is_last: bool) -> Vec<Due> {
         let mut due = Vec::new();
         let Some(mut shard) = self.table.at(part) else {
             return due;
         };
         shard.entries.retain(|_, account| !account.is_idle(now));
         for (who, account) in &mut shard.entries {
-            if !account.is_due(now) {
+            let is_due = match is_last {
+                true => account.has_news(),
+                false => account.is_due(now),
+            };
+            if !is_due {
                 continue;
             }
             let limit = merged(&account.ruled.limit, account.interval, self.nodes());

@@ -181,6 +181,19 @@ fn what_was_lost_is_told_again() {
 }
 
 #[test]
+fn at_the_end_everything_is_told_at_once() {
+    let rig = Rig::new();
+    let limit = bucket(1, 10);
+    let one = check(&limit, 1);
+    assert_eq!(rig.admitted(0, &one, 10), 10);
+    let round = at_once(rig.nodes[0].tell_all(&rig.remote, || rig.now())).unwrap();
+    assert_eq!((round.keys, round.calls, round.failed), (1, 1, 0));
+    assert_eq!(rig.admitted(1, &one, 1), 1, "it has not asked yet");
+    rig.reconcile();
+    assert!(rig.admitted(1, &one, 50) <= 2, "it has heard");
+}
+
+#[test]
 fn what_cannot_be_counted_like_this_is_asked_elsewhere() {
     let rig = Rig::new();
     let places = Ruled {
