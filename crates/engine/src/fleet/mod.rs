@@ -25,6 +25,7 @@ mod replay;
 mod stand_in;
 #[cfg(test)]
 mod tests;
+mod together;
 mod without;
 
 use std::fmt;
@@ -154,7 +155,8 @@ impl Fleet {
 
     /// Tells what was counted and gives all slices back, at the end of the process: nothing is borrowed after it.
     pub async fn leave(&self, now: impl Fn() -> Timestamp + Send + Sync) {
-        self.reconcile(&now).await;
+        let round = self.reconciled.tell_all(&*self.remote, &now).await;
+        self.counters.count_rounds(&round);
         if let Some(lender) = &self.lender {
             self.leases.give_all_back(&**lender, now).await;
         }
