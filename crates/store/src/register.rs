@@ -50,7 +50,7 @@ pub trait Register: Send + Sync {
     fn entries(&self, since: Option<Mark>) -> Later<'_, Said>;
 
     /// Puts all of these in force or, if there is no room for them, none. Later ones of the same name win. A node numbers
-    /// what it puts, upwards: what it has put before is not put again, however often it is repeated.
+    /// what it puts, upwards from 1: what it has put before is not put again, however often it is repeated.
     fn put<'a>(&'a self, from: NodeId, number: u64, changes: &'a [Change]) -> Later<'a, Mark>;
 }
 

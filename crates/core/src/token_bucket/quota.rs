@@ -121,6 +121,18 @@ impl TokenBucket {
         Nanos::from_nanos(self.ceiling)
     }
 
+    /// The same quota with so much more of an overdraft: for charges that others have admitted, and that must not be forgotten.
+    #[must_use]
+    pub const fn overdrawn_by(mut self, more: Nanos) -> Self {
+        let most = MAX_CAPACITY.as_nanos();
+        let saturation = self.saturation.saturating_add(more.as_nanos());
+        self.saturation = if saturation < most { saturation } else { most };
+        if self.saturation > self.ceiling {
+            self.ceiling = self.saturation;
+        }
+        self
+    }
+
     /// The same quota, accepting as much debt in the state as `other` does.
     ///
     /// Quotas that decide on the same state (the tiers of one limit, or a quota and the one it replaces) must share

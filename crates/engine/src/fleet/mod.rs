@@ -9,31 +9,41 @@
 //! out, and no request is ever used to find out whether the store is back: [`Fleet::tend`] does that. Must not know:
 //! which store it is, transports, when it is tended.
 
+mod alone;
 mod ask;
+mod asked;
 mod breaker;
+mod by_count;
+mod by_lease;
 mod counters;
 mod flights;
+mod keyed;
 pub mod leases;
 mod local;
+pub mod reconciled;
 mod replay;
 mod stand_in;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tollgate_core::Timestamp;
-use tollgate_store::{Answer, Check, ErrorKind, Key, LimitId, RemoteStore, StoreError};
+use tollgate_store::{Answer, Check, ErrorKind, Key, Lender, LimitId, RemoteStore, StoreError};
 
+pub(crate) use self::alone::Alone;
 pub(crate) use self::ask::Consulting;
 pub use self::breaker::{Breaker, BreakerState};
 pub use self::counters::FleetCounted;
 use self::counters::FleetCounters;
 use self::flights::Flights;
+use self::leases::{Leases, Terms};
 use self::local::Shapes;
+use self::reconciled::Reconciled;
 use self::replay::Replay;
 use crate::asks::{Asks as _, Plainly};
 use crate::deny_cache::DenyCache;
@@ -41,6 +51,8 @@ use crate::store::StateStore;
 
 /// How many denials are remembered, about.
 const REMEMBERED: usize = 65_536;
+/// How many keys of `async` limits are counted here.
+const COUNTED: usize = 65_536;
 /// How many keys' local spending is remembered for the store.
 const REPLAYED: usize = 65_536;
 
@@ -51,6 +63,10 @@ pub struct Fleet {
     breakers: Box<[Breaker]>,
     denials: DenyCache,
     flights: Flights,
+    /// Who lends slices of leased limits, and those that this node has. Without a lender such limits are exact.
+    lender: Option<Arc<dyn Lender>>,
+    leases: Leases,
+    reconciled: Reconciled,
     shapes: Shapes,
     replay: Replay,
     /// How many nodes there are; zero while nobody knows.
@@ -82,10 +98,64 @@ impl Fleet {
             breakers,
             denials: DenyCache::for_keys(REMEMBERED),
             flights: Flights::default(),
+            lender: None,
+            leases: Leases::new(Terms::default()),
+            reconciled: Reconciled::for_keys(COUNTED, RandomState::new().build_hasher().finish()),
             shapes: Shapes::default(),
             replay: Replay::for_keys(REPLAYED),
             nodes: AtomicU32::new(0),
             counters: FleetCounters::default(),
+        }
+    }
+
+    /// The same node, which borrows slices of leased limits there.
+    #[must_use]
+    pub fn borrowing(mut self, lender: Arc<dyn Lender>) -> Self {
+        self.lender = Some(lender);
+        self
+    }
+
+    /// What it has borrowed.
+    #[must_use]
+    pub const fn leases(&self) -> &Leases {
+        &self.leases
+    }
+
+    /// Waits until a slice has to be borrowed soon: then [`tend_slices`](Self::tend_slices) is to be called, and every 50 ms
+    /// besides.
+    pub async fn slices_wanted(&self) {
+        self.leases.wanted().await;
+    }
+
+    /// Borrows ahead, tells what was spent of slices and gives back those that nobody uses.
+    pub async fn tend_slices(&self, now: impl Fn() -> Timestamp + Send + Sync) {
+        if let Some(lender) = &self.lender
+            && !self.is_degraded()
+        {
+            self.leases.tend(&**lender, now).await;
+        }
+    }
+
+    /// Tells the store what was counted here of `async` limits, as far as it is due, and learns where the fleet stands. To be
+    /// called at least ten times in the shortest interval that a limit has.
+    pub async fn reconcile(&self, now: impl Fn() -> Timestamp + Send + Sync) {
+        if !self.is_degraded() {
+            let round = self.reconciled.reconcile(&*self.remote, now).await;
+            self.counters.count_rounds(&round);
+        }
+    }
+
+    /// What is counted here of `async` limits.
+    #[must_use]
+    pub const fn reconciled(&self) -> &Reconciled {
+        &self.reconciled
+    }
+
+    /// Tells what was counted and gives all slices back, at the end of the process: nothing is borrowed after it.
+    pub async fn leave(&self, now: impl Fn() -> Timestamp + Send + Sync) {
+        self.reconcile(&now).await;
+        if let Some(lender) = &self.lender {
+            self.leases.give_all_back(&**lender, now).await;
         }
     }
 
@@ -97,6 +167,8 @@ impl Fleet {
     /// Says how many nodes share it, as was last seen.
     pub fn set_nodes(&self, nodes: u32) {
         self.nodes.store(nodes, Ordering::Relaxed);
+        self.leases.set_nodes(nodes);
+        self.reconciled.set_nodes(nodes);
     }
 
     /// How many nodes there are, as far as is known: one if nobody does.
@@ -157,8 +229,14 @@ impl Fleet {
     /// Forgets denials that may no longer be true: those of one key under one limit, or all.
     pub fn forget_denials(&self, of: Option<(&Key<'_>, LimitId, u64)>) {
         match of {
-            Some((key, limit, generation)) => self.denials.forget(key, limit, generation),
-            None => self.denials.clear(),
+            Some((key, limit, generation)) => {
+                self.denials.forget(key, limit, generation);
+                self.leases.forget_denials(Some((key, limit)));
+            }
+            None => {
+                self.denials.clear();
+                self.leases.forget_denials(None);
+            }
         }
     }
 

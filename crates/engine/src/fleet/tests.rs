@@ -1,14 +1,18 @@
 //! Engines that share a store, which fails as it is told to.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tollgate_core::compose;
+use tollgate_core::lending::Book;
+use tollgate_core::limit::Quota;
 use tollgate_core::{Nanos, Outcome};
-use tollgate_policy::model::{LimitRule, OnStoreFailure};
+use tollgate_policy::model::{Consistency, LimitRule, OnStoreFailure};
+use tollgate_store::lending::{Errand, Granted};
 use tollgate_store::{
-    Answer, Awaited, Check, ErrorKind, Key, ManualClock, Memory, RemoteStore, Ruled, Store as _,
-    StoreError,
+    Answer, Awaited, Check, Clock as _, ErrorKind, Key, Lender, LimitId, ManualClock, Memory,
+    RemoteStore, Ruled, Store as _, StoreError,
 };
 
 use super::*;
@@ -116,6 +120,41 @@ impl RemoteStore for Elsewhere {
     }
 }
 
+/// Books of leased limits, in the same place.
+#[derive(Debug, Default)]
+struct Books {
+    of: Mutex<HashMap<(LimitId, Vec<u8>), Book>>,
+    is_gone: AtomicBool,
+    errands: AtomicU64,
+}
+
+#[derive(Debug)]
+struct LendsHere(Arc<Books>, Arc<ManualClock>);
+
+impl Lender for LendsHere {
+    fn lend<'a>(
+        &'a self,
+        _place: Option<Key<'a>>,
+        key: Key<'a>,
+        ruled: &'a Ruled,
+        errand: Errand<'a>,
+    ) -> Awaited<'a, Granted> {
+        let Self(books, clock) = self;
+        books.errands.fetch_add(1, Ordering::Relaxed);
+        if books.is_gone.load(Ordering::Relaxed) {
+            let gone = StoreError::new(ErrorKind::Unreachable, "gone");
+            return Box::pin(std::future::ready(Err(gone)));
+        }
+        let Quota::TokenBucket(bucket) = ruled.limit.quota() else {
+            panic!("only buckets are lent");
+        };
+        let who = (ruled.id, key.single().unwrap().to_vec());
+        let mut of = books.of.lock().unwrap();
+        let granted = of.entry(who).or_default().run(bucket, clock.now(), &errand);
+        Box::pin(std::future::ready(Ok(granted)))
+    }
+}
+
 /// A node, the clock that all have, and what it shares.
 struct Rig {
     engine: TestEngine,
@@ -149,6 +188,21 @@ impl Rig {
         let store = Memory::with_clock(1_000, Arc::clone(&self.clock)).unwrap();
         let engine = crate::Engine::new(crate::testing::rules(limits), store).unwrap();
         Self::sharing(engine, Arc::clone(&self.clock), Arc::clone(&self.remote))
+    }
+
+    /// A node that borrows there.
+    fn borrowing(limits: Vec<LimitRule>, books: &Arc<Books>, clock: &Arc<ManualClock>) -> Self {
+        let store = Memory::with_clock(1_000, Arc::clone(clock)).unwrap();
+        let engine = crate::Engine::new(crate::testing::rules(limits), store).unwrap();
+        let remote = Elsewhere::new(clock, 1);
+        let fleet = Fleet::new(Arc::clone(&remote) as _, engine.store().now());
+        let lender = LendsHere(Arc::clone(books), Arc::clone(clock));
+        assert!(engine.join(Arc::new(fleet.borrowing(Arc::new(lender)))));
+        Self {
+            engine,
+            clock: Arc::clone(clock),
+            remote,
+        }
     }
 
     fn ask(&self, who: &str) -> Verdict {
@@ -208,6 +262,35 @@ fn s_35_a_flood_of_the_denied_does_not_reach_the_store() {
     assert_eq!(state.retry_after(), Some(Nanos::from_secs(360)));
     rig.clock.advance(Nanos::from_secs(360));
     assert!(rig.ask("alice").is_admitted(), "and not a moment too long");
+}
+
+/// The promise: traffic at a hundred times the limit makes no more calls than admitted requests on every node, and one for
+/// each key, node and second.
+#[test]
+fn s_35_at_a_hundred_times_the_limit_the_store_is_asked_about_what_is_admitted() {
+    const LIMIT: u64 = 20;
+    const KEYS: u64 = 10;
+    const SECONDS: u64 = 5;
+    let limits = || vec![limit("burst", per_second(LIMIT))];
+    let first = Rig::of(limits());
+    let nodes = [first.another(limits()), first.another(limits()), first];
+    let mut admitted = 0;
+    // A millisecond at a time, two of each key's hundred times twenty: on one node after the other.
+    for milli in 0..SECONDS * 1_000 {
+        for ask in 0..KEYS * 2 {
+            let node = &nodes[usize::try_from((milli + ask) % 3).unwrap()];
+            let who = format!("caller {}", ask % KEYS);
+            admitted += u64::from(node.ask(&who).is_admitted());
+        }
+        nodes[0].clock.advance(Nanos::from_nanos(1_000_000));
+    }
+    let calls = nodes[0].remote.calls();
+    assert!(admitted >= KEYS * LIMIT * SECONDS, "{admitted}");
+    assert!(admitted <= KEYS * LIMIT * (SECONDS + 1), "{admitted}");
+    assert!(
+        calls <= admitted * 3 + KEYS * 3 * SECONDS,
+        "{calls} calls for {admitted} admitted"
+    );
 }
 
 #[test]
@@ -413,4 +496,114 @@ fn a_reset_reaches_the_store_that_is_shared() {
         10,
         "nothing is remembered of it either"
     );
+}
+
+fn leased(units: u64) -> LimitRule {
+    LimitRule {
+        consistency: Consistency::Leased.into(),
+        ..per_hour(units)
+    }
+}
+
+#[test]
+fn leased_limits_are_spent_here_and_never_beyond_the_quota() {
+    let (books, clock) = (
+        Arc::default(),
+        Arc::new(ManualClock::at(crate::testing::START)),
+    );
+    let nodes = [(); 3].map(|()| Rig::borrowing(vec![leased(3_000)], &books, &clock));
+    for node in &nodes {
+        node.fleet().set_nodes(3);
+    }
+    let mut admitted = 0;
+    for round in 0..4_000 {
+        let node = &nodes[round % 3];
+        admitted += usize::from(node.ask("alice").is_admitted());
+        at_once(node.fleet().tend_slices(|| clock.now())).unwrap();
+    }
+    assert!(admitted <= 3_000, "{admitted}");
+    assert!(admitted >= 2_400, "{admitted}");
+    let calls = books.errands.load(Ordering::Relaxed);
+    assert!(calls * 20 <= 4_000, "{calls} calls");
+    assert!(nodes.iter().all(|node| node.remote.calls() == 0));
+}
+
+/// I-11, with slices: what another limit refuses is not spent of a slice either.
+#[test]
+fn i_11_what_was_taken_from_a_slice_goes_back_into_it() {
+    let (books, clock) = (
+        Arc::default(),
+        Arc::new(ManualClock::at(crate::testing::START)),
+    );
+    let exact = limit("exact", quota(Algorithm::TokenBucket, &[(5, Nanos::HOUR)]));
+    let rig = Rig::borrowing(vec![leased(100), exact], &books, &clock);
+    assert_eq!(rig.admitted("alice", 1), 1);
+    let mut left = None;
+    for _ in 0..50 {
+        rig.engine.forget_denials(None);
+        let verdict = rig.ask("alice");
+        let leased = verdict
+            .limits()
+            .iter()
+            .find(|state| state.status.limit == 100);
+        if !verdict.is_admitted() {
+            let remaining = leased.unwrap().status.remaining;
+            assert_eq!(*left.get_or_insert(remaining), remaining);
+        }
+    }
+    assert!(left.is_some());
+}
+
+#[test]
+fn slices_last_while_the_lender_is_away_and_then_the_share_decides() {
+    let (books, clock): (Arc<Books>, _) = (
+        Arc::default(),
+        Arc::new(ManualClock::at(crate::testing::START)),
+    );
+    let rig = Rig::borrowing(vec![leased(100)], &books, &clock);
+    assert_eq!(rig.admitted("alice", 10), 10);
+    books.is_gone.store(true, Ordering::Relaxed);
+    let admitted = rig.admitted("alice", 1_000);
+    assert!(
+        (50..=90).contains(&admitted),
+        "half of it, and what was borrowed: {admitted}"
+    );
+    assert!(rig.ask("alice").degraded().store);
+    assert!(rig.fleet().is_degraded());
+}
+
+/// Decision 8: counted here, told every so often; over-admission within (N − 1) · (B + r · interval).
+#[test]
+fn async_limits_are_counted_here_and_told_every_so_often() {
+    let rule = || LimitRule {
+        consistency: Consistency::Async(Nanos::SECOND).into(),
+        ..per_hour(100)
+    };
+    let one = Rig::of(vec![rule()]);
+    let two = one.another(vec![rule()]);
+    for rig in [&one, &two] {
+        rig.fleet().set_nodes(2);
+    }
+    assert_eq!(
+        one.admitted("alice", 1_000),
+        100,
+        "its own count never exceeds the quota"
+    );
+    assert_eq!(one.remote.calls(), 0);
+    let now = |rig: &Rig| rig.engine.store().now();
+    one.clock.advance(Nanos::from_millis(500));
+    at_once(one.fleet().reconcile(|| now(&one))).unwrap();
+    assert_eq!(one.remote.calls(), 1);
+    // The other one hears of it when it first tells something itself.
+    assert!(two.ask("alice").is_admitted());
+    two.clock.advance(Nanos::from_millis(500));
+    at_once(two.fleet().reconcile(|| now(&two))).unwrap();
+    let beyond = two.admitted("alice", 1_000);
+    assert!(
+        beyond <= 5,
+        "{beyond} after the fleet was known to be at its limit"
+    );
+    // Without the store it goes on by its own count.
+    one.remote.fail(Fault::Gone);
+    assert!(one.admitted("bob", 1_000) == 100);
 }

@@ -157,7 +157,7 @@ fn plan(
 /// Runs a trace in one pipeline. The error says where the scripts went another way.
 pub(crate) fn run(
     connection: &mut Connection,
-    digests: &[String; 8],
+    digests: &[String; 7],
     remembering: Remembering,
     planned: &[Planned],
 ) -> Result<(), String> {
@@ -175,7 +175,7 @@ pub(crate) fn run(
             .unwrap()];
         pipe.cmd("EVALSHA").arg(digest).arg(request.keys.len());
         for bytes in request.keys.iter().chain(&request.args) {
-            pipe.arg(bytes.as_slice());
+            pipe.arg(bytes);
         }
     }
     let replies: Vec<Vec<i64>> = pipe.query(connection).map_err(|error| error.to_string())?;

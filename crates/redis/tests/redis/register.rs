@@ -10,6 +10,7 @@ use tollgate_store::register::{
     MOST_NODES, Mark, NodeId, Register, Roll, Said,
 };
 use tollgate_testkit::redis::{Cluster, Kind, Node, Server};
+use tollgate_testkit::register::ModelRegister;
 
 use crate::server_time::{PATIENT, connection};
 use crate::topology::until;
@@ -288,9 +289,21 @@ async fn a_register_that_has_lost_everything_says_so_and_is_filled_with_what_is_
 async fn everything_is_bounded_and_errors_say_by_what() {
     let server = Server::start(Kind::Redis);
     let register = register(server.url()).await;
-    for node in 1..=u64::try_from(MOST_NODES).unwrap() {
-        register.beat(&beat(node), LIFE).await.unwrap();
-    }
+    register.beat(&beat(5), LIFE).await.unwrap();
+    // At once, so that a busy machine does not let the first die before the last is there.
+    let crowd = "local t = redis.call('TIME')[1] * 1000 + 50000 \
+        for n = 2, tonumber(ARGV[1]) do \
+            redis.call('HSET', KEYS[1], 'node' .. n, 'x') redis.call('ZADD', KEYS[2], t, 'node' .. n) \
+        end";
+    let mut crowding = redis::cmd("EVAL");
+    crowding
+        .arg(crowd)
+        .arg(2)
+        .arg(&["tg1:{fleet:default}:nodes", "tg1:{fleet:default}:lives"]);
+    let crowded = crowding
+        .arg(MOST_NODES)
+        .query::<()>(&mut connection(&server));
+    crowded.unwrap();
     let refused = register.beat(&beat(9_999), LIFE).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Refused);
     assert!(refused.to_string().contains("1024 nodes"), "{refused}");
@@ -376,4 +389,126 @@ async fn in_a_cluster_and_on_several_servers_every_node_finds_the_same_place() {
     }
     let holders = shards.iter().filter(|node| node.ask(&["DBSIZE"]) != "0");
     assert_eq!(holders.count(), 1, "one of them has all of it");
+}
+
+/// Everything that is stored, to be put back as a replica would that was promoted before it had heard all.
+fn snapshot(server: &Server) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut connection = connection(server);
+    let names: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+    let dump = |name: Vec<u8>| {
+        let dumped = redis::cmd("DUMP").arg(&name).query(&mut connection);
+        (name, dumped.unwrap())
+    };
+    names.into_iter().map(dump).collect()
+}
+
+fn restore(server: &Server, snapshot: &[(Vec<u8>, Vec<u8>)]) {
+    let mut connection = connection(server);
+    let flushed = redis::cmd("FLUSHALL").query::<()>(&mut connection);
+    flushed.unwrap();
+    for (name, dumped) in snapshot {
+        let mut restore = redis::cmd("RESTORE");
+        restore.arg(name).arg(3_600_000).arg(dumped);
+        restore.query::<()>(&mut connection).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn s_16_a_register_that_lost_its_end_in_a_failover_says_so_even_if_others_have_put_since() {
+    let server = Server::start(Kind::Redis);
+    let register = register(server.url()).await;
+    let early = register.put(NodeId(1), 1, &[set("a", "1")]).await.unwrap();
+    let kept = snapshot(&server);
+    let late = register.put(NodeId(1), 2, &[set("b", "2")]).await.unwrap();
+    restore(&server, &kept);
+    let said = register.entries(Some(late)).await.unwrap();
+    assert_eq!(
+        (said.lost_after, said.is_whole),
+        (Some(early.version), true)
+    );
+    assert_eq!(told(&said), ["a=1"]);
+    let later = register.put(NodeId(2), 1, &[set("c", "3")]).await.unwrap();
+    assert!(later.version > late.version, "no version is given twice");
+    let said = register.entries(Some(late)).await.unwrap();
+    assert_eq!(said.lost_after, Some(early.version));
+    assert_eq!(told(&said), ["a=1", "c=3"]);
+    let said = register.entries(Some(later)).await.unwrap();
+    assert_eq!((said.lost_after, said.entries.len()), (None, 0));
+}
+
+/// Random numbers that a seed repeats (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (word ^ (word >> 31)) % bound
+    }
+}
+
+/// The same calls on the register and on the model. Answers where the first difference is.
+async fn compare(seed: u64, real: &RedisRegister, model: &ModelRegister) -> Option<String> {
+    let mut dice = Dice(seed);
+    let mut numbers = [0_u64; 3];
+    let mut marks: Vec<(Option<Mark>, Option<Mark>)> = vec![(None, None)];
+    for step in 0..60 {
+        let node = dice.below(3);
+        if dice.below(3) == 0 {
+            let pick = usize::try_from(dice.below(marks.len() as u64)).unwrap();
+            let (since, as_model_has_it) = marks[pick];
+            let one = real.entries(since).await.unwrap();
+            let two = model.entries_now(as_model_has_it).unwrap();
+            let of = |said: &Said| (told(said), said.is_whole, said.lost_after.is_some());
+            if of(&one) != of(&two) {
+                return Some(format!(
+                    "seed {seed}, step {step}: {:?} {:?}",
+                    of(&one),
+                    of(&two)
+                ));
+            }
+            marks.push((Some(one.mark), Some(two.mark)));
+            continue;
+        }
+        let number = &mut numbers[usize::try_from(node).unwrap()];
+        // Now and then the same again.
+        *number += u64::from(*number == 0 || dice.below(5) > 0);
+        let change = |dice: &mut Dice| {
+            let how =
+                [How::Set, How::SetIfAbsent, How::Remove][usize::try_from(dice.below(3)).unwrap()];
+            Change {
+                how,
+                ..set(&format!("n{}", dice.below(4)), &dice.below(100).to_string())
+            }
+        };
+        let changes: Vec<Change> = (0..=dice.below(3)).map(|_| change(&mut dice)).collect();
+        let one = real.put(NodeId(node), *number, &changes).await.unwrap();
+        let two = model.put_now(NodeId(node), *number, &changes).unwrap();
+        marks.push((Some(one), Some(two)));
+    }
+    None
+}
+
+#[tokio::test]
+async fn it_answers_like_the_model_whatever_is_put_in_which_order() {
+    for kind in Kind::under_test() {
+        let server = Server::start(kind);
+        let real = register(server.url()).await;
+        for seed in 0..15 {
+            let flushed = redis::cmd("FLUSHALL").query::<()>(&mut connection(&server));
+            flushed.unwrap();
+            let difference = compare(seed, &real, &ModelRegister::default()).await;
+            assert_eq!(difference, None, "{kind:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn control_a_register_that_knows_more_than_the_model_is_noticed() {
+    let server = Server::start(Kind::Redis);
+    let real = register(server.url()).await;
+    real.put(NodeId(9), 1, &[remove("n0")]).await.unwrap();
+    let model = ModelRegister::default();
+    assert!(compare(1, &real, &model).await.is_some());
 }

@@ -14,7 +14,7 @@ use tollgate_store::{Key, Lender, Ruled, StoreError};
 use super::Leases;
 use super::entry::{Entry, Planned};
 use super::errands::Landing;
-use super::table::Who;
+use crate::fleet::keyed::Who;
 
 /// The most keys that wait for another slice at once. Those beyond are served when a request finds nothing.
 const QUEUED: usize = 4_096;

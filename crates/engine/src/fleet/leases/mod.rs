@@ -14,7 +14,6 @@ mod background;
 mod counted;
 mod entry;
 mod errands;
-mod table;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -32,14 +31,14 @@ use tollgate_store::{Answer, Check, Key, LimitId, Op};
 
 pub use self::background::Tended;
 pub use self::counted::Counted;
-use self::entry::{Said, lendable};
-use self::table::{Table, Who};
+use self::entry::{Entry, Said, lendable};
 pub use self::terms::Terms;
+use super::keyed::{Table, Who};
 
 /// Slices of this node, by key and limit.
 #[derive(Debug)]
 pub struct Leases {
-    table: Table,
+    table: Table<Entry, Counted>,
     terms: Terms,
     /// Says who we are in the ids of slices: another one each time that a process starts.
     node: u64,
@@ -100,7 +99,10 @@ impl Leases {
     /// What has happened so far.
     #[must_use]
     pub fn counted(&self) -> Counted {
-        self.table.counted()
+        let parts = (0..self.table.parts()).filter_map(|index| self.table.at(index));
+        parts.fold(Counted::default(), |sum, shard| {
+            sum.and(&shard.counted, shard.entries.len())
+        })
     }
 
     /// Answers from what is here, at once. `now` must have been read for this very call.

@@ -16,11 +16,11 @@ use tollgate_core::Nanos;
 use tollgate_store::register::{Beat, Load, Register};
 use tollgate_store::{ErrorKind, StoreError};
 
-use super::Membership;
 use super::alarm::{Turned, What};
 use super::exchange::Exchange;
 use super::node::{Node, Tally};
 use super::view::News;
+use super::{Membership, Nodes};
 use crate::listen::Stopping;
 
 /// So many nodes beat at full pace.
@@ -98,7 +98,9 @@ impl Membership {
                     self.back_off(failed)
                 }
             };
-            node.share_among(self.nodes().count());
+            if let Nodes::Seen(nodes) | Nodes::Configured(nodes) = self.nodes() {
+                node.share_among(nodes);
+            }
             self.begun.send_replace(true);
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -177,9 +179,9 @@ impl Membership {
             return;
         }
         tracing::warn!(%error, "the fleet's register does not answer");
-        if self.nodes() == super::Nodes::Unknown {
+        if self.nodes() == Nodes::Unknown {
             tracing::warn!(
-                "nobody knows how many nodes there are: this one takes itself for the only one; set fleet.nodes"
+                "nobody knows how many nodes there are: this one takes itself for the only one; set --fleet-nodes"
             );
         }
     }

@@ -99,7 +99,8 @@ async fn pass(register: &ModelRegister, time: Duration) {
     let step = Duration::from_millis(50);
     for _ in 0..time.as_millis() / step.as_millis() {
         register.advance(Nanos::from_millis(50));
-        tokio::time::sleep(step).await;
+        // The clock stands, and moves to the end of the step once everybody has done what is due before.
+        let _moved = tokio::time::timeout(step, std::future::pending::<()>()).await;
     }
 }
 
@@ -232,8 +233,10 @@ async fn s_03_without_a_register_a_node_starts_and_what_is_said_waits() {
 #[tokio::test(start_paused = true)]
 async fn nodes_that_are_configured_count_until_some_are_seen_and_those_last_seen_after() {
     let register = Arc::new(ModelRegister::default());
-    let mut settings = MembershipSettings::default();
-    settings.nodes = Some(5.try_into().unwrap());
+    let settings = MembershipSettings {
+        nodes: Some(5.try_into().unwrap()),
+        ..MembershipSettings::default()
+    };
     let membership = Membership::new(Secret::random(), settings);
     assert_eq!(membership.nodes(), Nodes::Configured(5.try_into().unwrap()));
     let (one, two) = (Member::plain(&register), Member::plain(&register));
@@ -379,11 +382,11 @@ async fn i13_a_bug_in_the_task_is_counted_and_the_task_goes_on() {
 struct Dice(u64);
 
 impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
+    fn below(&mut self, bound: u64) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (word ^ (word >> 31)) % bound
+        usize::try_from((word ^ (word >> 31)) % bound).unwrap()
     }
 }
 
@@ -396,18 +399,12 @@ struct Stepped<'a> {
 impl Stepped<'_> {
     fn act(&self, dice: &mut Dice) {
         let control = self.app.engine().control();
-        let key = ["alice", "bob"][dice.below(2) as usize];
+        let key = ["alice", "bob"][dice.below(2)];
         // What makes no sense now, such as lifting what is not there, changes nothing.
         let _done = match dice.below(6) {
             0 => control.block_key("api", &[key], None, BY),
             1 => control.unblock_key("api", &[key], BY),
-            2 => control.override_key(
-                "api",
-                &[key],
-                ["5/s", "6/s"][dice.below(2) as usize],
-                None,
-                BY,
-            ),
+            2 => control.override_key("api", &[key], ["5/s", "6/s"][dice.below(2)], None, BY),
             3 => control.lift_override("api", &[key], BY),
             4 => control.switch(Some("api"), Switch::halted(Halt::Off), BY),
             _ => control.switch(Some("api"), Switch::default(), BY),
@@ -461,12 +458,12 @@ async fn story(seed: u64, rounds_at_the_end: u32) -> (Vec<String>, bool) {
         .collect();
     let mut has_lost = false;
     for _ in 0..60 {
-        let node = dice.below(3) as usize;
+        let node = dice.below(3);
         match dice.below(10) {
             0..=3 => nodes[node].act(&mut dice),
             4..=7 => nodes[node].round(&register).await,
             8 => {
-                let mood = [Mood::Gone, Mood::Mute, Mood::Well][dice.below(3) as usize];
+                let mood = [Mood::Gone, Mood::Mute, Mood::Well][dice.below(3)];
                 register.be(mood);
             }
             _ => {

@@ -1,6 +1,6 @@
-//! A bounded table of entries behind a few locks, each held for some instructions.
+//! A bounded table of what is known of keys, behind a few locks, each held for some instructions.
 //!
-//! Must not know: what an entry does.
+//! Must not know: what is known.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,33 +10,30 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use tollgate_store::{Key, LimitId};
 
-use super::counted::Counted;
-use super::entry::Entry;
-
 /// Keys are divided among so many locks.
 const SHARDS: usize = 64;
 
 /// The digest of a key and its limit, under a secret.
 pub(super) type Who = u128;
 
-/// A part of the table.
-#[derive(Debug, Default)]
-pub(super) struct Shard {
-    pub(super) entries: HashMap<Who, Box<Entry>, BuildHasherDefault<Digested>>,
-    pub(super) counted: Counted,
+/// A part of the table, and what is counted in it.
+#[derive(Debug)]
+pub(super) struct Shard<E, C> {
+    pub(super) entries: HashMap<Who, Box<E>, BuildHasherDefault<Digested>>,
+    pub(super) counted: C,
 }
 
-pub(super) struct Table {
-    shards: Box<[Mutex<Shard>]>,
+pub(super) struct Table<E, C> {
+    shards: Box<[Mutex<Shard<E, C>>]>,
     most: usize,
     secret: [u64; 2],
 }
 
-impl Table {
+impl<E, C: Default> Table<E, C> {
     pub(super) fn with_room(keys: usize) -> Self {
         let word = || RandomState::new().build_hasher().finish();
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shards: (0..SHARDS).map(|_| Mutex::new(empty())).collect(),
             most: keys.div_ceil(SHARDS).max(1),
             secret: [word(), word()],
         }
@@ -51,13 +48,13 @@ impl Table {
         hasher.finish128().as_u128()
     }
 
-    pub(super) fn shard(&self, who: Who) -> Option<MutexGuard<'_, Shard>> {
+    pub(super) fn shard(&self, who: Who) -> Option<MutexGuard<'_, Shard<E, C>>> {
         let index = usize::try_from(who >> 96).unwrap_or(0) % SHARDS;
         self.at(index)
     }
 
     /// One of the parts, by its number.
-    pub(super) fn at(&self, index: usize) -> Option<MutexGuard<'_, Shard>> {
+    pub(super) fn at(&self, index: usize) -> Option<MutexGuard<'_, Shard<E, C>>> {
         // An entry is whole whenever nobody works on it, and nothing that works on it can panic.
         let lock = |shard| Mutex::lock(shard).unwrap_or_else(PoisonError::into_inner);
         self.shards.get(index).map(lock)
@@ -68,19 +65,19 @@ impl Table {
     }
 
     /// Whether a part has no room for another key.
-    pub(super) fn is_full(&self, shard: &Shard) -> bool {
+    pub(super) fn is_full(&self, shard: &Shard<E, C>) -> bool {
         shard.entries.len() >= self.most
-    }
-
-    pub(super) fn counted(&self) -> Counted {
-        let parts = (0..self.parts()).filter_map(|index| self.at(index));
-        parts.fold(Counted::default(), |sum, shard| {
-            sum.and(&shard.counted, shard.entries.len())
-        })
     }
 }
 
-impl fmt::Debug for Table {
+fn empty<E, C: Default>() -> Shard<E, C> {
+    Shard {
+        entries: HashMap::default(),
+        counted: C::default(),
+    }
+}
+
+impl<E, C> fmt::Debug for Table<E, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Table")
             .field("most", &self.most)

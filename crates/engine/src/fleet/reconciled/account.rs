@@ -1,0 +1,376 @@
+//! One key of one limit, counted on this node: what it has spent itself, what it knows of the fleet, what it has yet to tell.
+//!
+//! Must not know: locks, stores, other keys.
+
+use std::num::NonZeroU32;
+
+use tollgate_core::limit::{Limit, Op, Quota, State};
+use tollgate_core::{
+    FixedWindow, Nanos, Outcome, Receipt, SlidingCounter, Status, Timestamp, TokenBucket,
+};
+use tollgate_store::{Answer, Check, Key, Note, Ruled};
+
+use super::dropping::Dropping;
+
+/// An account that nobody has used for so long is forgotten, if nothing is owed.
+const IDLE: Nanos = Nanos::from_secs(2);
+
+#[derive(Debug)]
+pub(super) struct Account {
+    pub(super) ruled: Ruled,
+    pub(super) interval: Nanos,
+    pub(super) key: Box<[u8]>,
+    pub(super) place: Option<Box<[u8]>>,
+    /// What this node alone has spent.
+    own: State,
+    fleet: Fleet,
+    dropping: Dropping,
+    /// Units that the store has not been told of.
+    untold: u64,
+    /// Units that it is being told of.
+    pub(super) under_way: Option<u64>,
+    /// When units were last taken to be told.
+    told_at: Timestamp,
+    /// When the store last answered, and the debt that it told of.
+    heard: Option<(Timestamp, u64)>,
+    last_used: Timestamp,
+    is_used: bool,
+}
+
+/// What is known of what the fleet has spent, this node among them.
+#[derive(Clone, Copy, Debug)]
+enum Fleet {
+    /// Nothing yet.
+    Unknown,
+    /// A bucket: the instant at which it is full again.
+    Bucket(u64),
+    /// A window: units that are left of it, until an instant.
+    Window { left: u64, until: Timestamp },
+}
+
+/// The limit as the store is asked to count by it: debt that nodes may have made together is kept, not forgiven.
+pub(super) fn merged(limit: &Limit, interval: Nanos, nodes: NonZeroU32) -> Option<Limit> {
+    let others = u64::from(nodes.get()).saturating_sub(1).max(1);
+    let quota: Quota = match limit.quota() {
+        Quota::TokenBucket(bucket) => overdrawn(bucket, interval, others).into(),
+        Quota::LeakyBucket(bucket) if !bucket.is_queue() => {
+            overdrawn(bucket.as_tokens(), interval, others).into()
+        }
+        Quota::FixedWindow(window) => {
+            let debt = window.limit().saturating_mul(others);
+            let window = FixedWindow::of(window.limit(), window.window()).overdraft(debt);
+            window.build().ok()?.into()
+        }
+        Quota::SlidingCounter(counter) => {
+            let counted = |debt| {
+                let counter = SlidingCounter::of(counter.limit(), counter.window());
+                counter.overdraft(debt).build()
+            };
+            // Two counts and what they are multiplied by have to fit; as much as does is better than none.
+            let debt = counter.limit().saturating_mul(others);
+            let most = std::iter::successors(Some(debt), |debt| (*debt > 0).then(|| debt / 2));
+            most.into_iter().find_map(|debt| counted(debt).ok())?.into()
+        }
+        _ => return None,
+    };
+    Some(Limit::new(quota).counting(limit.unit()))
+}
+
+fn overdrawn(bucket: &TokenBucket, interval: Nanos, others: u64) -> TokenBucket {
+    let each = bucket.refill().saturating_add(interval).as_nanos();
+    bucket.overdrawn_by(Nanos::from_nanos(each.saturating_mul(others)))
+}
+
+const fn bucket_of(limit: &Limit) -> Option<&TokenBucket> {
+    match limit.quota() {
+        Quota::TokenBucket(bucket) => Some(bucket),
+        Quota::LeakyBucket(bucket) if !bucket.is_queue() => Some(bucket.as_tokens()),
+        _ => None,
+    }
+}
+
+impl Account {
+    /// `None` if the limit cannot be counted like this, or the key is one that is not kept.
+    pub(super) fn new(
+        check: &Check<'_>,
+        place: Option<&Key<'_>>,
+        interval: Nanos,
+        seed: u64,
+        now: Timestamp,
+    ) -> Option<Self> {
+        merged(&check.ruled.limit, interval, NonZeroU32::MIN)?;
+        Some(Self {
+            ruled: *check.ruled,
+            interval,
+            key: Box::from(check.key.single()?),
+            place: place.and_then(Key::single).map(Box::from),
+            own: State::default(),
+            fleet: Fleet::Unknown,
+            dropping: Dropping::new(seed),
+            untold: 0,
+            under_way: None,
+            told_at: now,
+            heard: None,
+            last_used: now,
+            is_used: true,
+        })
+    }
+
+    /// Takes the quota that is in force. What was spent stays spent, as far as the algorithm is the same.
+    pub(super) fn ruled_by(&mut self, ruled: &Ruled, interval: Nanos) {
+        self.interval = interval;
+        if self.ruled == *ruled || merged(&ruled.limit, interval, NonZeroU32::MIN).is_none() {
+            return;
+        }
+        let of = |limit: &Limit| std::mem::discriminant(limit.quota());
+        if of(&self.ruled.limit) != of(&ruled.limit) {
+            self.own = State::default();
+            self.fleet = Fleet::Unknown;
+        }
+        self.ruled = *ruled;
+    }
+
+    /// Decides, and says whether it was by lot.
+    pub(super) fn spend(&mut self, now: Timestamp, cost: u64) -> (Answer, bool) {
+        self.last_used = self.last_used.max(now);
+        self.is_used = true;
+        if cost > 0 && self.dropping.drops() {
+            let retry_after = self.until_heard(now);
+            return (self.refused(now, cost, retry_after), true);
+        }
+        let denied = self.look(now, cost);
+        if !denied.outcome.is_admitted() {
+            return (denied, false);
+        }
+        let Some(receipt) = self.charge(now, Op::Spend(cost)) else {
+            return (self.refused(now, cost, self.interval), false);
+        };
+        self.untold = self.untold.saturating_add(cost);
+        self.take_off_fleet(now, cost);
+        let answer = Answer {
+            outcome: Outcome::Allow,
+            status: self.status(now),
+            receipt,
+            note: Note::Plain,
+        };
+        (answer, false)
+    }
+
+    /// Says what would be decided, if no lot is drawn.
+    pub(super) fn look(&self, now: Timestamp, cost: u64) -> Answer {
+        let own = self.ruled.limit.decide(&self.own, now, Op::Spend(cost));
+        let own = own.map_or(Outcome::Never, |transition| transition.outcome);
+        let fleet = self.fleet_says(now, cost);
+        let wait = |outcome| match outcome {
+            Outcome::Deny { retry_after } => retry_after,
+            _ => Nanos::ZERO,
+        };
+        let outcome = match (own, fleet) {
+            (Outcome::Never, _) | (_, Outcome::Never) => Outcome::Never,
+            (Outcome::Deny { .. }, _) | (_, Outcome::Deny { .. }) => Outcome::Deny {
+                retry_after: wait(own).max(wait(fleet)),
+            },
+            _ => Outcome::Allow,
+        };
+        match outcome {
+            Outcome::Deny { retry_after } => self.refused(now, cost, retry_after),
+            outcome => Answer {
+                outcome,
+                status: self.status(now),
+                receipt: Receipt::of_nothing(now),
+                note: Note::Plain,
+            },
+        }
+    }
+
+    /// Corrects a charge. Less comes back only while it has not been told: what is counted with others cannot be picked out.
+    pub(super) fn settle(&mut self, now: Timestamp, receipt: &Receipt, actual: u64) {
+        let Some(less) = receipt.cost.checked_sub(actual) else {
+            let more = actual.saturating_sub(receipt.cost);
+            self.charge(now, Op::ChargeAlways(more));
+            self.untold = self.untold.saturating_add(more);
+            self.take_off_fleet(now, more);
+            return;
+        };
+        if less == 0 || less > self.untold || receipt.at < self.told_at {
+            return;
+        }
+        self.untold = self.untold.saturating_sub(less);
+        let receipt = *receipt;
+        self.charge(now, Op::Settle { receipt, actual });
+        match &mut self.fleet {
+            Fleet::Unknown => {}
+            Fleet::Bucket(tat) => {
+                let price = price(&self.ruled.limit, less);
+                let lowered = tat.saturating_sub(price.as_nanos());
+                // Never below what this node alone has spent.
+                *tat = lowered.max(own_tat(&self.own));
+            }
+            Fleet::Window { left, .. } => *left = left.saturating_add(less),
+        }
+    }
+
+    /// Whether the store should be asked: five times in each interval, if anybody has come or something is to be told.
+    pub(super) fn is_due(&self, now: Timestamp) -> bool {
+        let is_time = now.since(self.told_at) >= self.pause();
+        is_time && self.under_way.is_none() && (self.is_used || self.untold > 0)
+    }
+
+    /// Whether nothing is lost if this is forgotten.
+    pub(super) fn is_idle(&self, now: Timestamp) -> bool {
+        let is_fresh = self.status(now).reset_after.is_zero();
+        let is_told = self.untold == 0 && self.under_way.is_none();
+        is_fresh && is_told && now.since(self.last_used) >= IDLE
+    }
+
+    /// Takes what is to be told.
+    pub(super) fn tell(&mut self, now: Timestamp) -> u64 {
+        let units = std::mem::take(&mut self.untold);
+        self.under_way = Some(units);
+        self.told_at = now;
+        self.is_used = false;
+        units
+    }
+
+    /// The store has counted it, and says where the fleet stands.
+    pub(super) fn heard(&mut self, now: Timestamp, status: &Status, merged: &Limit) {
+        self.under_way = None;
+        let debt = status.reset_after.as_nanos();
+        let before = self.heard.replace((now, debt));
+        if let Some(bucket) = bucket_of(merged) {
+            if let Some((at, before)) = before {
+                // What is owed beyond what is left of the last debt was spent meanwhile, by all.
+                let allowed = now.since(at).as_nanos();
+                let spent = debt.saturating_sub(before.saturating_sub(allowed));
+                // A debt that is this node's own is its own bucket's business.
+                let own = own_tat(&self.own).saturating_sub(now.as_nanos());
+                let late = self.pause().as_nanos().saturating_mul(2);
+                let is_others = debt > own.saturating_add(late);
+                let is_in_debt = is_others && debt > bucket.refill().as_nanos() / 2;
+                self.dropping.learn(spent, allowed, is_in_debt);
+            }
+            let tat = now.as_nanos().saturating_add(debt);
+            let tat = tat.saturating_add(price(merged, self.untold).as_nanos());
+            self.fleet = Fleet::Bucket(tat.max(own_tat(&self.own)));
+        } else {
+            let left = status.remaining.saturating_sub(self.untold);
+            let until = now.after(status.reset_after);
+            self.fleet = Fleet::Window { left, until };
+        }
+    }
+
+    /// The store has not answered. It is told again, even if it may have heard: what was admitted has to count. It may then count
+    /// twice, which denies more for a while; not to count would let the bound grow with every answer that is lost.
+    pub(super) const fn unheard(&mut self) {
+        if let Some(units) = self.under_way.take() {
+            self.untold = self.untold.saturating_add(units);
+        }
+    }
+
+    /// Charges what this node has spent. `None` if it was not admitted.
+    fn charge(&mut self, now: Timestamp, op: Op) -> Option<Receipt> {
+        let transition = self.ruled.limit.decide(&self.own, now, op).ok()?;
+        if let Some(edit) = transition.next {
+            self.own.apply(edit);
+        }
+        transition
+            .outcome
+            .is_admitted()
+            .then_some(transition.receipt)
+    }
+
+    fn take_off_fleet(&mut self, now: Timestamp, cost: u64) {
+        match &mut self.fleet {
+            Fleet::Unknown => {}
+            Fleet::Bucket(tat) => {
+                let price = price(&self.ruled.limit, cost).as_nanos();
+                *tat = (*tat).max(now.as_nanos()).saturating_add(price);
+            }
+            Fleet::Window { left, .. } => *left = left.saturating_sub(cost),
+        }
+    }
+
+    fn fleet_says(&self, now: Timestamp, cost: u64) -> Outcome {
+        match (self.fleet, bucket_of(&self.ruled.limit)) {
+            (Fleet::Bucket(tat), Some(bucket)) => {
+                // Everybody's spending is charged when it is told, and not when it was spent, so the debt is too large by up to
+                // the time between. Without this a burst that is smaller than what is spent in that time would never be met.
+                let tat = tat.saturating_sub(self.pause().as_nanos());
+                bucket.decide(tat, now, cost).outcome
+            }
+            (Fleet::Window { left, until }, _) if now < until && cost > left => Outcome::Deny {
+                retry_after: match self.ruled.limit.quota() {
+                    Quota::FixedWindow(_) => until.since(now),
+                    // When some of it has slid out is known to the store.
+                    _ => self.until_heard(now),
+                },
+            },
+            _ => Outcome::Allow,
+        }
+    }
+
+    /// How long the store is left alone. What one node tells another hears after at most two of these and twice the time until
+    /// somebody looks; one more is what [`fleet_says`](Self::fleet_says) lets pass. All of that is within the interval.
+    const fn pause(&self) -> Nanos {
+        Nanos::from_nanos(self.interval.as_nanos() / 5)
+    }
+
+    /// Time until the store is asked next.
+    fn until_heard(&self, now: Timestamp) -> Nanos {
+        let next = self.told_at.after(self.pause());
+        next.since(now).max(Nanos::from_nanos(1_000_000))
+    }
+
+    fn refused(&self, now: Timestamp, cost: u64, retry_after: Nanos) -> Answer {
+        let status = self.status(now);
+        Answer {
+            outcome: Outcome::Deny { retry_after },
+            status: Status {
+                remaining: status.remaining.min(cost.saturating_sub(1)),
+                ..status
+            },
+            receipt: Receipt::of_nothing(now),
+            note: Note::Plain,
+        }
+    }
+
+    /// The worse of what this node has spent and what the fleet has.
+    fn status(&self, now: Timestamp) -> Status {
+        let own = self.ruled.limit.status(&self.own, now);
+        let fleet = match (self.fleet, bucket_of(&self.ruled.limit)) {
+            (Fleet::Bucket(tat), Some(bucket)) => {
+                let debt = tat.saturating_sub(now.as_nanos());
+                Status {
+                    reset_after: Nanos::from_nanos(debt),
+                    ..bucket.status(tat, now)
+                }
+            }
+            (Fleet::Window { left, until }, _) if now < until => Status {
+                limit: own.limit,
+                remaining: left.min(own.limit),
+                reset_after: until.since(now),
+            },
+            _ => own,
+        };
+        Status {
+            limit: own.limit,
+            remaining: own.remaining.min(fleet.remaining),
+            reset_after: own.reset_after.max(fleet.reset_after),
+        }
+    }
+}
+
+/// What so many units of a bucket are in time; nothing for others.
+fn price(limit: &Limit, units: u64) -> Nanos {
+    bucket_of(limit).map_or(Nanos::ZERO, |bucket| {
+        let blocks = units.div_ceil(bucket.block().max(1));
+        Nanos::from_nanos(blocks.saturating_mul(bucket.interval().as_nanos()))
+    })
+}
+
+fn own_tat(own: &State) -> u64 {
+    match own {
+        State::Bucket(tat) => *tat,
+        _ => 0,
+    }
+}

@@ -1,0 +1,118 @@
+//! A store that several nodes share, whose calls and answers get lost when a test says so.
+
+use std::num::NonZeroU16;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tollgate_core::compose::Verdict;
+use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
+use tollgate_store::{
+    Answer, Awaited, Check, ErrorKind, Key, LimitId, ManualClock, Memory, Op, RemoteStore, Ruled,
+    Store as _, StoreError,
+};
+
+pub(super) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Answered,
+    LostOnTheWay,
+    LostOnTheWayBack,
+}
+
+#[derive(Debug)]
+pub(super) struct FakeRemote {
+    memory: Memory<Arc<ManualClock>>,
+    pub(super) fate: Mutex<Fate>,
+    pub(super) calls: AtomicUsize,
+    /// Counts by this limit instead of the one that it is asked by: one that forgives.
+    pub(super) forgives: Option<Ruled>,
+}
+
+impl FakeRemote {
+    pub(super) fn new(clock: &Arc<ManualClock>) -> Self {
+        Self {
+            memory: Memory::with_clock(1_000, Arc::clone(clock)).unwrap(),
+            fate: Mutex::new(Fate::Answered),
+            calls: AtomicUsize::new(0),
+            forgives: None,
+        }
+    }
+
+    pub(super) fn now_on(&self, fate: Fate) {
+        *self.fate.lock().unwrap() = fate;
+    }
+
+    fn answer(&self, checks: &[Check<'_>], answers: &mut [Answer]) -> Result<Verdict, StoreError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let lost = || StoreError::new(ErrorKind::TimedOut, "as told");
+        let fate = *self.fate.lock().unwrap();
+        if fate == Fate::LostOnTheWay {
+            return Err(lost());
+        }
+        let ruled = |check: &Check<'_>| self.forgives.unwrap_or(*check.ruled);
+        let others: Vec<Ruled> = checks.iter().map(ruled).collect();
+        let checks: Vec<Check<'_>> = checks
+            .iter()
+            .zip(&others)
+            .map(|(check, ruled)| Check { ruled, ..*check })
+            .collect();
+        let verdict = self.memory.decide(&checks, answers)?;
+        match fate {
+            Fate::LostOnTheWayBack => Err(lost()),
+            _ => Ok(verdict),
+        }
+    }
+}
+
+impl RemoteStore for FakeRemote {
+    fn parts(&self) -> usize {
+        1
+    }
+
+    fn part_of(&self, _key: &Key<'_>, _place: Option<&Key<'_>>) -> usize {
+        0
+    }
+
+    fn decide<'a>(
+        &'a self,
+        _places: &'a [Option<Key<'a>>],
+        checks: &'a [Check<'a>],
+        answers: &'a mut [Answer],
+    ) -> Awaited<'a, Verdict> {
+        Box::pin(async move { self.answer(checks, answers) })
+    }
+
+    fn probe(&self, _part: usize) -> Awaited<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn erase<'a>(
+        &'a self,
+        _place: Option<Key<'a>>,
+        key: Key<'a>,
+        ruled: &'a Ruled,
+    ) -> Awaited<'a, bool> {
+        Box::pin(async move { Ok(self.memory.erase(&key, ruled)) })
+    }
+
+    fn is_connected(&self) -> bool {
+        true
+    }
+}
+
+pub(super) fn bucket(per_second: u64, burst: u64) -> Ruled {
+    let bucket = TokenBucket::at(Rate::new(per_second, Nanos::SECOND)).burst(burst);
+    Ruled {
+        id: LimitId(NonZeroU16::MIN),
+        limit: bucket.build().unwrap().into(),
+    }
+}
+
+pub(super) fn check(ruled: &Ruled, cost: u64) -> Check<'_> {
+    Check {
+        key: Key::of(b"everyone").unwrap(),
+        ruled,
+        op: Op::Spend(cost),
+    }
+}
