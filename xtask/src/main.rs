@@ -5,6 +5,7 @@
 mod bench;
 mod beside;
 mod callgrind;
+mod chaos;
 mod extra;
 mod house;
 mod kept;
@@ -49,9 +50,15 @@ const COMMANDS: &[Command] = &[
         run: house::run,
     },
     Command {
-        usage: "bench [instructions [--check|--save] | accuracy [args…] | flood [args…] | memory [args…] | redis [args…] | servers [args…] | all]",
-        about: "instruction counts per decision, the accuracy study, a flood of keys, and the stores and the server beside their peers",
+        usage: "bench [instructions [--check|--save] | accuracy [args…] | flood [args…] | memory [args…] | redis [args…] | fleet [args…] | servers [args…] | all]",
+        about: "instruction counts per decision, the accuracy study, a flood of keys, the stores and the server beside their peers, and \
+                a fleet on one Redis beside what it is made of (also `bench --redis`)",
         run: bench::run,
+    },
+    Command {
+        usage: "chaos --minutes N [--seed S] [--only NAME]",
+        about: "every scenario of faults again and again, in random order with random seeds, and a report of what came of it",
+        run: chaos::run,
     },
     Command {
         usage: "extra [miri|mutants|deny|fuzz] [--seconds N] [args…]",
@@ -134,6 +141,9 @@ mod tests {
             "bench everything",
             "bench instructions --chekc",
             "bench instructions --check --save",
+            "chaos",
+            "chaos --minutes soon",
+            "chaos --minutes 1 --everything",
             "extra valgrind",
             "extra fuzz --seconds soon",
             "extra --seconds 5",

@@ -42,7 +42,7 @@ async fn store_at(url: String, deadline: Duration) -> RedisStore {
 }
 
 /// The name that a server knows a key of limit 1 by.
-fn name_of(key: &str) -> String {
+pub(crate) fn name_of(key: &str) -> String {
     let limit = ruled(1, slow_bucket(1));
     let check = Check {
         key: Key::of(key.as_bytes()).unwrap(),
@@ -50,7 +50,7 @@ fn name_of(key: &str) -> String {
         op: Op::Spend(1),
     };
     let request = Request::new(SECRET, Remembering::default(), &[check], None).unwrap();
-    String::from_utf8(request.keys[0].clone()).unwrap()
+    String::from_utf8(request.keys.get(0).unwrap().to_vec()).unwrap()
 }
 
 /// Asks until it is so, and fails after a long time.
