@@ -3,6 +3,7 @@
 //! Builds and starts the programs of the `bench` folder. Nothing here asserts a time: instruction counts are compared,
 //! and the accuracy study and the flood judge themselves.
 
+mod fleet;
 mod servers;
 
 use std::process::Command;
@@ -43,13 +44,14 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         ("flood", rest) => flood(rest),
         ("memory", rest) => memory(&Workspace::load()?, rest),
         ("redis", rest) => redis(rest),
+        ("fleet" | "--redis", rest) => fleet::run(&Workspace::load()?, rest),
         ("servers" | "--servers", rest) => servers::run(&Workspace::load()?, rest),
         ("all", []) => {
             instructions(Mode::Show)?;
             accuracy(&[])
         }
         (word, _) => Err(format!(
-            "`bench` knows instructions, accuracy, flood, memory, redis, servers and all, not `{word}`"
+            "`bench` knows instructions, accuracy, flood, memory, redis, fleet, servers and all, not `{word}`"
         )),
     }
 }
@@ -70,6 +72,7 @@ fn redis(args: &[String]) -> Result<(), String> {
     program("redis", args)
 }
 
+/// One of our own programs.
 fn program(name: &str, args: &[String]) -> Result<(), String> {
     process::run(
         cargo()

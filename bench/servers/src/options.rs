@@ -29,18 +29,20 @@ pub(crate) enum Part {
     Grpc,
     Cores,
     Memory,
+    Fleet,
 }
 
 const USAGE: &str = "usage: bench servers [--quick] [--markdown] [--rounds N] [--requests N] [--keys N] \
-                     [resp] [pipelined] [http] [grpc] [cores] [memory]";
+                     [resp] [pipelined] [http] [grpc] [cores] [memory] [fleet]";
 
-const ALL: [(&str, Part); 6] = [
+const ALL: [(&str, Part); 7] = [
     ("resp", Part::Resp),
     ("pipelined", Part::Pipelined),
     ("http", Part::Http),
     ("grpc", Part::Grpc),
     ("cores", Part::Cores),
     ("memory", Part::Memory),
+    ("fleet", Part::Fleet),
 ];
 
 impl Options {
@@ -78,7 +80,9 @@ impl Options {
             }
         }
         if options.parts.is_empty() {
-            options.parts = ALL.iter().map(|(_, part)| *part).collect();
+            let all = ALL.iter().map(|(_, part)| *part);
+            // A fleet is no server beside others: `cargo xtask bench fleet` asks for it.
+            options.parts = all.filter(|part| *part != Part::Fleet).collect();
         }
         Ok(options)
     }

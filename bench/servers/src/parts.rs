@@ -3,7 +3,8 @@
 //! Must not know: how anything is measured, how any server is asked.
 
 use crate::contenders::{
-    Article, Contender, Nginx, Ours, Throttlecrab, bare_echo, bare_hyper, bare_tonic,
+    Article, Contender, Nginx, Ours, Store, Throttlecrab, bare_echo, bare_hyper, bare_tonic,
+    tonic_and_call,
 };
 use crate::goals::Goals;
 use crate::load::Shape;
@@ -11,6 +12,9 @@ use crate::options::{Options, Part};
 use crate::resident;
 use crate::stats::Table;
 use crate::study::{Keys, Study, fill};
+
+/// Keys of a fleet, when there are many.
+const FLEET_KEYS: u32 = 10_000;
 
 /// One question at a time on each connection.
 const ONE_BY_ONE: Shape = Shape {
@@ -36,18 +40,13 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Table>, String> {
     let mut goals = Goals::new();
     let mut tables = Vec::new();
     let has = |part| options.parts.contains(&part);
-    let throttlecrab = Throttlecrab::start(&options.throttlecrab, options.keys)?;
-    let ours = Ours::start(&options.tollgate, options.keys, None)?;
-    if has(Part::Resp) || has(Part::Pipelined) {
-        resp(options, &ours, &throttlecrab, &mut tables, &mut goals)?;
+    if has(Part::Fleet) {
+        fleet(options, &mut tables, &mut goals)?;
     }
-    if has(Part::Http) {
-        http(options, &ours, &throttlecrab, &mut tables, &mut goals)?;
+    let beside_peers = [Part::Resp, Part::Pipelined, Part::Http, Part::Grpc];
+    if beside_peers.into_iter().any(has) {
+        beside(options, &mut tables, &mut goals)?;
     }
-    if has(Part::Grpc) {
-        grpc(options, &ours, &throttlecrab, &mut tables, &mut goals)?;
-    }
-    drop((ours, throttlecrab));
     if has(Part::Cores) {
         cores(options, &mut tables)?;
     }
@@ -56,6 +55,43 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Table>, String> {
     }
     tables.push(goals.into_table());
     Ok(tables)
+}
+
+/// The protocols, beside other servers and beside floors.
+fn beside(options: &Options, tables: &mut Vec<Table>, goals: &mut Goals) -> Result<(), String> {
+    let has = |part| options.parts.contains(&part);
+    let throttlecrab = Throttlecrab::start(&options.throttlecrab, options.keys)?;
+    let ours = Ours::start(&options.tollgate, options.keys, None)?;
+    if has(Part::Resp) || has(Part::Pipelined) {
+        resp(options, &ours, &throttlecrab, tables, goals)?;
+    }
+    if has(Part::Http) {
+        http(options, &ours, &throttlecrab, tables, goals)?;
+    }
+    if has(Part::Grpc) {
+        grpc(options, &ours, &throttlecrab, tables, goals)?;
+    }
+    Ok(())
+}
+
+/// Envoy's question to a node of a fleet, beside what it is made of: bare tonic, and bare tonic that makes the same call of
+/// the same script through the same client.
+fn fleet(options: &Options, tables: &mut Vec<Table>, goals: &mut Goals) -> Result<(), String> {
+    let store = Store::start()?;
+    let ours = Ours::start_on(&options.tollgate, options.keys, &store)?;
+    let ours = ours.grpc();
+    let call = store.call_of(&ours)?;
+    let (tonic, parts) = (bare_tonic(&ours)?, tonic_and_call(&ours, &store, &call)?);
+    let contenders = [ours, tonic, parts];
+    let parts = contenders[2].name;
+    for keys in [Keys::Hot, Keys::Many(FLEET_KEYS)] {
+        let title = "gRPC, Envoy's RLS, over Redis";
+        let study = Study::run(title, options, MULTIPLEXED, keys, &contenders)?;
+        let what = format!("RLS over Redis beside the sum of its parts, {}", name(keys));
+        goals.at_most(&what, 1.3, study.ours_to(parts));
+        tables.push(study.table());
+    }
+    Ok(())
 }
 
 fn resp(

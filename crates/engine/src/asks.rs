@@ -19,8 +19,10 @@ use crate::store::StateStore;
 
 /// Somebody who decides on batches of checks, sooner or later.
 pub(crate) trait Asks: Sync {
-    /// Whether it has to be waited for, and cares where states lie.
+    /// Whether it has to be waited for.
     const WAITS: bool;
+    /// Whether it cares where states lie, and how they are shared.
+    const SHARES: bool;
 
     /// What time it is for decisions.
     fn now(&self) -> Timestamp;
@@ -29,9 +31,10 @@ pub(crate) trait Asks: Sync {
     fn ask_at_once(
         &self,
         checks: &[Check<'_>],
+        shared: &impl Shared,
         answers: &mut [Answer],
     ) -> Result<Verdict, StoreError> {
-        let _ = (checks, answers);
+        let _ = (checks, shared, answers);
         let detail = "this store has to be waited for";
         Err(StoreError::new(ErrorKind::BadRequest, detail))
     }
@@ -98,6 +101,7 @@ pub(crate) struct AtOnce<'s, S>(pub(crate) &'s S);
 
 impl<S: StateStore> Asks for AtOnce<'_, S> {
     const WAITS: bool = false;
+    const SHARES: bool = false;
 
     fn now(&self) -> Timestamp {
         self.0.now()
@@ -107,6 +111,7 @@ impl<S: StateStore> Asks for AtOnce<'_, S> {
     fn ask_at_once(
         &self,
         checks: &[Check<'_>],
+        _shared: &impl Shared,
         answers: &mut [Answer],
     ) -> Result<Verdict, StoreError> {
         self.0.decide(checks, answers)

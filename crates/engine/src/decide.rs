@@ -4,7 +4,7 @@
 //! decided by itself afterwards, and only if the request was admitted. Must not know: how batches are planned, what a
 //! denial leads to, how a generation is made.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use tollgate_core::{Nanos, Outcome, Timestamp};
@@ -38,7 +38,12 @@ pub(crate) struct Scratch {
 
 thread_local! {
     static OWN: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+    /// Those of decisions that were under way at the same time, because they waited.
+    static OTHERS: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
 }
+
+/// The most that a thread keeps beside its own. More decisions than that wait at the same time only in a bad moment.
+const MOST_KEPT: usize = 256;
 
 impl Scratch {
     /// This thread's room for decisions. A decision that begins before another has ended (a request whose attributes ask the
@@ -50,12 +55,20 @@ impl Scratch {
                 plan: Plan::new(),
             })
         };
-        OWN.take().unwrap_or_else(new)
+        OWN.take()
+            .or_else(|| OTHERS.with_borrow_mut(Vec::pop))
+            .unwrap_or_else(new)
     }
 
     /// Leaves it for the next decision of the thread that this one ended on.
     pub(crate) fn keep(self: Box<Self>) {
-        OWN.set(Some(self));
+        if let Some(other) = OWN.replace(Some(self)) {
+            OTHERS.with_borrow_mut(|others| {
+                if others.len() < MOST_KEPT {
+                    others.push(other);
+                }
+            });
+        }
     }
 }
 
@@ -123,7 +136,7 @@ impl<S: Asks> Decision<'_, S> {
             lots: self.lots,
             desk,
             now,
-            places: S::WAITS,
+            places: S::SHARES,
             witness: self.witness,
         };
         plan.clear();

@@ -10,7 +10,7 @@ use tollgate_store::{ErrorKind, Key, KeyTooLong, Ruled, StoreError};
 use crate::asks::AtOnce;
 use crate::decide::Scratch;
 use crate::engine::Engine;
-use crate::fleet::Consulting;
+use crate::fleet::{Alone, Consulting};
 use crate::generation::{Generation, Metered};
 use crate::store::StateStore;
 use crate::ticket::{Response, Ticket};
@@ -49,6 +49,12 @@ impl<'e, S: StateStore> Together<'e, S> {
         let mut verdict = engine.blank();
         let mut scratch = Scratch::take();
         match self.both() {
+            // Nobody is waited for then, and nothing is made ready for it.
+            Some(both) if both.is_without_store() => {
+                let alone = Alone::of(both);
+                let decision = engine.decision_on(alone, request, terms, witness);
+                decision.make(&mut verdict, &mut scratch).await;
+            }
             Some(both) => {
                 let decision = engine.decision_on(both, request, terms, witness);
                 // In a box, so that whoever has no fleet does not carry its room around.

@@ -72,8 +72,7 @@ impl Digest {
 
     /// The name of a limit's state under this key, in the place of the tag: whatever has the same tag lies in one slot. A key that is its own tag
     /// has the short name.
-    fn name_under(self, tag: Self, limit: LimitId) -> Vec<u8> {
-        let mut name = Vec::with_capacity(if self == tag { 33 } else { 55 });
+    fn append_name_under(self, tag: Self, limit: LimitId, name: &mut Vec<u8>) {
         name.extend_from_slice(b"tg1:{");
         name.extend_from_slice(&tag.text());
         name.push(b'}');
@@ -89,7 +88,6 @@ impl Digest {
             name.push(digit(id >> 6));
         }
         name.push(digit(id));
-        name
     }
 }
 
@@ -113,7 +111,14 @@ impl Named {
 
     /// The name of a limit's state under this key.
     pub(crate) fn name(self, limit: LimitId) -> Vec<u8> {
-        self.key.name_under(self.tag, limit)
+        let mut name = Vec::with_capacity(55);
+        self.append_name(limit, &mut name);
+        name
+    }
+
+    /// The same, behind what is there already.
+    pub(crate) fn append_name(self, limit: LimitId, bytes: &mut Vec<u8>) {
+        self.key.append_name_under(self.tag, limit, bytes);
     }
 }
 
@@ -153,7 +158,8 @@ mod tests {
     }
 
     fn name(digest: Digest, limit: LimitId) -> Vec<u8> {
-        digest.name_under(digest, limit)
+        let (key, tag) = (digest, digest);
+        Named { key, tag }.name(limit)
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl RemoteStore for RedisStore {
             let named = Named::of(self.secret(), &key, place.as_ref());
             let name = named.name(ruled.id);
             let (ledger, book) = (ledger_of(&name), book_of(&name));
-            let request = Request::of_script(Which::Erase, named, vec![name, ledger, book]);
+            let request = Request::of_script(Which::Erase, named, &[name, ledger, book]);
             self.count(named, &request).await.map(|found| found > 0)
         })
     }

@@ -96,16 +96,27 @@ impl RedisStore {
         let _permit = self.permit()?;
         let shared = &self.shared;
         let until = Instant::now() + shared.options.deadline;
+        let part = |index: usize, check: &Check<'_>| {
+            let tag = tags.get(index).and_then(Option::as_ref);
+            let named = Named::of(shared.options.secret, &check.key, tag);
+            (named, shared.topology.place(named.tag()))
+        };
+        // Most batches are of one check, which lies in one place whatever there is.
+        if let [check] = checks {
+            let (named, place) = part(0, check);
+            let only = std::iter::once((check, named));
+            let request = Request::named(shared.remembering(), only, None)?;
+            return shared.ask(place, &request, checks, answers, until).await;
+        }
         let parts: Vec<Part<'_>> = checks
             .iter()
             .enumerate()
             .map(|(index, check)| {
-                let tag = tags.get(index).and_then(Option::as_ref);
-                let named = Named::of(shared.options.secret, &check.key, tag);
+                let (named, place) = part(index, check);
                 Part {
                     check: *check,
                     named,
-                    place: shared.topology.place(named.tag()),
+                    place,
                 }
             })
             .collect();
@@ -116,7 +127,8 @@ impl RedisStore {
                 let request = Request::named(shared.remembering(), named, None)?;
                 shared.ask(place, &request, checks, answers, until).await
             }
-            _ => spread::decide(shared, &self.debts, &parts, answers, until).await,
+            // In a box, so that whoever keeps all in one place does not carry its room around.
+            _ => Box::pin(spread::decide(shared, &self.debts, &parts, answers, until)).await,
         }
     }
 
@@ -185,8 +197,7 @@ impl RedisStore {
         let until = Instant::now() + shared.options.deadline;
         let place = shared.topology.place(named.tag());
         let reply = shared.topology.call(place, request, until).await?;
-        let (said, corrupt) = integers(&reply)
-            .and_then(|integers| read(&integers))
+        let (said, corrupt) = read_integers(&reply, read)
             .inspect_err(|_| shared.topology.distrust(place, request))?;
         shared.corrupt.fetch_add(corrupt, Ordering::Relaxed);
         Ok(said)
@@ -198,7 +209,9 @@ impl RedisStore {
         let place = self.shared.topology.place(named.tag());
         let reply = self.shared.topology.call(place, request, until).await?;
         let garbled = || StoreError::new(ErrorKind::Garbled, "the reply is not one number");
-        integers(&reply)?.first().copied().ok_or_else(garbled)
+        read_integers(&reply, |integers| {
+            integers.first().copied().ok_or_else(garbled)
+        })
     }
 }
 
@@ -229,8 +242,7 @@ impl Shared {
         until: Instant,
     ) -> Result<Verdict, StoreError> {
         let reply = self.topology.call(place, request, until).await?;
-        let decided = integers(&reply)
-            .and_then(|integers| decode(checks, &integers, answers))
+        let decided = read_integers(&reply, |integers| decode(checks, integers, answers))
             .inspect_err(|_| self.topology.distrust(place, request))?;
         if decided.corrupt > 0 {
             self.corrupt.fetch_add(decided.corrupt, Ordering::Relaxed);
@@ -242,7 +254,7 @@ impl Shared {
     pub(crate) async fn tell(&self, place: Place, request: &Request) -> bool {
         let until = Instant::now() + self.options.deadline;
         let reply = self.topology.call(place, request, until).await;
-        reply.is_ok_and(|reply| integers(&reply).is_ok())
+        reply.is_ok_and(|reply| read_integers(&reply, |_| Ok(())).is_ok())
     }
 }
 
@@ -250,17 +262,35 @@ fn bad(detail: &'static str) -> StoreError {
     StoreError::new(ErrorKind::BadRequest, detail)
 }
 
+/// As many integers as the replies to most calls have at most.
+const FEW: usize = 16;
+
 /// A script's reply is a flat list of integers and nothing else.
-fn integers(reply: &Value) -> Result<Vec<i64>, StoreError> {
+fn read_integers<T>(
+    reply: &Value,
+    read: impl FnOnce(&[i64]) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
     let garbled = || StoreError::new(ErrorKind::Garbled, "the reply is not a list of integers");
     let Value::Array(values) = reply else {
         return Err(garbled());
     };
-    values
-        .iter()
-        .map(|value| match value {
-            Value::Int(n) => Ok(*n),
-            _ => Err(garbled()),
-        })
-        .collect()
+    let integer = |value: &Value| match value {
+        Value::Int(n) => Ok(*n),
+        _ => Err(garbled()),
+    };
+    let mut few = [0; FEW];
+    match few.get_mut(..values.len()) {
+        Some(few) => {
+            for (place, value) in few.iter_mut().zip(values) {
+                *place = integer(value)?;
+            }
+            read(few)
+        }
+        None => read(
+            &values
+                .iter()
+                .map(integer)
+                .collect::<Result<Vec<i64>, _>>()?,
+        ),
+    }
 }

@@ -18,6 +18,18 @@ const PEER_VERSION: &str = "0.4.40";
 pub(super) fn run(workspace: &Workspace, args: &[String]) -> Result<(), String> {
     needs::ensure(needs::FOR_SERVERS)?;
     let peer = peer(&workspace.target)?;
+    start(workspace, Some(peer), args)
+}
+
+/// A node of a fleet beside what it is made of: no peer is needed for that.
+pub(super) fn fleet(workspace: &Workspace, args: &[String]) -> Result<(), String> {
+    needs::ensure(needs::FOR_SERVERS)?;
+    let part = std::iter::once("fleet".to_owned());
+    let args: Vec<String> = args.iter().cloned().chain(part).collect();
+    start(workspace, None, &args)
+}
+
+fn start(workspace: &Workspace, peer: Option<PathBuf>, args: &[String]) -> Result<(), String> {
     process::run(cargo().args(["build", "--release", "--package", "tollgate-cli"]))?;
     let manifest = workspace.root.join("bench/servers/Cargo.toml");
     process::run(
@@ -26,8 +38,10 @@ pub(super) fn run(workspace: &Workspace, args: &[String]) -> Result<(), String> 
             .arg(manifest)
             .args(["--", "--tollgate"])
             .arg(workspace.target.join("release/tollgate"))
-            .arg("--throttlecrab")
-            .arg(peer)
+            .args(
+                peer.iter()
+                    .flat_map(|peer| [Path::new("--throttlecrab"), peer]),
+            )
             .args(args),
     )
 }

@@ -24,17 +24,7 @@ pub(crate) struct Article {
 
 impl Article {
     pub(crate) fn start() -> Result<Self, String> {
-        let [address] = free_addresses()?;
-        let mut command = Command::new("redis-server");
-        command.args(["--port", &address.port().to_string()]).args([
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-        ]);
-        let server = Server::start(&mut command, &[address])?;
+        let (server, address) = redis_server()?;
         Ok(Self {
             server: Rc::new(server),
             address,
@@ -57,6 +47,22 @@ impl Article {
             talk,
         )
     }
+}
+
+/// A redis-server of our own, which keeps nothing on disk.
+pub(super) fn redis_server() -> Result<(Server, SocketAddr), String> {
+    let [address] = free_addresses()?;
+    let mut command = Command::new("redis-server");
+    command.args(["--port", &address.port().to_string()]).args([
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+    ]);
+    let server = Server::start(&mut command, &[address])?;
+    Ok((server, address))
 }
 
 /// Makes the script known, and answers what it is called by.

@@ -5,22 +5,38 @@
 use std::process::Command;
 use std::rc::Rc;
 
-use super::{Contender, Ours};
+use super::store::Call;
+use super::{Contender, Ours, Store};
 use crate::floors::{CHILD, to_hex};
 use crate::load;
 use crate::process::{Server, free_addresses};
 
 pub(crate) fn resp(ours: &Contender) -> Result<Contender, String> {
     let commands = Ours::commands();
-    floor("bare echo on tokio", "resp", ours, Some(commands.len()), Ok)
+    let rest = [commands.len().to_string()];
+    floor("bare echo on tokio", "resp", ours, &rest, Ok)
 }
 
 pub(crate) fn http(ours: &Contender) -> Result<Contender, String> {
-    floor("bare hyper", "http", ours, None, Ok)
+    floor("bare hyper", "http", ours, &[], Ok)
 }
 
 pub(crate) fn grpc(ours: &Contender) -> Result<Contender, String> {
-    floor("bare tonic", "grpc", ours, None, |answer| {
+    floor("bare tonic", "grpc", ours, &[], |answer| {
+        load::grpc::message(&answer).ok_or_else(|| "there is no message in the answer".to_owned())
+    })
+}
+
+/// Bare tonic that makes a call of a store before it answers, through the client that we use.
+pub(crate) fn tonic_and_call(
+    ours: &Contender,
+    store: &Store,
+    call: &Call,
+) -> Result<Contender, String> {
+    let mut rest = vec![store.address.to_string()];
+    rest.extend(call.0.iter().map(|word| to_hex(word)));
+    let name = "bare tonic and bare EVALSHA";
+    floor(name, "grpc-call", ours, &rest, |answer| {
         load::grpc::message(&answer).ok_or_else(|| "there is no message in the answer".to_owned())
     })
 }
@@ -29,7 +45,7 @@ fn floor(
     name: &'static str,
     kind: &str,
     ours: &Contender,
-    command_len: Option<usize>,
+    rest: &[String],
     part: impl Fn(Vec<u8>) -> Result<Vec<u8>, String>,
 ) -> Result<Contender, String> {
     let answer = part(load::sample(ours.address, &mut *(ours.talk)())?)?;
@@ -37,9 +53,7 @@ fn floor(
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(this);
     command.args([CHILD, kind, &address.to_string(), &to_hex(&answer)]);
-    if let Some(len) = command_len {
-        command.arg(len.to_string());
-    }
+    command.args(rest);
     let server = Rc::new(Server::start(&mut command, &[address])?);
     Ok(Contender {
         name,

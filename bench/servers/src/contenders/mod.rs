@@ -7,6 +7,7 @@ mod article;
 mod floor;
 mod nginx;
 mod ours;
+mod store;
 mod throttlecrab;
 
 use std::net::SocketAddr;
@@ -17,9 +18,10 @@ use crate::load::Talk;
 use crate::process::Server;
 
 pub(crate) use article::Article;
-pub(crate) use floor::{grpc as bare_tonic, http as bare_hyper, resp as bare_echo};
+pub(crate) use floor::{grpc as bare_tonic, http as bare_hyper, resp as bare_echo, tonic_and_call};
 pub(crate) use nginx::Nginx;
 pub(crate) use ours::Ours;
+pub(crate) use store::Store;
 pub(crate) use throttlecrab::Throttlecrab;
 
 /// What a key may have at once, how much more in each period, and the period in seconds.

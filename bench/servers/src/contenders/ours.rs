@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use prost::Message as _;
 
-use super::{BURST, COUNT, Contender, PERIOD};
+use super::{BURST, COUNT, Contender, PERIOD, Store};
 use crate::floors::rls::{Descriptor, Entry, RateLimitRequest};
 use crate::load::grpc::Calls;
 use crate::load::http::Requests;
@@ -29,6 +29,34 @@ pub(crate) struct Ours {
 impl Ours {
     /// Starts it with room for so many keys, and with so many workers if that is said.
     pub(crate) fn start(program: &Path, keys: u32, workers: Option<usize>) -> Result<Self, String> {
+        Self::start_with(program, keys, |command, _folder| {
+            if let Some(workers) = workers {
+                command.env("TOKIO_WORKER_THREADS", workers.to_string());
+            }
+            Ok(())
+        })
+    }
+
+    /// Starts it as one of a fleet that shares this store.
+    pub(crate) fn start_on(program: &Path, keys: u32, store: &Store) -> Result<Self, String> {
+        Self::start_with(program, keys, |command, folder| {
+            let secret = folder.join("secret");
+            std::fs::write(&secret, "00112233445566778899aabbccddeeff\n")?;
+            command
+                .args(["--redis", &format!("redis://{}", store.address)])
+                // A machine that is busy elsewhere does not turn a measurement into an outage.
+                .args(["--redis-deadline", "5s"])
+                .arg("--fleet-secret-file")
+                .arg(secret);
+            Ok(())
+        })
+    }
+
+    fn start_with(
+        program: &Path,
+        keys: u32,
+        further: impl Fn(&mut Command, &Path) -> std::io::Result<()>,
+    ) -> Result<Self, String> {
         let [resp, http, grpc] = free_addresses()?;
         let name = format!("tollgate-bench-{}-{}", std::process::id(), http.port());
         let folder = std::env::temp_dir().join(name);
@@ -47,9 +75,7 @@ impl Ours {
             .args(["--listen-admin", "off"])
             .args(["--max-connections", "15000"])
             .args(["--keys", &keys.to_string()]);
-        if let Some(workers) = workers {
-            command.env("TOKIO_WORKER_THREADS", workers.to_string());
-        }
+        further(&mut command, &folder).map_err(|error| error.to_string())?;
         let server = Server::start(&mut command, &[resp, http, grpc])?;
         Ok(Self {
             server: Rc::new(server),

@@ -5,6 +5,7 @@
 
 mod grpc;
 mod http;
+mod made_of;
 mod resp;
 pub(crate) mod rls;
 
@@ -13,11 +14,11 @@ use std::net::SocketAddr;
 /// The word that makes this program a floor.
 pub(crate) const CHILD: &str = "floor";
 
-/// The child: `floor KIND ADDRESS ANSWER [COMMAND_LEN]`.
+/// The child: `floor KIND ADDRESS ANSWER`, and the length of a command, or where a store is and the words of a call.
 pub(crate) fn child(words: &[String]) -> Result<(), String> {
     let [kind, address, answer, rest @ ..] = words else {
         return Err(format!(
-            "usage: {CHILD} resp|http|grpc ADDRESS ANSWER [LEN]"
+            "usage: {CHILD} resp|http|grpc|grpc-call ADDRESS ANSWER [LEN | STORE WORD…]"
         ));
     };
     let address: SocketAddr = address
@@ -35,6 +36,11 @@ pub(crate) fn child(words: &[String]) -> Result<(), String> {
         }
         ("http", []) => runtime.block_on(http::serve(address, &answer)),
         ("grpc", []) => runtime.block_on(grpc::serve(address, &answer)),
+        ("grpc-call", [store, call @ ..]) => {
+            let call: Option<Vec<Vec<u8>>> = call.iter().map(|word| from_hex(word)).collect();
+            let call = call.ok_or("a word of the call is not hexadecimal")?;
+            runtime.block_on(made_of::serve(address, &answer, store, call))
+        }
         _ => Err(format!("there is no floor `{kind}`")),
     }
 }

@@ -74,7 +74,7 @@ impl Contender {
                 call.arg(&request.which.script().digest);
                 call.arg(request.keys.len());
                 for bytes in request.keys.iter().chain(&request.args) {
-                    call.arg(bytes.as_slice());
+                    call.arg(bytes);
                 }
             }
             Self::Article { per_second, burst } => {

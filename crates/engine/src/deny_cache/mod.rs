@@ -18,7 +18,8 @@ use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{Nanos, Outcome, Status, Timestamp, TokenBucket};
 use tollgate_store::{Answer, Check, Key, LimitId, Note, Op};
 
-use self::table::{Denial, Table, Who};
+pub(crate) use self::table::Who;
+use self::table::{Denial, Table};
 
 /// How long a denial may be answered from memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -142,6 +143,16 @@ impl DenyCache {
         longest
     }
 
+    /// Whose denial one of this key under this limit would be: a digest, to be made once in a decision.
+    pub(crate) fn who(&self, key: &Key<'_>, limit: LimitId, generation: u64) -> Who {
+        self.table.who(key, limit, generation)
+    }
+
+    /// Whether anything is remembered of any of these, true or not.
+    pub(crate) fn knows_any(&self, whose: &[Who]) -> bool {
+        whose.iter().any(|who| self.table.has(who))
+    }
+
     /// Which key of the batch was denied until a moment ago, if one was: those who were told so come back now, all at once.
     #[must_use]
     pub fn just_over(&self, checks: &[Check<'_>], now: Timestamp, generation: u64) -> Option<u128> {
@@ -165,6 +176,20 @@ impl DenyCache {
         sent: Timestamp,
         generation: u64,
     ) {
+        let who = |check: &Check<'_>| self.who(&check.key, check.ruled.id, generation);
+        let whose: Vec<Who> = checks.iter().map(who).collect();
+        self.learn_of(&whose, checks, answers, keep, sent);
+    }
+
+    /// The same, for whoever has the digests of the checks already.
+    pub(crate) fn learn_of(
+        &self,
+        whose: &[Who],
+        checks: &[Check<'_>],
+        answers: &[Answer],
+        keep: &[Keep],
+        sent: Timestamp,
+    ) {
         let all_admit = answers.iter().all(|answer| answer.outcome.is_admitted());
         let denies = |answer: &Answer| match answer.outcome {
             Outcome::Deny { retry_after } => Some(retry_after),
@@ -174,8 +199,8 @@ impl DenyCache {
         let binding = answers
             .iter()
             .position(|answer| longest.is_some() && denies(answer) == longest);
-        for (index, ((check, answer), keep)) in checks.iter().zip(answers).zip(keep).enumerate() {
-            let who = self.table.who(&check.key, check.ruled.id, generation);
+        let each = whose.iter().zip(checks).zip(answers).zip(keep);
+        for (index, (((who, check), answer), keep)) in each.enumerate() {
             let found = match (cost_of(check.op), denies(answer)) {
                 (Some(cost), Some(wait)) => Some((cost, wait)),
                 // Another limit refused: nothing was charged here, so what is remembered is as true as before.
@@ -199,9 +224,9 @@ impl DenyCache {
                         believed_until: sent.after(wait.min(span)),
                         bound_by: bound_by.map(|check| check.ruled.id),
                     };
-                    self.table.put(&who, denial, sent);
+                    self.table.put(who, denial, sent);
                 }
-                _ => self.table.remove(&who),
+                _ => self.table.remove(who),
             }
         }
     }

@@ -17,7 +17,7 @@ const MOST_SETS: usize = 1 << 24;
 
 /// Whose denial it is: a limit, a digest of the key under a secret, and the policy's generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Who {
+pub(crate) struct Who {
     limit: LimitId,
     digest: u128,
     generation: u64,
@@ -69,6 +69,12 @@ impl Table {
             digest: hasher.finish128().as_u128(),
             generation,
         }
+    }
+
+    /// Whether anything is remembered of it.
+    pub(super) fn has(&self, who: &Who) -> bool {
+        let set = self.set(who);
+        set.is_some_and(|set| set.iter().flatten().any(|(other, _)| other == who))
     }
 
     pub(super) fn get(&self, who: &Who) -> Option<Denial> {

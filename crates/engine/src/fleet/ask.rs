@@ -4,47 +4,33 @@
 //! refuses. Whatever is not answered is decided here, by what stands in for it or as its limit says. Must not know: what
 //! a batch is about, how stand-ins are made.
 
-use arrayvec::ArrayVec;
 use tollgate_core::compose::Verdict;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::{Outcome, Timestamp};
 use tollgate_policy::model::OnStoreFailure;
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Answer, Check, ErrorKind, Key, Note, Op, Ruled, StoreError};
+use tollgate_store::{Answer, Check, ErrorKind, Note, Op, Ruled, StoreError};
 
 use super::Fleet;
+use super::asked::{Asked, Few, Way};
 use super::flights::Turn;
 use super::local::{By, Here};
 use crate::asks::{Asks, Shared, Sharing};
-use crate::deny_cache::Keep;
+use crate::deny_cache::Who;
 use crate::store::StateStore;
-
-pub(super) type Few<T> = ArrayVec<T, MAX_CHECKS>;
 
 /// A node's own tier and the one it shares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Consulting<'a, S> {
     pub(super) fleet: &'a Fleet,
     pub(super) local: &'a S,
-}
-
-/// Who decides on a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// This node, by the limit itself, which is its own.
-    Own,
-    /// This node, by slices that it has of the limit.
-    Leased { part: usize },
-    /// This node, which tells the store now and then.
-    Counted { part: usize },
-    /// The store.
-    Shared { part: usize },
-    /// This node, because that part of the store is away.
-    Away { part: usize },
+    /// Whether the store is not asked, whatever becomes of it meanwhile.
+    pub(super) is_alone: bool,
 }
 
 impl<S: StateStore> Asks for Consulting<'_, S> {
     const WAITS: bool = true;
+    const SHARES: bool = true;
 
     fn now(&self) -> Timestamp {
         self.local.now()
@@ -56,7 +42,24 @@ impl<S: StateStore> Asks for Consulting<'_, S> {
         shared: &impl Shared,
         answers: &mut [Answer],
     ) -> Result<Verdict, StoreError> {
-        let mut ways = self.ways(checks, shared);
+        match checks.len() {
+            0..=1 => self.ask_up_to::<1>(checks, shared, answers).await,
+            // In a box, so that the most frequent do not carry their room around.
+            2..=4 => Box::pin(self.ask_up_to::<4>(checks, shared, answers)).await,
+            _ => Box::pin(self.ask_up_to::<MAX_CHECKS>(checks, shared, answers)).await,
+        }
+    }
+}
+
+impl<S: StateStore> Consulting<'_, S> {
+    /// Decides on a batch of at most so many checks.
+    pub(super) async fn ask_up_to<const N: usize>(
+        &self,
+        checks: &[Check<'_>],
+        shared: &impl Shared,
+        answers: &mut [Answer],
+    ) -> Result<Verdict, StoreError> {
+        let mut ways: Few<Way, N> = self.ways(checks, shared);
         if let [check] = checks
             && let Op::Release(id) | Op::Renew(id) = check.op
             && self.is_held_here(check, id, answers)
@@ -64,27 +67,37 @@ impl<S: StateStore> Asks for Consulting<'_, S> {
             return Ok(Verdict::default());
         }
         let mut leading = None;
-        if ways.iter().any(|way| matches!(way, Way::Shared { .. })) {
-            if let Some(verdict) = self.remembered(checks, shared, answers) {
-                return Ok(verdict);
-            }
-            match self.turn(checks, shared).await {
-                Turn::Alone => {}
-                Turn::First(first) => leading = Some(first),
-                Turn::Answered => {
-                    if let Some(verdict) = self.remembered(checks, shared, answers) {
-                        return Ok(verdict);
-                    }
+        let mut whose: Few<Who, N> = Few::new();
+        // What there is no room to count here becomes the store's.
+        let may_ask = |way: &Way| matches!(way, Way::Shared { .. } | Way::Counted { .. });
+        if ways.iter().any(may_ask) {
+            let denials = &self.fleet.denials;
+            let generation = shared.sharing(0).generation;
+            let who = |check: &Check<'_>| denials.who(&check.key, check.ruled.id, generation);
+            whose.extend(checks.iter().take(N).map(who));
+            // Of most nothing is remembered.
+            if denials.knows_any(&whose) {
+                if let Some(verdict) = self.remembered::<N>(checks, shared, answers) {
+                    return Ok(verdict);
                 }
-                // The store did not answer whoever asked; it is not asked once more for each who waited.
-                Turn::Failed => ways.iter_mut().for_each(Way::go_without),
+                match self.turn(checks, shared).await {
+                    Turn::Alone => {}
+                    Turn::First(first) => leading = Some(first),
+                    Turn::Answered => {
+                        if let Some(verdict) = self.remembered::<N>(checks, shared, answers) {
+                            return Ok(verdict);
+                        }
+                    }
+                    // The store did not answer whoever asked; it is not asked once more for each who waited.
+                    Turn::Failed => ways.iter_mut().for_each(Way::go_without),
+                }
             }
         }
         answers.fill(UNASKED);
         // Everything that was carried out on this node, to be taken back if anybody refuses.
-        let mut here = Few::new();
+        let mut here: Few<Here, N> = Few::new();
         let decided = self
-            .decide(checks, shared, &mut ways, (answers, &mut here))
+            .decide(checks, shared, (&mut ways, &whose), (answers, &mut here))
             .await;
         if let Some(leading) = leading {
             leading.landed(!matches!(decided, Ok(Told::WithoutStore(_))));
@@ -107,28 +120,22 @@ enum Told {
     WithoutStore(bool),
 }
 
-impl Way {
-    const fn go_without(&mut self) {
-        if let Self::Shared { part } = self {
-            *self = Self::Away { part: *part };
-        }
-    }
-
-    const fn without_store(self) -> Self {
-        match self {
-            Self::Shared { part } => Self::Away { part },
-            // Decided already.
-            Self::Own | Self::Leased { .. } | Self::Counted { .. } | Self::Away { .. } => Self::Own,
-        }
-    }
-}
-
 impl<'a, S: StateStore> Consulting<'a, S> {
     pub(crate) const fn new(fleet: &'a Fleet, local: &'a S) -> Self {
-        Self { fleet, local }
+        Self {
+            fleet,
+            local,
+            is_alone: false,
+        }
     }
 
-    fn ways(&self, checks: &[Check<'_>], shared: &impl Shared) -> Few<Way> {
+    /// Whether every part of the store is away, so that nobody has to be waited for.
+    pub(crate) fn is_without_store(&self) -> bool {
+        let mut breakers = self.fleet.breakers.iter();
+        breakers.all(|breaker| !breaker.is_closed())
+    }
+
+    fn ways<const N: usize>(&self, checks: &[Check<'_>], shared: &impl Shared) -> Few<Way, N> {
         let way = |(position, check): (usize, &Check<'_>)| {
             let sharing = shared.sharing(position);
             if sharing.is_local {
@@ -143,18 +150,13 @@ impl<'a, S: StateStore> Consulting<'a, S> {
             }
             self.by_store(part)
         };
-        checks
-            .iter()
-            .enumerate()
-            .take(MAX_CHECKS)
-            .map(way)
-            .collect()
+        checks.iter().enumerate().take(N).map(way).collect()
     }
 
     /// The store, or what stands in for it while that part is away.
     pub(super) fn by_store(&self, part: usize) -> Way {
         match self.fleet.breakers.get(part) {
-            Some(breaker) if breaker.is_closed() => Way::Shared { part },
+            Some(breaker) if breaker.is_closed() && !self.is_alone => Way::Shared { part },
             _ => Way::Away { part },
         }
     }
@@ -190,14 +192,14 @@ impl<'a, S: StateStore> Consulting<'a, S> {
     }
 
     /// The refusal that is still true, if there is one.
-    fn remembered(
+    fn remembered<const N: usize>(
         &self,
         checks: &[Check<'_>],
         shared: &impl Shared,
         answers: &mut [Answer],
     ) -> Option<Verdict> {
         let generation = shared.sharing(0).generation;
-        let mut known = [None; MAX_CHECKS];
+        let mut known = [None; N];
         let known = known.get_mut(..checks.len())?;
         let denials = &self.fleet.denials;
         denials.ask(checks, self.local.now(), generation, known)?;
@@ -218,12 +220,12 @@ impl<'a, S: StateStore> Consulting<'a, S> {
     }
 
     /// Decides on a batch, tier by tier, until one refuses. Whatever was carried out on this node is in `here`.
-    async fn decide(
+    async fn decide<const N: usize>(
         &self,
         checks: &[Check<'_>],
         shared: &impl Shared,
-        ways: &mut [Way],
-        (answers, here): (&mut [Answer], &mut Few<Here>),
+        (ways, whose): (&mut [Way], &[Who]),
+        (answers, here): (&mut [Answer], &mut Few<Here, N>),
     ) -> Result<Told, StoreError> {
         if !self.decide_own(checks, ways, answers, here)?
             || !self.decide_counted(checks, shared, ways, answers, here)
@@ -242,7 +244,7 @@ impl<'a, S: StateStore> Consulting<'a, S> {
         {
             return Ok(Told::ByAll(false));
         }
-        let asked = Asked::of(checks, shared, ways);
+        let asked: Asked<'_, N> = Asked::of(checks, shared, ways, whose);
         if asked.checks.is_empty() {
             return Ok(Told::ByAll(true));
         }
@@ -250,7 +252,7 @@ impl<'a, S: StateStore> Consulting<'a, S> {
             Ok(verdict) => Ok(Told::ByAll(verdict.is_admitted())),
             Err(error) if error.is_callers_fault() => Err(error),
             Err(error) => {
-                let ways: Few<Way> = ways.iter().map(|way| way.without_store()).collect();
+                let ways: Few<Way, N> = ways.iter().map(|way| way.without_store()).collect();
                 let ways = (&*ways, error.may_have_charged());
                 let decided = self.decide_unanswered(checks, shared, ways, answers, here)?;
                 Ok(Told::WithoutStore(decided))
@@ -259,18 +261,18 @@ impl<'a, S: StateStore> Consulting<'a, S> {
     }
 
     /// Decides on what is this node's own, and answers whether all of it is admitted.
-    fn decide_own(
+    fn decide_own<const N: usize>(
         &self,
         checks: &[Check<'_>],
         ways: &[Way],
         answers: &mut [Answer],
-        here: &mut Few<Here>,
+        here: &mut Few<Here, N>,
     ) -> Result<bool, StoreError> {
         if !ways.contains(&Way::Own) {
             return Ok(true);
         }
         let own = checks.iter().enumerate().zip(ways);
-        let own: Few<Here> = own
+        let own: Few<Here, N> = own
             .filter(|(_, way)| **way == Way::Own)
             .map(|((position, check), _)| Here {
                 position,
@@ -278,7 +280,7 @@ impl<'a, S: StateStore> Consulting<'a, S> {
                 by: By::State,
             })
             .collect();
-        let admits = self.decide_on(checks, &own, answers)?;
+        let admits = self.decide_on::<N>(checks, &own, answers)?;
         if admits {
             here.extend(own);
         }
@@ -286,16 +288,16 @@ impl<'a, S: StateStore> Consulting<'a, S> {
     }
 
     /// Decides on what the store does not answer. If not all of that is admitted, none of it is charged.
-    pub(super) fn decide_unanswered(
+    pub(super) fn decide_unanswered<const N: usize>(
         &self,
         checks: &[Check<'_>],
         shared: &impl Shared,
         (ways, is_lost): (&[Way], bool),
         answers: &mut [Answer],
-        here: &mut Few<Here>,
+        here: &mut Few<Here, N>,
     ) -> Result<bool, StoreError> {
         self.fleet.counters.count_without();
-        let mut stand_ins: Few<Here> = Few::new();
+        let mut stand_ins: Few<Here, N> = Few::new();
         for (position, (check, way)) in checks.iter().zip(ways).enumerate() {
             let (Way::Away { .. }, Some(answer)) = (way, answers.get_mut(position)) else {
                 continue;
@@ -320,7 +322,7 @@ impl<'a, S: StateStore> Consulting<'a, S> {
                 },
             }
         }
-        let admits = self.decide_on(checks, &stand_ins, answers)?;
+        let admits = self.decide_on::<N>(checks, &stand_ins, answers)?;
         for one in &stand_ins {
             if let Some(answer) = answers.get_mut(one.position) {
                 answer.note = Note::StandIn;
@@ -330,7 +332,7 @@ impl<'a, S: StateStore> Consulting<'a, S> {
             if !is_lost {
                 self.note_spent(checks, shared, ways, answers);
             }
-            here.extend(stand_ins.drain(..));
+            here.extend(stand_ins);
         }
         Ok(admits)
     }
@@ -359,40 +361,35 @@ impl<'a, S: StateStore> Consulting<'a, S> {
     /// What stands in for a check's limit on this node.
     fn stand_in(&self, check: &Check<'_>, sharing: &Sharing<'_>) -> Option<Ruled> {
         let limit = sharing.plain.unwrap_or(&check.ruled.limit);
-        let shape = self
-            .fleet
-            .shapes
-            .of(check.ruled.id, limit, self.fleet.nodes());
+        let shapes = &self.fleet.shapes;
+        let nodes = self.fleet.nodes();
+        let limit = shapes.with(check.ruled.id, limit, nodes, |shape| shape.stand_in)?;
         Some(Ruled {
             id: check.ruled.id,
-            limit: shape.stand_in?,
+            limit,
         })
     }
 
     /// Decides on some checks by these quotas, all or nothing, on this node.
-    fn decide_on(
+    fn decide_on<const N: usize>(
         &self,
         checks: &[Check<'_>],
         which: &[Here],
         answers: &mut [Answer],
     ) -> Result<bool, StoreError> {
-        let check = |one: &'_ Here| {
-            let check = checks.get(one.position)?;
-            Some((one.position, *check))
-        };
-        let mut batch: Few<Check<'_>> = Few::new();
+        let mut batch: Few<Check<'_>, N> = Few::new();
         for one in which {
-            if let Some((_, of)) = check(one) {
+            if let Some(check) = checks.get(one.position) {
                 batch.push(Check {
                     ruled: &one.ruled,
-                    ..of
+                    ..*check
                 });
             }
         }
         if batch.is_empty() {
             return Ok(true);
         }
-        let mut found = [Answer::EMPTY; MAX_CHECKS];
+        let mut found = [Answer::EMPTY; N];
         let found = found.get_mut(..batch.len()).unwrap_or_default();
         let verdict = self.local.decide(&batch, found)?;
         for (one, found) in which.iter().zip(found) {
@@ -404,13 +401,13 @@ impl<'a, S: StateStore> Consulting<'a, S> {
     }
 
     /// Asks the store about its part of the batch.
-    async fn ask_store(
+    async fn ask_store<const N: usize>(
         &self,
-        asked: &Asked<'_>,
+        asked: &Asked<'_, N>,
         answers: &mut [Answer],
     ) -> Result<Verdict, StoreError> {
         let sent = self.local.now();
-        let mut found: Few<Answer> = asked.checks.iter().map(|_| Answer::EMPTY).collect();
+        let mut found: Few<Answer, N> = asked.checks.iter().map(|_| Answer::EMPTY).collect();
         let called = self
             .fleet
             .remote
@@ -427,54 +424,13 @@ impl<'a, S: StateStore> Consulting<'a, S> {
         }
         self.fleet
             .denials
-            .learn(&asked.checks, &found, &asked.keeps, sent, asked.generation);
+            .learn_of(&asked.whose, &asked.checks, &found, &asked.keeps, sent);
         if verdict.is_admitted() {
             for (check, answer) in asked.checks.iter().zip(&found) {
                 self.fleet.note_admitted(self.local, check, answer);
             }
         }
         Ok(verdict)
-    }
-}
-
-/// What the store is asked of a batch.
-struct Asked<'a> {
-    generation: u64,
-    /// Every part of the store that it concerns.
-    parts: Few<usize>,
-    positions: Few<usize>,
-    checks: Few<Check<'a>>,
-    places: Few<Option<Key<'a>>>,
-    keeps: Few<Keep>,
-}
-
-impl<'a> Asked<'a> {
-    fn of(checks: &[Check<'a>], shared: &'a impl Shared, ways: &[Way]) -> Self {
-        let mut asked = Self {
-            generation: 0,
-            parts: Few::new(),
-            positions: Few::new(),
-            checks: Few::new(),
-            places: Few::new(),
-            keeps: Few::new(),
-        };
-        for (position, (check, way)) in checks.iter().zip(ways).enumerate() {
-            if let Way::Shared { part } = way {
-                let sharing = shared.sharing(position);
-                asked.generation = sharing.generation;
-                if !asked.parts.contains(part) {
-                    asked.parts.push(*part);
-                }
-                asked.positions.push(position);
-                asked.checks.push(*check);
-                asked.places.push(sharing.place);
-                asked.keeps.push(sharing.keep);
-            }
-        }
-        if asked.places.iter().all(Option::is_none) {
-            asked.places.clear();
-        }
-        asked
     }
 }
 

@@ -6,7 +6,8 @@
 use tollgate_policy::model::Consistency;
 use tollgate_store::{Answer, Check, Op};
 
-use super::ask::{Consulting, Few, Way};
+use super::ask::Consulting;
+use super::asked::{Few, Way};
 use super::by_lease::CARRIED_OUT;
 use super::leases::Taken;
 use super::local::{By, Here};
@@ -25,13 +26,13 @@ impl<S: StateStore> Consulting<'_, S> {
 
     /// Decides on the checks that are counted here, and answers whether all of them are admitted. Those that there is no
     /// room for become the store's.
-    pub(super) fn decide_counted(
+    pub(super) fn decide_counted<const N: usize>(
         &self,
         checks: &[Check<'_>],
         shared: &impl Shared,
         ways: &mut [Way],
         answers: &mut [Answer],
-        here: &mut Few<Here>,
+        here: &mut Few<Here, N>,
     ) -> bool {
         let reconciled = &self.fleet.reconciled;
         for (position, (check, way)) in checks.iter().zip(ways).enumerate() {

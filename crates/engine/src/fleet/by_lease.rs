@@ -8,7 +8,8 @@ use tollgate_core::{Outcome, Receipt};
 use tollgate_policy::model::Consistency;
 use tollgate_store::{Answer, Check, Lender, Op, StoreError};
 
-use super::ask::{Consulting, Few, Way};
+use super::ask::Consulting;
+use super::asked::{Few, Way};
 use super::leases::{Leases, Taken};
 use super::local::{By, Here};
 use crate::asks::{Shared, Sharing};
@@ -29,13 +30,13 @@ impl<S: StateStore> Consulting<'_, S> {
 
     /// Decides on the checks that slices decide on, one after another, and answers whether all of them are admitted. What
     /// was spent is in `here`, whether or not.
-    pub(super) async fn decide_leased(
+    pub(super) async fn decide_leased<const N: usize>(
         &self,
         checks: &[Check<'_>],
         shared: &impl Shared,
         ways: &[Way],
         answers: &mut [Answer],
-        here: &mut Few<Here>,
+        here: &mut Few<Here, N>,
     ) -> Result<bool, StoreError> {
         let Some(lender) = &self.fleet.lender else {
             return Ok(true);
@@ -48,7 +49,7 @@ impl<S: StateStore> Consulting<'_, S> {
             let answer = match self.take(&**lender, part, check, &sharing).await {
                 Some(answer) => answer,
                 None => {
-                    let away: Few<Way> = (0..checks.len())
+                    let away: Few<Way, N> = (0..checks.len())
                         .map(|other| match other == position {
                             true => Way::Away { part },
                             false => Way::Own,
@@ -99,7 +100,7 @@ impl<S: StateStore> Consulting<'_, S> {
         let mut taken = leases.spend(&spending, now());
         if taken == Taken::Borrow {
             let breaker = self.fleet.breakers.get(part);
-            if !breaker.is_some_and(super::Breaker::is_closed) {
+            if self.is_alone || !breaker.is_some_and(super::Breaker::is_closed) {
                 return None;
             }
             let borrowed = leases.borrow(lender, sharing.place, &spending, now).await;

@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU32;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapAny, ArcSwapOption};
 use std::sync::Arc;
 use tollgate_core::limit::Limit;
 use tollgate_store::{Answer, Check, LimitId, Note, Op, Ruled};
@@ -45,26 +45,35 @@ impl Default for Shapes {
 }
 
 impl Shapes {
-    /// What this limit is on one of so many nodes.
-    pub(super) fn of(&self, id: LimitId, limit: &Limit, nodes: NonZeroU32) -> Shape {
+    /// Something of what this limit is on one of so many nodes.
+    pub(super) fn with<T>(
+        &self,
+        id: LimitId,
+        limit: &Limit,
+        nodes: NonZeroU32,
+        read: impl FnOnce(&Shape) -> T,
+    ) -> T {
         let place = usize::from(id.0.get()).checked_rem(self.kept.len());
         let place = place.and_then(|place| self.kept.get(place));
-        if let Some(shape) = place.and_then(|place| place.load().as_deref().copied())
+        // Looked at where it lies: it is large, and this is done in every decision.
+        let kept = place.map(ArcSwapAny::load);
+        if let Some(Some(shape)) = kept.as_deref()
             && shape.nodes == nodes
             && shape.limit == *limit
         {
-            return shape;
+            return read(shape);
         }
-        let shape = Shape {
+        let shape = Arc::new(Shape {
             limit: *limit,
             nodes,
             stand_in: stand_in(limit, nodes),
             ceiling: ceiling(limit),
-        };
+        });
+        let something = read(&shape);
         if let Some(place) = place {
-            place.store(Some(Arc::new(shape)));
+            place.store(Some(shape));
         }
-        shape
+        something
     }
 }
 
@@ -154,16 +163,12 @@ impl Fleet {
         if cost == 0 || !spends {
             return;
         }
-        let shape = self
-            .shapes
-            .of(check.ruled.id, &check.ruled.limit, self.nodes());
-        let Some(limit) = shape.ceiling else {
+        let (id, whole) = (check.ruled.id, &check.ruled.limit);
+        let ceiling = |shape: &Shape| shape.ceiling;
+        let Some(limit) = self.shapes.with(id, whole, self.nodes(), ceiling) else {
             return;
         };
-        let ruled = Ruled {
-            id: check.ruled.id,
-            limit,
-        };
+        let ruled = Ruled { id, limit };
         let noted = Check {
             ruled: &ruled,
             op: Op::ChargeAlways(cost),

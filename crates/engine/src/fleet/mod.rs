@@ -9,7 +9,9 @@
 //! out, and no request is ever used to find out whether the store is back: [`Fleet::tend`] does that. Must not know:
 //! which store it is, transports, when it is tended.
 
+mod alone;
 mod ask;
+mod asked;
 mod breaker;
 mod by_count;
 mod by_lease;
@@ -33,6 +35,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tollgate_core::Timestamp;
 use tollgate_store::{Answer, Check, ErrorKind, Key, Lender, LimitId, RemoteStore, StoreError};
 
+pub(crate) use self::alone::Alone;
 pub(crate) use self::ask::Consulting;
 pub use self::breaker::{Breaker, BreakerState};
 pub use self::counters::FleetCounted;

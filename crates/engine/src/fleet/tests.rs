@@ -264,6 +264,35 @@ fn s_35_a_flood_of_the_denied_does_not_reach_the_store() {
     assert!(rig.ask("alice").is_admitted(), "and not a moment too long");
 }
 
+/// The promise: traffic at a hundred times the limit makes no more calls than admitted requests on every node, and one for
+/// each key, node and second.
+#[test]
+fn s_35_at_a_hundred_times_the_limit_the_store_is_asked_about_what_is_admitted() {
+    const LIMIT: u64 = 20;
+    const KEYS: u64 = 10;
+    const SECONDS: u64 = 5;
+    let limits = || vec![limit("burst", per_second(LIMIT))];
+    let first = Rig::of(limits());
+    let nodes = [first.another(limits()), first.another(limits()), first];
+    let mut admitted = 0;
+    // A millisecond at a time, two of each key's hundred times twenty: on one node after the other.
+    for milli in 0..SECONDS * 1_000 {
+        for ask in 0..KEYS * 2 {
+            let node = &nodes[usize::try_from((milli + ask) % 3).unwrap()];
+            let who = format!("caller {}", ask % KEYS);
+            admitted += u64::from(node.ask(&who).is_admitted());
+        }
+        nodes[0].clock.advance(Nanos::from_nanos(1_000_000));
+    }
+    let calls = nodes[0].remote.calls();
+    assert!(admitted >= KEYS * LIMIT * SECONDS, "{admitted}");
+    assert!(admitted <= KEYS * LIMIT * (SECONDS + 1), "{admitted}");
+    assert!(
+        calls <= admitted * 3 + KEYS * 3 * SECONDS,
+        "{calls} calls for {admitted} admitted"
+    );
+}
+
 #[test]
 fn s_01_without_the_store_half_of_the_quota_is_divided_among_the_nodes() {
     let rig = Rig::of(vec![per_hour(100)]);

@@ -133,7 +133,12 @@ impl Plan {
                 .ok_or_else(missing)?;
         }
         let asked = checks.get(..self.planned.len()).unwrap_or_default();
-        store.ask_at_once(asked, answers)
+        let shared = By {
+            plan: self,
+            generation,
+            from: 0,
+        };
+        store.ask_at_once(asked, &shared, answers)
     }
 
     async fn ask_and_wait<S: Asks>(
@@ -143,14 +148,25 @@ impl Plan {
         answers: &mut [Answer],
     ) -> Result<Verdict, StoreError> {
         let check = |planned: &Planned| self.check(generation, planned, planned.op);
-        let checks: Option<Vec<Check<'_>>> = self.planned.iter().map(check).collect();
-        let checks = checks.ok_or_else(missing)?;
         let shared = By {
             plan: self,
             generation,
             from: 0,
         };
-        store.ask(&checks, &shared, answers).await
+        // Most requests fall under one limit; no room is made on the heap for one check.
+        let (one, many);
+        let checks: &[Check<'_>] = match &*self.planned {
+            [planned] => {
+                one = [check(planned).ok_or_else(missing)?];
+                &one
+            }
+            all => {
+                let checks: Option<Vec<Check<'_>>> = all.iter().map(check).collect();
+                many = checks.ok_or_else(missing)?;
+                &many
+            }
+        };
+        store.ask(checks, &shared, answers).await
     }
 
     /// Asks the store something else about one of the checks, by itself.

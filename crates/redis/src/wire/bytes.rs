@@ -2,25 +2,36 @@
 
 const BILLION: u64 = 1_000_000_000;
 
-/// A blob under construction.
-#[derive(Debug, Default)]
-pub(super) struct Blob(Vec<u8>);
+/// The longest blob.
+const ROOM: usize = 96;
+
+/// A blob under construction, on the stack.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blob {
+    bytes: [u8; ROOM],
+    len: usize,
+}
+
+impl Default for Blob {
+    fn default() -> Self {
+        Self {
+            bytes: [0; ROOM],
+            len: 0,
+        }
+    }
+}
 
 impl Blob {
     pub(super) fn of(algorithm: u8, op: u8) -> Self {
-        let mut bytes = Vec::with_capacity(64);
-        bytes.extend_from_slice(&[algorithm, op]);
-        Self(bytes)
+        Self::default().byte(algorithm).byte(op)
     }
 
-    pub(super) fn byte(mut self, n: u8) -> Self {
-        self.0.push(n);
-        self
+    pub(super) fn byte(self, n: u8) -> Self {
+        self.with(&[n])
     }
 
-    pub(super) fn small(mut self, n: u32) -> Self {
-        self.0.extend_from_slice(&n.to_be_bytes());
-        self
+    pub(super) fn small(self, n: u32) -> Self {
+        self.with(&n.to_be_bytes())
     }
 
     /// A count that is small by construction; what is not is far beyond any limit and means "very many".
@@ -29,10 +40,9 @@ impl Blob {
     }
 
     /// Seven bytes, for numbers below 2^53.
-    pub(super) fn wide(mut self, n: u64) -> Self {
-        self.0
-            .extend(n.min((1 << 53) - 1).to_be_bytes().iter().skip(1));
-        self
+    pub(super) fn wide(self, n: u64) -> Self {
+        let [_, bytes @ ..] = n.min((1 << 53) - 1).to_be_bytes();
+        self.with(&bytes)
     }
 
     /// Any number: five bytes of billions and four of the rest.
@@ -40,19 +50,35 @@ impl Blob {
         self.split(n / BILLION, n % BILLION)
     }
 
-    pub(super) fn split(mut self, high: u64, low: u64) -> Self {
-        let high = high.min((1 << 40) - 1).to_be_bytes();
-        self.0.extend(high.iter().skip(3));
-        self.count(low)
+    pub(super) fn split(self, high: u64, low: u64) -> Self {
+        let [_, _, _, high @ ..] = high.min((1 << 40) - 1).to_be_bytes();
+        self.with(&high).count(low)
     }
 
-    pub(super) fn id(mut self, id: u128) -> Self {
-        self.0.extend_from_slice(&id.to_be_bytes());
+    pub(super) fn id(self, id: u128) -> Self {
+        self.with(&id.to_be_bytes())
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    /// The second byte, which says what is asked.
+    pub(super) const fn operation_mut(&mut self) -> &mut u8 {
+        let [_, operation, ..] = &mut self.bytes;
+        operation
+    }
+
+    #[inline]
+    fn with(mut self, bytes: &[u8]) -> Self {
+        let end = self.len.saturating_add(bytes.len());
+        let place = self.bytes.get_mut(self.len..end);
+        debug_assert!(place.is_some(), "a blob of more than {ROOM} bytes");
+        if let Some(place) = place {
+            place.copy_from_slice(bytes);
+            self.len = end;
+        }
         self
-    }
-
-    pub(super) fn done(self) -> Vec<u8> {
-        self.0
     }
 }
 
@@ -78,7 +104,7 @@ mod tests {
                 i64::try_from(halves.1).unwrap(),
             );
             assert_eq!(joined, Some(n));
-            assert_eq!(Blob::default().pair(n).done().len(), 9);
+            assert_eq!(Blob::default().pair(n).as_bytes().len(), 9);
         }
         assert_eq!(joined(-1, 0), None);
         assert_eq!(joined(0, 1_000_000_000), None);

@@ -49,12 +49,11 @@ impl Request {
         let mut request = Self::empty(1, now);
         request.which = Which::Lend;
         request.be_about(named.tag());
-        request.keys.push(book_of(&named.name(ruled.id)));
-        request.args.push(blob(bucket, errand));
-        let reports = errand.reports.iter();
-        request
-            .args
-            .extend(reports.map(|report| told(bucket, report)));
+        request.keys.push(&book_of(&named.name(ruled.id)));
+        request.args.push(blob(bucket, errand).as_bytes());
+        for report in errand.reports {
+            request.args.push(told(bucket, report).as_bytes());
+        }
         Ok(request)
     }
 }
@@ -63,7 +62,7 @@ fn burst(bucket: &TokenBucket) -> u64 {
     bucket.limit() / bucket.block().max(1)
 }
 
-fn blob(bucket: &TokenBucket, errand: &Errand<'_>) -> Vec<u8> {
+fn blob(bucket: &TokenBucket, errand: &Errand<'_>) -> Blob {
     let block = bucket.block().max(1);
     let spend = errand.spend.div_ceil(block);
     let operation = match spend {
@@ -88,10 +87,9 @@ fn blob(bucket: &TokenBucket, errand: &Errand<'_>) -> Vec<u8> {
         .pair(least)
         .pair(most)
         .pair(life.as_nanos())
-        .done()
 }
 
-fn told(bucket: &TokenBucket, report: &Report) -> Vec<u8> {
+fn told(bucket: &TokenBucket, report: &Report) -> Blob {
     let block = bucket.block().max(1);
     // A block that is spent in part may be spent on, unless this is all that will ever be.
     let blocks = match report.is_last {
@@ -103,7 +101,6 @@ fn told(bucket: &TokenBucket, report: &Report) -> Vec<u8> {
         .pair(blocks)
         .pair(report.ago.as_nanos())
         .byte(report.is_last.into())
-        .done()
 }
 
 /// Reads the reply to an errand: what was granted, and how many states could not be read.

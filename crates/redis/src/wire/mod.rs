@@ -8,11 +8,13 @@ mod quota;
 mod reply;
 mod request;
 mod seen;
+mod words;
 
 pub use crate::script::{Script, Which};
 pub use lend::{granted, lendable};
 pub use reply::{Decided, decode};
 pub use request::Request;
+pub use words::Words;
 
 /// What is asked of a limit, as the scripts number it: the same as in `lua/begin.lua`.
 pub(crate) mod code {

@@ -22,7 +22,7 @@ pub(super) enum Ask {
 }
 
 /// The blob for a limit and an ask, or `None` if the algorithm does not know it. Its second byte is the operation.
-pub(super) fn blob(quota: &Quota, ask: Ask) -> Option<Vec<u8>> {
+pub(super) fn blob(quota: &Quota, ask: Ask) -> Option<Blob> {
     match quota {
         Quota::TokenBucket(bucket) => of_bucket(bucket, false, ask),
         Quota::LeakyBucket(leaky) => of_bucket(leaky.as_tokens(), leaky.is_queue(), ask),
@@ -34,7 +34,7 @@ pub(super) fn blob(quota: &Quota, ask: Ask) -> Option<Vec<u8>> {
     }
 }
 
-fn of_bucket(bucket: &TokenBucket, is_queue: bool, ask: Ask) -> Option<Vec<u8>> {
+fn of_bucket(bucket: &TokenBucket, is_queue: bool, ask: Ask) -> Option<Blob> {
     let (interval, block) = (bucket.interval().as_nanos().max(1), bucket.block().max(1));
     let (capacity, saturation) = (bucket.refill().as_nanos(), bucket.saturation().as_nanos());
     let price = |blocks: u64| blocks.saturating_mul(interval);
@@ -55,19 +55,18 @@ fn of_bucket(bucket: &TokenBucket, is_queue: bool, ask: Ask) -> Option<Vec<u8>> 
     };
     let blob = Blob::of(1, operation).pair(bucket.ceiling().as_nanos());
     Some(match operation {
-        code::LOOK | code::NEVER => blob.done(),
-        code::SPEND => blob.pair(bound).pair(price).done(),
+        code::LOOK | code::NEVER => blob,
+        code::SPEND => blob.pair(bound).pair(price),
         _ => blob
             .pair(bound)
             .pair(price)
             .pair(interval)
             .pair(block)
-            .byte(is_queue.into())
-            .done(),
+            .byte(is_queue.into()),
     })
 }
 
-fn of_window(window: &FixedWindow, ask: Ask) -> Option<Vec<u8>> {
+fn of_window(window: &FixedWindow, ask: Ask) -> Option<Blob> {
     let (limit, saturation) = (window.limit(), window.saturation());
     let (operation, bound, asked) = match ask {
         Ask::Spend(cost) | Ask::UpTo(cost) if cost == 0 => (code::LOOK, 0, 0),
@@ -82,8 +81,8 @@ fn of_window(window: &FixedWindow, ask: Ask) -> Option<Vec<u8>> {
     };
     let blob = Blob::of(2, operation).pair(bound).pair(asked);
     Some(match window.window() {
-        Window::Epoch(length) => blob.byte(0).pair(length.as_nanos()).done(),
-        Window::FirstHit(length) => blob.byte(1).pair(length.as_nanos()).done(),
+        Window::Epoch(length) => blob.byte(0).pair(length.as_nanos()),
+        Window::FirstHit(length) => blob.byte(1).pair(length.as_nanos()),
         Window::Calendar(calendar, offset) => {
             let which = match calendar {
                 Calendar::Day => 0,
@@ -93,13 +92,13 @@ fn of_window(window: &FixedWindow, ask: Ask) -> Option<Vec<u8>> {
                 _ => return None,
             };
             let minutes = u64::try_from(i32::from(offset.minutes()).saturating_add(840)).ok()?;
-            blob.byte(2).split(which, minutes).done()
+            blob.byte(2).split(which, minutes)
         }
         _ => return None,
     })
 }
 
-fn of_counter(counter: &SlidingCounter, ask: Ask) -> Option<Vec<u8>> {
+fn of_counter(counter: &SlidingCounter, ask: Ask) -> Option<Blob> {
     let limit = counter.limit();
     let (operation, asked) = match ask {
         Ask::Spend(cost) | Ask::UpTo(cost) if cost == 0 => (code::LOOK, 0),
@@ -126,10 +125,10 @@ fn of_counter(counter: &SlidingCounter, ask: Ask) -> Option<Vec<u8>> {
         .wide(length / tick)
         .byte(power)
         .pair(length);
-    Some(blob.done())
+    Some(blob)
 }
 
-fn of_log(log: &SlidingLog, ask: Ask) -> Option<Vec<u8>> {
+fn of_log(log: &SlidingLog, ask: Ask) -> Option<Blob> {
     let (limit, block) = (log.limit_blocks(), log.block().max(1));
     let (operation, asked) = match ask {
         Ask::Spend(cost) => match cost.div_ceil(block) {
@@ -152,10 +151,10 @@ fn of_log(log: &SlidingLog, ask: Ask) -> Option<Vec<u8>> {
         .pair(log.window().as_nanos())
         .pair(log.retention().as_nanos())
         .pair(block);
-    Some(blob.done())
+    Some(blob)
 }
 
-fn of_leases(quota: &Concurrency, ask: Ask) -> Option<Vec<u8>> {
+fn of_leases(quota: &Concurrency, ask: Ask) -> Option<Blob> {
     let (operation, id, weight) = match ask {
         Ask::Acquire { weight: 0, .. } => (code::LOOK, 0, 0),
         // Also what can never be admitted: it may be held already, from before the limit was lowered.
@@ -171,5 +170,5 @@ fn of_leases(quota: &Concurrency, ask: Ask) -> Option<Vec<u8>> {
         .pair(quota.lease().as_nanos())
         .count(weight)
         .id(id);
-    Some(blob.done())
+    Some(blob)
 }

@@ -43,36 +43,44 @@ pub fn decode(
     answers: &mut [Answer],
 ) -> Result<Decided, StoreError> {
     let mut reader = Reader(reply.iter());
-    let (decided, judged) = read(checks, &mut reader).ok_or_else(garbled)?;
+    // Of most batches there is one, for which no room has to be made.
+    let mut first = None;
+    let mut others = Vec::with_capacity(checks.len().saturating_sub(1));
+    let keep = |judged| match &first {
+        None => first = Some(judged),
+        Some(_) => others.push(judged),
+    };
+    let decided = read(checks, &mut reader, keep).ok_or_else(garbled)?;
     if reader.int().is_some() {
         return Err(garbled());
     }
+    let judged = first.into_iter().chain(others);
     for ((check, judged), answer) in checks.iter().zip(judged).zip(answers) {
         *answer = judged.answer(&check.ruled.limit, &decided);
     }
     Ok(decided)
 }
 
-fn read(checks: &[Check<'_>], reader: &mut Reader<'_>) -> Option<(Decided, Vec<Judged>)> {
+fn read(
+    checks: &[Check<'_>],
+    reader: &mut Reader<'_>,
+    mut keep: impl FnMut(Judged),
+) -> Option<Decided> {
     let now = Timestamp::from_nanos(reader.pair()?);
     let is_admitted = reader.int()?;
     let corrupt = reader.count()?;
     let mut verdict = Verdict::default();
-    let mut all = Vec::with_capacity(checks.len());
     for check in checks {
         let judged = Judged::read(check, reader, now)?;
         verdict.add(judged.transition.outcome);
-        all.push(judged);
-    }
-    if is_admitted != i64::from(verdict.is_admitted()) {
-        return None;
+        keep(judged);
     }
     let decided = Decided {
         verdict,
         now,
         corrupt,
     };
-    Some((decided, all))
+    (is_admitted == i64::from(verdict.is_admitted())).then_some(decided)
 }
 
 fn garbled() -> StoreError {

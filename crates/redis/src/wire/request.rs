@@ -8,6 +8,7 @@ use tollgate_store::{Check, ErrorKind, Op, StoreError};
 use super::bytes::Blob;
 use super::code;
 use super::quota::{Ask, blob};
+use super::words::Words;
 use crate::name::{Digest, Named, Secret, ledger_of, marker_of};
 use crate::options::Remembering;
 use crate::script::Which;
@@ -18,9 +19,9 @@ pub struct Request {
     /// The script.
     pub which: Which,
     /// The keys it may touch.
-    pub keys: Vec<Vec<u8>>,
+    pub keys: Words,
     /// Its arguments.
-    pub args: Vec<Vec<u8>>,
+    pub args: Words,
     first: Option<Digest>,
 }
 
@@ -78,36 +79,33 @@ impl Request {
                 continue;
             }
             let quota = check.ruled.limit.quota();
-            let name = named.name(check.ruled.id);
-            let marker = marker_of(&name, id);
-            let about = settled(receipt, quota).pair(memory.as_nanos()).done();
             let part = Part {
                 ask: Ask::Settle,
                 as_op: Some(code::UNDO),
                 flags: 0,
-                about: Some(about),
+                about: Some(settled(receipt, quota).pair(memory.as_nanos())),
             };
-            request.push(part, quota, named, name, Some(marker))?;
+            request.push(part, check, named, Some(Beside::Marker(id)))?;
         }
         Ok(request)
     }
 
     /// A call of the register's script.
-    pub(crate) const fn of_register(keys: Vec<Vec<u8>>, args: Vec<Vec<u8>>) -> Self {
+    pub(crate) fn of_register(keys: Vec<Vec<u8>>, args: Vec<Vec<u8>>) -> Self {
         Self {
             which: Which::Register,
-            keys,
-            args,
+            keys: keys.into_iter().collect(),
+            args: args.into_iter().collect(),
             first: None,
         }
     }
 
     /// A call of a script that wants these names and no arguments.
-    pub(crate) fn of_script(which: Which, named: Named, keys: Vec<Vec<u8>>) -> Self {
+    pub(crate) fn of_script(which: Which, named: Named, keys: &[Vec<u8>]) -> Self {
         Self {
             which,
-            keys,
-            args: Vec::new(),
+            keys: keys.iter().collect(),
+            args: Words::default(),
             first: Some(named.tag()),
         }
     }
@@ -118,11 +116,15 @@ impl Request {
     }
 
     pub(super) fn empty(checks: usize, now: Option<Timestamp>) -> Self {
-        let time = now.map_or_else(Vec::new, |now| Blob::default().pair(now.as_nanos()).done());
+        let mut args = Words::with_room(checks.saturating_add(1), checks.saturating_mul(ROOM));
+        match now {
+            Some(now) => args.push(Blob::default().pair(now.as_nanos()).as_bytes()),
+            None => args.push(&[]),
+        }
         Self {
             which: Which::All,
-            keys: Vec::with_capacity(checks),
-            args: vec![time],
+            keys: Words::with_room(checks, checks.saturating_mul(ROOM)),
+            args,
             first: None,
         }
     }
@@ -146,48 +148,69 @@ impl Request {
     ) -> Result<(), StoreError> {
         let quota = check.ruled.limit.quota();
         let part = Part::of(check.op, quota, remembering).ok_or_else(unsupported)?;
-        let name = named.name(check.ruled.id);
-        let beside = part.as_op.is_some().then(|| ledger_of(&name));
-        self.push(part, quota, named, name, beside)
+        let beside = part.as_op.is_some().then_some(Beside::Ledger);
+        self.push(part, check, named, beside)
     }
 
     /// One check: its own key, and the one beside it where it has one.
     fn push(
         &mut self,
         part: Part,
-        quota: &Quota,
+        check: &Check<'_>,
         named: Named,
-        name: Vec<u8>,
-        beside: Option<Vec<u8>>,
+        beside: Option<Beside>,
     ) -> Result<(), StoreError> {
-        self.be_about(named.tag());
-        if self.keys.contains(&name) {
+        self.first.get_or_insert(named.tag());
+        let quota = check.ruled.limit.quota();
+        let is_first = self.keys.is_empty();
+        self.keys
+            .push_with(|bytes| named.append_name(check.ruled.id, bytes));
+        if self.keys.repeats_last() {
             return Err(bad("the same key of the same limit twice in one batch"));
         }
         let mut blob = blob(quota, part.ask).ok_or_else(unsupported)?;
+        let operation = blob.operation_mut();
         let mut about = part.about;
-        if let Some(operation) = blob.get_mut(1) {
-            if let (Some(ledger), Some(about)) = (part.as_op, &mut about) {
-                about.push(*operation);
-                *operation = ledger;
-            }
-            *operation |= part.flags;
+        if let (Some(ledger), Some(of)) = (part.as_op, about) {
+            about = Some(of.byte(*operation));
+            *operation = ledger;
         }
-        let which = match blob.get(1) {
+        *operation |= part.flags;
+        let which = match *operation {
             _ if part.as_op.is_some() => Which::All,
-            Some(&code::SPEND) if Which::of(quota) == Which::Buckets => Which::Spend,
+            code::SPEND if Which::of(quota) == Which::Buckets => Which::Spend,
             _ => Which::of(quota),
         };
-        self.which = match self.keys.is_empty() {
-            true => which,
-            false => self.which.and(which),
+        self.which = if is_first {
+            which
+        } else {
+            self.which.and(which)
         };
-        self.keys.push(name);
-        self.args.push(blob);
-        self.args.extend(about);
-        self.keys.extend(beside);
+        self.args.push(blob.as_bytes());
+        if let Some(about) = about {
+            self.args.push(about.as_bytes());
+        }
+        match beside {
+            None => {}
+            Some(Beside::Ledger) => self.keys.push(&ledger_of(&named.name(check.ruled.id))),
+            Some(Beside::Marker(id)) => {
+                self.keys.push(&marker_of(&named.name(check.ruled.id), id));
+            }
+        }
         Ok(())
     }
+}
+
+/// About what a name takes, and what a limit takes as an argument.
+const ROOM: usize = 40;
+
+/// What lies beside a state.
+#[derive(Clone, Copy, Debug)]
+enum Beside {
+    /// Its reservations.
+    Ledger,
+    /// What says that a charge was given back under this id.
+    Marker(u128),
 }
 
 /// One check, taken apart.
@@ -197,7 +220,7 @@ struct Part {
     as_op: Option<u8>,
     flags: u8,
     /// The earlier charge that it is about, if it is about one.
-    about: Option<Vec<u8>>,
+    about: Option<Blob>,
 }
 
 impl Part {
@@ -219,8 +242,7 @@ impl Part {
                     .pair(number)
                     .pair(remembering.memory.as_nanos())
                     .small(remembering.most)
-                    .pair(cost)
-                    .done(),
+                    .pair(cost),
             ),
         };
         Some(match op {
@@ -233,7 +255,7 @@ impl Part {
                 ..plain(Ask::Spend(cost))
             },
             Op::Settle { receipt, actual } => Self {
-                about: Some(settled(receipt, quota).pair(actual).done()),
+                about: Some(settled(receipt, quota).pair(actual)),
                 ..plain(Ask::Settle)
             },
             Op::Reserve { .. } | Op::SettleReserved { .. } | Op::CancelReserved(_) if is_leases => {

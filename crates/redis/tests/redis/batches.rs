@@ -119,7 +119,7 @@ fn compare(
     call.arg(&request.which.script().digest)
         .arg(request.keys.len());
     for bytes in request.keys.iter().chain(&request.args) {
-        call.arg(bytes.as_slice());
+        call.arg(bytes);
     }
     let reply: Vec<i64> = call.query(connection).unwrap();
     let mut answers = vec![BLANK; checks.len()];

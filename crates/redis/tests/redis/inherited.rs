@@ -44,13 +44,13 @@ impl Counter {
         let mut call = redis::cmd("EVALSHA");
         call.arg(&request.which.script().digest).arg(1);
         for bytes in request.keys.iter().chain(&request.args) {
-            call.arg(bytes.as_slice());
+            call.arg(bytes);
         }
         let reply: Vec<i64> = call.query(&mut self.connection).unwrap();
         let mut answers = [BLANK];
         let decided = decode(&check, &reply, &mut answers).unwrap();
         assert_eq!(decided.corrupt, 0);
-        let stored = redis::cmd("GET").arg(&request.keys[0]).take();
+        let stored = redis::cmd("GET").arg(request.keys.get(0).unwrap()).take();
         (answers[0], stored.query(&mut self.connection).unwrap())
     }
 

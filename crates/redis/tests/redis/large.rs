@@ -77,7 +77,7 @@ fn a_log_that_is_full_forgets_as_core_does() {
         op: planned[0].op,
     };
     let request = Request::new(SECRET, remembering, &[check], Some(now)).unwrap();
-    let name = &request.keys[0];
+    let name = request.keys.get(0).unwrap();
     let set = redis::cmd("SET")
         .arg(name)
         .arg(raw)

@@ -20,6 +20,7 @@ mod model;
 mod register;
 mod scenarios;
 mod server_time;
+mod shared_trips;
 mod topology;
 mod trace;
 mod vectors;

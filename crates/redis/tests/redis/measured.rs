@@ -40,7 +40,7 @@ fn ours(digest: &str, key: u64, ruled: &Ruled) -> redis::Cmd {
     let mut call = redis::cmd("EVALSHA");
     call.arg(digest).arg(request.keys.len());
     for bytes in request.keys.iter().chain(&request.args) {
-        call.arg(bytes.as_slice());
+        call.arg(bytes);
     }
     call
 }

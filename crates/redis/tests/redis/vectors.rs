@@ -47,7 +47,7 @@ impl Batches for Scripts {
         call.arg(&request.which.script().digest)
             .arg(request.keys.len());
         for bytes in request.keys.iter().chain(&request.args) {
-            call.arg(bytes.as_slice());
+            call.arg(bytes);
         }
         let reply: Vec<i64> = call.query(&mut self.0).unwrap();
         let mut answers = vec![BLANK; checks.len()];

@@ -162,13 +162,16 @@ impl Rig {
         call.arg(&request.which.script().digest)
             .arg(request.keys.len());
         for bytes in request.keys.iter().chain(&request.args) {
-            call.arg(bytes.as_slice());
+            call.arg(bytes);
         }
         let reply: Vec<i64> = call.query(&mut self.connection).unwrap();
         let mut answers = [BLANK];
         let decided = decode(&check, &reply, &mut answers).unwrap();
         assert_eq!(decided.corrupt, 0, "the state is understood");
-        (answers[0], request.keys)
+        (
+            answers[0],
+            request.keys.iter().map(<[u8]>::to_vec).collect(),
+        )
     }
 
     /// What is stored, in hexadecimal, by name.

@@ -147,7 +147,7 @@ fn run(connection: &mut Connection, digest: &str, planned: &[Planned]) -> Result
         assert_eq!(request.which, Which::Lend);
         pipe.cmd("EVALSHA").arg(digest).arg(request.keys.len());
         for bytes in request.keys.iter().chain(&request.args) {
-            pipe.arg(bytes.as_slice());
+            pipe.arg(bytes);
         }
     }
     let replies: Vec<Vec<i64>> = pipe.query(connection).map_err(|error| error.to_string())?;

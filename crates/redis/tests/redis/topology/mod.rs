@@ -50,7 +50,7 @@ pub(crate) fn name_of(key: &str) -> String {
         op: Op::Spend(1),
     };
     let request = Request::new(SECRET, Remembering::default(), &[check], None).unwrap();
-    String::from_utf8(request.keys[0].clone()).unwrap()
+    String::from_utf8(request.keys.get(0).unwrap().to_vec()).unwrap()
 }
 
 /// Asks until it is so, and fails after a long time.

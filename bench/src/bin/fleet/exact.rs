@@ -1,0 +1,244 @@
+//! `exact`: what a decision costs this process beside the bare call of the same script through the same client.
+//!
+//! Must not know: how costs are measured.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use redis::AsyncConnectionConfig;
+use redis::aio::MultiplexedConnection;
+use tollgate_core::{Rate, TokenBucket};
+use tollgate_redis::wire::{self, Which};
+use tollgate_redis::{Remembering, Secret};
+use tollgate_store::{Check, Key, LimitId, Op, Ruled};
+
+use crate::Failure;
+use crate::goals::Goals;
+use crate::laps::{Cost, Shape};
+use crate::node::{CONNECTIONS, Node, PATIENT, Request, SECRET};
+use crate::options::Options;
+use crate::rig::Rig;
+use crate::stats::{Spread, Table};
+
+/// More than any run spends, so that every state is alive and nothing is denied.
+const QUOTA: &str = "    rate: 1000/s\n    burst: 100000000\n";
+const GOAL: f64 = 1.3;
+
+/// The same calls, ready to be made: whoever makes them knows nothing of limits.
+#[derive(Debug)]
+struct Bare {
+    connections: Vec<MultiplexedConnection>,
+    digest: &'static str,
+    calls: Vec<Words>,
+}
+
+/// The keys and the arguments of one call.
+#[derive(Debug)]
+struct Words {
+    keys: Vec<Vec<u8>>,
+    args: Vec<Vec<u8>>,
+}
+
+impl Bare {
+    /// As many connections as a node has.
+    async fn connect(url: &str, keys: u64) -> Result<Self, Failure> {
+        let client = redis::Client::open(url)?;
+        // As the client comes, its timeout included; but nobody waits for room to write in.
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(Some(PATIENT))
+            .set_pipeline_buffer_size(4_096);
+        let mut connections = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let connecting = client.get_multiplexed_async_connection_with_config(&config);
+            connections.push(connecting.await?);
+        }
+        let ruled = Ruled {
+            id: LimitId(NonZeroU16::MIN),
+            limit: TokenBucket::at(Rate::per_second(1_000))
+                .burst(100_000_000)
+                .build()?
+                .into(),
+        };
+        let call = |number: u64| -> Result<Words, Failure> {
+            let name = format!("bare-{number:010}");
+            let check = Check {
+                key: Key::of(name.as_bytes())?,
+                ruled: &ruled,
+                op: Op::Spend(1),
+            };
+            let secret = Secret::new(SECRET);
+            let request = wire::Request::new(secret, Remembering::default(), &[check], None)?;
+            Ok(Words {
+                keys: request.keys.iter().map(<[u8]>::to_vec).collect(),
+                args: request.args.iter().map(<[u8]>::to_vec).collect(),
+            })
+        };
+        let script = Which::Spend.script();
+        let load = redis::cmd("SCRIPT").arg("LOAD").arg(script.text).take();
+        if let Some(first) = connections.first_mut() {
+            load.exec_async(first).await?;
+        }
+        Ok(Self {
+            connections,
+            digest: &script.digest,
+            calls: (0..keys).map(call).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// One call, on the connection that is the key's, as a node's keys each have their own.
+    async fn call(
+        &self,
+        key: u64,
+        connections: &mut [MultiplexedConnection],
+    ) -> Result<(), String> {
+        let index = usize::try_from(key).unwrap_or(0);
+        let place = index.checked_rem(connections.len()).unwrap_or(0);
+        let (Some(words), Some(connection)) = (self.calls.get(index), connections.get_mut(place))
+        else {
+            return Err(format!("there is no call for key {key}"));
+        };
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(self.digest).arg(words.keys.len());
+        for word in words.keys.iter().chain(&words.args) {
+            call.arg(word.as_slice());
+        }
+        let reply: Vec<i64> = call
+            .query_async(connection)
+            .await
+            .map_err(|error| error.to_string())?;
+        match reply.get(2) {
+            Some(1) => Ok(()),
+            _ => Err(format!("the bare call was answered {reply:?}")),
+        }
+    }
+}
+
+/// A table for each pattern.
+pub(crate) async fn measure(
+    rig: &mut Rig,
+    options: &Options,
+    goals: &mut Goals,
+) -> Result<Vec<Table>, Failure> {
+    let mut tables = Vec::new();
+    for (keys, callers) in [(1, 1), (1, 64), (options.keys, 1), (options.keys, 64)] {
+        rig.empty()?;
+        let shape = Shape {
+            callers,
+            calls: options.calls,
+            keys,
+        };
+        let title = format!(
+            "exact, {}, {}",
+            named(keys, "key"),
+            named(callers, "caller")
+        );
+        let laps = rounds(rig, options.rounds, shape).await?;
+        let ratio = |part: fn(&Cost) -> f64| {
+            Spread::of(laps.iter().map(|[ours, bare]| part(ours) / part(bare)))
+        };
+        goals.at_most(
+            &format!("{title}: CPU beside bare EVALSHA"),
+            GOAL,
+            Some(ratio(|cost| cost.ours)),
+        );
+        tables.push(table(&title, &laps));
+    }
+    Ok(tables)
+}
+
+fn named(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
+/// Ours and the bare call's costs, round by round; the first round is not counted.
+async fn rounds(rig: &mut Rig, rounds: u64, shape: Shape) -> Result<Vec<[Cost; 2]>, Failure> {
+    let node = Node::sharing(QUOTA, &rig.url(), PATIENT).await?;
+    let bare = Arc::new(Bare::connect(&rig.url(), shape.keys).await?);
+    let requests: Arc<[Request]> = (0..shape.keys).map(Request::of).collect();
+    let mut laps = Vec::new();
+    for round in 0..=rounds {
+        let ours = async |rig: &mut Rig| {
+            let make = |caller| ask(node.clone(), Arc::clone(&requests), shape, caller);
+            shape.lap(rig, make).await
+        };
+        let floor = async |rig: &mut Rig| {
+            let make = |caller| call(Arc::clone(&bare), shape, caller);
+            shape.lap(rig, make).await
+        };
+        // In turn, so that neither always runs on what the other has left in the caches.
+        let both = if round % 2 == 0 {
+            [ours(rig).await?, floor(rig).await?]
+        } else {
+            let floor = floor(rig).await?;
+            [ours(rig).await?, floor]
+        };
+        if round > 0 {
+            laps.push(both);
+        }
+    }
+    let counted = node.fleet()?.counted();
+    let expected = shape.calls.saturating_mul(rounds.saturating_add(1));
+    if counted.answered != expected || counted.without != 0 {
+        return Err(format!("not every decision was the store's: {counted:?}").into());
+    }
+    Ok(laps)
+}
+
+async fn ask(
+    node: Node,
+    requests: Arc<[Request]>,
+    shape: Shape,
+    caller: u64,
+) -> Result<(), String> {
+    for key in shape.keys_of(caller) {
+        let request = requests.get(usize::try_from(key).unwrap_or(0));
+        let request = request.ok_or("there is no such request")?;
+        if !node.ask(request).await.is_admitted() {
+            return Err("a request was denied".to_owned());
+        }
+    }
+    Ok(())
+}
+
+async fn call(bare: Arc<Bare>, shape: Shape, caller: u64) -> Result<(), String> {
+    let mut connections = bare.connections.clone();
+    for key in shape.keys_of(caller) {
+        bare.call(key, &mut connections).await?;
+    }
+    Ok(())
+}
+
+fn table(title: &str, laps: &[[Cost; 2]]) -> Table {
+    let mut table = Table::new(
+        title,
+        &[
+            "",
+            "our CPU s per million",
+            "times bare",
+            "server CPU s per million",
+            "wall s per million",
+            "calls per read",
+        ],
+    );
+    let names = ["tollgate, exact", "bare EVALSHA"];
+    for (index, name) in names.iter().enumerate() {
+        let of = |part: fn(&Cost) -> f64| {
+            let costs = laps.iter().filter_map(move |lap| lap.get(index));
+            Spread::of(costs.map(part))
+        };
+        let ratios = laps.iter().filter_map(|lap| {
+            let [_, bare] = lap;
+            Some(lap.get(index)?.ours / bare.ours)
+        });
+        table.row(vec![
+            (*name).to_owned(),
+            of(|cost| cost.ours).show(2),
+            Spread::of(ratios).show(2),
+            of(|cost| cost.server).show(2),
+            of(|cost| cost.wall).show(2),
+            of(|cost| cost.together).show(1),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,107 @@
+//! Engines as nodes of a fleet, in this process, and the requests that they are asked.
+//!
+//! Must not know: what is measured.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_engine::fleet::Fleet;
+use tollgate_engine::{Engine, Purpose, Terms, Verdict};
+use tollgate_policy::attributes::{Attribute, Attributes};
+use tollgate_policy::load;
+use tollgate_policy::rules::Rules;
+use tollgate_policy::source::Format;
+use tollgate_redis::{Options, RedisStore, Secret};
+use tollgate_store::Memory;
+
+use crate::Failure;
+
+/// What names are derived with, by all nodes.
+pub(crate) const SECRET: [u8; 16] = *b"measured beside ";
+/// Connections of each node to the server, and of whoever is measured beside it.
+pub(crate) const CONNECTIONS: usize = 3;
+/// So long that a machine that is busy elsewhere does not turn a measurement into an outage.
+pub(crate) const PATIENT: Duration = Duration::from_secs(10);
+
+/// How often slices are looked after, at least.
+const TENDED_EVERY: Duration = Duration::from_millis(50);
+
+/// A request of somebody.
+#[derive(Clone, Debug)]
+pub(crate) struct Request(Vec<u8>);
+
+impl Request {
+    /// Of the caller with this number. All have names of one length.
+    pub(crate) fn of(number: u64) -> Self {
+        Self(format!("caller-{number:08}").into_bytes())
+    }
+}
+
+impl Attributes for Request {
+    fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
+        match attribute {
+            Attribute::Header(name) if &**name == "x-api-key" => Some(&self.0),
+            _ => None,
+        }
+    }
+}
+
+/// One node.
+#[derive(Clone, Debug)]
+pub(crate) struct Node(Arc<Engine<Memory>>);
+
+impl Node {
+    /// An engine that shares nothing.
+    pub(crate) fn alone(quota: &str) -> Result<Self, Failure> {
+        let text = format!("limits:\n  - name: per-key\n    key: header.x-api-key\n{quota}");
+        let policy = load(&text, "policy.yaml", Format::Yaml).map_err(|bad| bad.to_string())?;
+        let rules = Rules::compile(&policy, SECRET).map_err(|bad| format!("{bad:?}"))?;
+        Ok(Self(Arc::new(Engine::new(
+            rules,
+            Memory::for_keys(100_000)?,
+        )?)))
+    }
+
+    /// One that shares its limits with all others at this address.
+    pub(crate) async fn sharing(
+        quota: &str,
+        url: &str,
+        deadline: Duration,
+    ) -> Result<Self, Failure> {
+        let node = Self::alone(quota)?;
+        let mut options = Options::new(url, Secret::new(SECRET));
+        options.deadline = deadline;
+        options.connections = CONNECTIONS;
+        let remote = Arc::new(RedisStore::connect(options).await?);
+        let fleet = Fleet::new(Arc::clone(&remote) as _, node.0.store().now());
+        let fleet = fleet.borrowing(remote);
+        node.0.join(Arc::new(fleet));
+        Ok(node)
+    }
+
+    pub(crate) fn engine(&self) -> &Engine<Memory> {
+        &self.0
+    }
+
+    pub(crate) fn fleet(&self) -> Result<&Fleet, Failure> {
+        Ok(self.0.fleet().ok_or("the node has joined no fleet")?)
+    }
+
+    /// Borrows ahead and gives back what nobody uses, for ever.
+    pub(crate) async fn tend(self) {
+        let Some(fleet) = self.0.fleet() else {
+            return;
+        };
+        loop {
+            // Either way it is tended: when something is wanted at once, otherwise now and then.
+            let _waited = tokio::time::timeout(TENDED_EVERY, fleet.slices_wanted()).await;
+            fleet.tend_slices(|| self.0.store().now()).await;
+        }
+    }
+
+    /// Decides with whomever it shares its limits with.
+    pub(crate) async fn ask(&self, request: &Request) -> Verdict {
+        let terms = Terms::of(Purpose::Charge, None);
+        self.0.together().ask(request, terms, None).await
+    }
+}
