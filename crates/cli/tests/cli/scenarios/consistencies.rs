@@ -16,6 +16,9 @@ const LEASED: &str =
 const ASYNC: &str =
     "limits: [{ name: per-key, key: header.x-api-key, rate: 300/h, consistency: async 1s }]";
 
+/// Longer than a slice lives.
+const LEASE: Duration = Duration::from_millis(4_500);
+
 #[test]
 fn s_00_three_servers_with_slices_admit_never_more_than_the_limit() {
     let _alone = alone();
