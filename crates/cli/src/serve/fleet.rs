@@ -9,8 +9,9 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tollgate_engine::fleet::Fleet;
 use tollgate_redis::RedisRegister;
-use tollgate_server::fleet::{Membership, Node, Shared, Tending};
+use tollgate_server::fleet::{Borrowing, Membership, Node, Shared, Tending};
 use tollgate_server::listen::{Stop, Stopping};
 use tollgate_server::{App, Secret};
 use tollgate_store::register::Register;
@@ -31,8 +32,9 @@ pub(super) struct Joined {
 /// The tasks that a fleet takes.
 #[derive(Debug)]
 pub(super) struct Together {
-    /// Never ends by itself, and is dropped at the end.
-    _tending: JoinSet<()>,
+    fleet: Arc<Fleet>,
+    /// Never end by themselves.
+    tending: JoinSet<()>,
     member: JoinSet<()>,
     over: Stop,
 }
@@ -83,6 +85,9 @@ impl Joined {
         let mut tending = JoinSet::new();
         let tends = Arc::new(Tending::of(&self.shared));
         tending.spawn(tends.run(move || engine.store().now()));
+        let engine = Arc::clone(app.engine());
+        let borrows = Arc::new(Borrowing::of(&self.shared));
+        tending.spawn(borrows.run(move || engine.store().now()));
         let register = RedisRegister::of(self.shared.store(), self.membership.fleet());
         let register: Arc<dyn Register> = Arc::new(register);
         let node: Arc<dyn Node> = Arc::<App<SystemClock>>::clone(app);
@@ -91,7 +96,8 @@ impl Joined {
         member.spawn(Arc::clone(&self.membership).run(register, node, until_over));
         self.membership.settled().await;
         Together {
-            _tending: tending,
+            fleet: Arc::clone(self.shared.fleet()),
+            tending,
             member,
             over,
         }
@@ -99,8 +105,14 @@ impl Joined {
 }
 
 impl Together {
-    /// Leaves the fleet, so that others need not find out by themselves.
+    /// Leaves the fleet, so that others need not find out by themselves: what was borrowed goes back, what was counted is
+    /// told. After the last request.
     pub(super) async fn leave(mut self) {
+        self.tending.shutdown().await;
+        let clock = SystemClock::new();
+        let _back = timeout(GOODBYE, self.fleet.leave(|| clock.now()))
+            .await
+            .is_ok();
         self.over.say();
         let _said = timeout(GOODBYE, self.member.join_next()).await.is_ok();
     }

@@ -95,7 +95,7 @@ impl<S: StateStore> Consulting<'_, S> {
         // Everything that was carried out on this node, to be taken back if anybody refuses.
         let mut here: Few<Here, N> = Few::new();
         let decided = self
-            .decide(checks, shared, (&ways, &whose), (answers, &mut here))
+            .decide(checks, shared, (&mut ways, &whose), (answers, &mut here))
             .await;
         if let Some(leading) = leading {
             leading.landed(!matches!(decided, Ok(Told::WithoutStore(_))));
@@ -143,12 +143,20 @@ impl<'a, S: StateStore> Consulting<'a, S> {
             if self.is_leased(check, &sharing) {
                 return Way::Leased { part };
             }
-            match self.fleet.breakers.get(part) {
-                Some(breaker) if breaker.is_closed() && !self.is_alone => Way::Shared { part },
-                _ => Way::Away { part },
+            if Self::is_counted(check, &sharing) {
+                return Way::Counted { part };
             }
+            self.by_store(part)
         };
         checks.iter().enumerate().take(N).map(way).collect()
+    }
+
+    /// The store, or what stands in for it while that part is away.
+    pub(super) fn by_store(&self, part: usize) -> Way {
+        match self.fleet.breakers.get(part) {
+            Some(breaker) if breaker.is_closed() && !self.is_alone => Way::Shared { part },
+            _ => Way::Away { part },
+        }
     }
 
     /// Whether a place is one that this node gave while the store was away; then it is released or renewed.
@@ -214,10 +222,12 @@ impl<'a, S: StateStore> Consulting<'a, S> {
         &self,
         checks: &[Check<'_>],
         shared: &impl Shared,
-        (ways, whose): (&[Way], &[Who]),
+        (ways, whose): (&mut [Way], &[Who]),
         (answers, here): (&mut [Answer], &mut Few<Here, N>),
     ) -> Result<Told, StoreError> {
-        if !self.decide_own(checks, ways, answers, here)? {
+        if !self.decide_own(checks, ways, answers, here)?
+            || !self.decide_counted(checks, shared, ways, answers, here)
+        {
             return Ok(Told::ByAll(false));
         }
         if ways.iter().any(|way| matches!(way, Way::Away { .. }))
@@ -232,7 +242,13 @@ impl<'a, S: StateStore> Consulting<'a, S> {
         {
             return Ok(Told::ByAll(false));
         }
-        let asked: Asked<'_, N> = Asked::of(checks, shared, ways, whose);
+        // Those that have become the store's meanwhile were not asked for before.
+        let denials = &self.fleet.denials;
+        let who = |position: usize, check: &Check<'_>, generation| match whose.get(position) {
+            Some(who) => *who,
+            None => denials.who(&check.key, check.ruled.id, generation),
+        };
+        let asked: Asked<'_, N> = Asked::of(checks, shared, ways, who);
         if asked.checks.is_empty() {
             return Ok(Told::ByAll(true));
         }

@@ -19,6 +19,8 @@ pub(super) enum Way {
     Own,
     /// This node, by slices that it has of the limit.
     Leased { part: usize },
+    /// This node, which tells the store now and then.
+    Counted { part: usize },
     /// The store.
     Shared { part: usize },
     /// This node, because that part of the store is away.
@@ -36,7 +38,7 @@ impl Way {
         match self {
             Self::Shared { part } => Self::Away { part },
             // Decided already.
-            Self::Own | Self::Leased { .. } | Self::Away { .. } => Self::Own,
+            Self::Own | Self::Leased { .. } | Self::Counted { .. } | Self::Away { .. } => Self::Own,
         }
     }
 }
@@ -57,7 +59,7 @@ impl<'a, const N: usize> Asked<'a, N> {
         checks: &[Check<'a>],
         shared: &'a impl Shared,
         ways: &[Way],
-        whose: &[Who],
+        who: impl Fn(usize, &Check<'_>, u64) -> Who,
     ) -> Self {
         let mut asked = Self {
             parts: Few::new(),
@@ -67,8 +69,7 @@ impl<'a, const N: usize> Asked<'a, N> {
             keeps: Few::new(),
             whose: Few::new(),
         };
-        let each = checks.iter().zip(ways).zip(whose).enumerate();
-        for (position, ((check, way), who)) in each {
+        for (position, (check, way)) in checks.iter().zip(ways).enumerate() {
             if let Way::Shared { part } = way {
                 let sharing = shared.sharing(position);
                 if !asked.parts.contains(part) {
@@ -78,7 +79,7 @@ impl<'a, const N: usize> Asked<'a, N> {
                 asked.checks.push(*check);
                 asked.places.push(sharing.place);
                 asked.keeps.push(sharing.keep);
-                asked.whose.push(*who);
+                asked.whose.push(who(position, check, sharing.generation));
             }
         }
         if asked.places.iter().all(Option::is_none) {

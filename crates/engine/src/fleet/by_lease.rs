@@ -124,7 +124,7 @@ impl<S: StateStore> Consulting<'_, S> {
 }
 
 /// What was to be put right was put right.
-const CARRIED_OUT: Answer = Answer {
+pub(super) const CARRIED_OUT: Answer = Answer {
     outcome: Outcome::Allow,
     ..Answer::EMPTY
 };

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_store::ErrorKind;
+use tollgate_store::{ErrorKind, StoreError};
+
+use super::reconciled::Round;
 
 /// What has happened so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -47,6 +49,19 @@ impl FleetCounters {
             Some(ErrorKind::TimedOut | ErrorKind::Lost | ErrorKind::Garbled) => &self.ambiguous,
             Some(_) => &self.refused,
         });
+    }
+
+    /// Counts the calls of a round of reconciling.
+    pub(super) fn count_rounds(&self, round: &Round) {
+        let failed = round.failed as u64;
+        let answered = (round.calls as u64).saturating_sub(failed);
+        self.answered.fetch_add(answered, Ordering::Relaxed);
+        let lost = round
+            .error
+            .as_ref()
+            .is_some_and(StoreError::may_have_charged);
+        let failures = if lost { &self.ambiguous } else { &self.refused };
+        failures.fetch_add(failed, Ordering::Relaxed);
     }
 
     pub(super) fn count_without(&self) {

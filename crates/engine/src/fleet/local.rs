@@ -92,6 +92,8 @@ pub(super) enum By {
     State,
     /// A slice.
     Slice,
+    /// A count that is reconciled.
+    Count,
 }
 
 impl<S: StateStore> Consulting<'_, S> {
@@ -111,12 +113,22 @@ impl<S: StateStore> Consulting<'_, S> {
                 },
                 _ => continue,
             };
-            if here.by == By::Slice {
-                let now = self.local.now();
-                let back = self.fleet.leases.give_back(check, &answer.receipt, now);
-                answer.status.remaining = answer.status.remaining.saturating_add(back);
-                answer.receipt.cost = 0;
-                continue;
+            let now = || self.local.now();
+            match here.by {
+                By::State => {}
+                By::Slice => {
+                    let back = self.fleet.leases.give_back(check, &answer.receipt, now());
+                    answer.status.remaining = answer.status.remaining.saturating_add(back);
+                    answer.receipt.cost = 0;
+                    continue;
+                }
+                By::Count => {
+                    self.fleet
+                        .reconciled
+                        .give_back(check, &answer.receipt, now());
+                    answer.receipt.cost = 0;
+                    continue;
+                }
             }
             let back = Check {
                 ruled: &here.ruled,

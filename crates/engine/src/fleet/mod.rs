@@ -13,6 +13,7 @@ mod alone;
 mod ask;
 mod asked;
 mod breaker;
+mod by_count;
 mod by_lease;
 mod counters;
 mod flights;
@@ -26,6 +27,7 @@ mod stand_in;
 mod tests;
 
 use std::fmt;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -41,6 +43,7 @@ use self::counters::FleetCounters;
 use self::flights::Flights;
 use self::leases::{Leases, Terms};
 use self::local::Shapes;
+use self::reconciled::Reconciled;
 use self::replay::Replay;
 use crate::asks::{Asks as _, Plainly};
 use crate::deny_cache::DenyCache;
@@ -48,6 +51,8 @@ use crate::store::StateStore;
 
 /// How many denials are remembered, about.
 const REMEMBERED: usize = 65_536;
+/// How many keys of `async` limits are counted here.
+const COUNTED: usize = 65_536;
 /// How many keys' local spending is remembered for the store.
 const REPLAYED: usize = 65_536;
 
@@ -61,6 +66,7 @@ pub struct Fleet {
     /// Who lends slices of leased limits, and those that this node has. Without a lender such limits are exact.
     lender: Option<Arc<dyn Lender>>,
     leases: Leases,
+    reconciled: Reconciled,
     shapes: Shapes,
     replay: Replay,
     /// How many nodes there are; zero while nobody knows.
@@ -94,6 +100,7 @@ impl Fleet {
             flights: Flights::default(),
             lender: None,
             leases: Leases::new(Terms::default()),
+            reconciled: Reconciled::for_keys(COUNTED, RandomState::new().build_hasher().finish()),
             shapes: Shapes::default(),
             replay: Replay::for_keys(REPLAYED),
             nodes: AtomicU32::new(0),
@@ -129,8 +136,24 @@ impl Fleet {
         }
     }
 
-    /// Gives all slices back, at the end of the process: nothing is borrowed after it.
+    /// Tells the store what was counted here of `async` limits, as far as it is due, and learns where the fleet stands. To be
+    /// called at least ten times in the shortest interval that a limit has.
+    pub async fn reconcile(&self, now: impl Fn() -> Timestamp + Send + Sync) {
+        if !self.is_degraded() {
+            let round = self.reconciled.reconcile(&*self.remote, now).await;
+            self.counters.count_rounds(&round);
+        }
+    }
+
+    /// What is counted here of `async` limits.
+    #[must_use]
+    pub const fn reconciled(&self) -> &Reconciled {
+        &self.reconciled
+    }
+
+    /// Tells what was counted and gives all slices back, at the end of the process: nothing is borrowed after it.
     pub async fn leave(&self, now: impl Fn() -> Timestamp + Send + Sync) {
+        self.reconcile(&now).await;
         if let Some(lender) = &self.lender {
             self.leases.give_all_back(&**lender, now).await;
         }
@@ -145,6 +168,7 @@ impl Fleet {
     pub fn set_nodes(&self, nodes: u32) {
         self.nodes.store(nodes, Ordering::Relaxed);
         self.leases.set_nodes(nodes);
+        self.reconciled.set_nodes(nodes);
     }
 
     /// How many nodes there are, as far as is known: one if nobody does.

@@ -571,3 +571,39 @@ fn slices_last_while_the_lender_is_away_and_then_the_share_decides() {
     assert!(rig.ask("alice").degraded().store);
     assert!(rig.fleet().is_degraded());
 }
+
+/// Decision 8: counted here, told every so often; over-admission within (N − 1) · (B + r · interval).
+#[test]
+fn async_limits_are_counted_here_and_told_every_so_often() {
+    let rule = || LimitRule {
+        consistency: Consistency::Async(Nanos::SECOND).into(),
+        ..per_hour(100)
+    };
+    let one = Rig::of(vec![rule()]);
+    let two = one.another(vec![rule()]);
+    for rig in [&one, &two] {
+        rig.fleet().set_nodes(2);
+    }
+    assert_eq!(
+        one.admitted("alice", 1_000),
+        100,
+        "its own count never exceeds the quota"
+    );
+    assert_eq!(one.remote.calls(), 0);
+    let now = |rig: &Rig| rig.engine.store().now();
+    one.clock.advance(Nanos::from_millis(500));
+    at_once(one.fleet().reconcile(|| now(&one))).unwrap();
+    assert_eq!(one.remote.calls(), 1);
+    // The other one hears of it when it first tells something itself.
+    assert!(two.ask("alice").is_admitted());
+    two.clock.advance(Nanos::from_millis(500));
+    at_once(two.fleet().reconcile(|| now(&two))).unwrap();
+    let beyond = two.admitted("alice", 1_000);
+    assert!(
+        beyond <= 5,
+        "{beyond} after the fleet was known to be at its limit"
+    );
+    // Without the store it goes on by its own count.
+    one.remote.fail(Fault::Gone);
+    assert!(one.admitted("bob", 1_000) == 100);
+}

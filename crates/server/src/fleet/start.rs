@@ -25,7 +25,8 @@ impl Shared {
     /// The address or a certificate makes no sense.
     pub async fn connect(options: Options, now: Timestamp) -> Result<Self, StoreError> {
         let store = Arc::new(RedisStore::connect(options).await?);
-        let fleet = Arc::new(Fleet::new(Arc::<RedisStore>::clone(&store), now));
+        let fleet = Fleet::new(Arc::<RedisStore>::clone(&store), now);
+        let fleet = Arc::new(fleet.borrowing(Arc::<RedisStore>::clone(&store)));
         Ok(Self { store, fleet })
     }
 
