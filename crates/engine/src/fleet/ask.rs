@@ -243,7 +243,13 @@ impl<'a, S: StateStore> Consulting<'a, S> {
         {
             return Ok(Told::ByAll(false));
         }
-        let asked: Asked<'_, N> = Asked::of(checks, shared, ways, whose);
+        // Those that have become the store's meanwhile were not asked for before.
+        let denials = &self.fleet.denials;
+        let who = |position: usize, check: &Check<'_>, generation| match whose.get(position) {
+            Some(who) => *who,
+            None => denials.who(&check.key, check.ruled.id, generation),
+        };
+        let asked: Asked<'_, N> = Asked::of(checks, shared, ways, who);
         if asked.checks.is_empty() {
             return Ok(Told::ByAll(true));
         }
