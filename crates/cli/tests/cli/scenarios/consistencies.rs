@@ -16,6 +16,9 @@ const LEASED: &str =
 const ASYNC: &str =
     "limits: [{ name: per-key, key: header.x-api-key, rate: 300/h, consistency: async 1s }]";
 
+/// Longer than a slice lives.
+const LEASE: Duration = Duration::from_millis(4_500);
+
 #[test]
 fn s_00_three_servers_with_slices_admit_never_more_than_the_limit() {
     let _alone = alone();
@@ -30,7 +33,10 @@ fn s_00_three_servers_with_slices_admit_never_more_than_the_limit() {
     let calls = rig.proxy.counters().commands("EVALSHA");
     let asked = history.records.len() as u64;
     println!("{worst:?}: {calls} calls for {asked} questions");
-    assert!(calls * 3 < worst.admitted, "{calls} calls for {asked} questions");
+    assert!(
+        calls * 3 < worst.admitted,
+        "{calls} calls for {asked} questions"
+    );
     Outcome::of("S-00 leased, three servers")
         .worst(&worst)
         .speed(speed)
@@ -52,9 +58,7 @@ fn s_24_s_25_slices_of_a_server_that_is_killed_or_frozen_are_never_spent_twice()
     each[0].go_on(40);
     rig.servers[1].kill();
     let frozen = monotonic();
-    until("leases have ended", || {
-        since(frozen) > Duration::from_secs(3)
-    });
+    until("leases have ended", || since(frozen) > LEASE);
     each[0].go_on(60);
     rig.servers[2].thaw();
     each[2].go_on(60);
@@ -78,7 +82,7 @@ fn s_00_three_servers_that_reconcile_stay_within_the_printed_bound() {
     let history = load.end();
     let allowed = Allowance::of(bucket()).reconciled_by(3, Duration::from_secs(1));
     let worst = bound(&history, &allowed).unwrap();
-    let speed = availability(&history, SLACK * 2).unwrap();
+    let speed = availability(&history, SLACK * 20).unwrap();
     let calls = rig.proxy.counters().commands("EVALSHA");
     let asked = history.records.len() as u64;
     println!("{worst:?}: {calls} calls for {asked} questions");
