@@ -132,7 +132,7 @@ impl Fleet {
     /// Borrows ahead, tells what was spent of slices and gives back those that nobody uses.
     pub async fn tend_slices(&self, now: impl Fn() -> Timestamp + Send + Sync) {
         if let Some(lender) = &self.lender
-            && !self.is_degraded()
+            && self.can_ask()
         {
             self.leases.tend(&**lender, now).await;
         }
@@ -141,7 +141,7 @@ impl Fleet {
     /// Tells the store what was counted here of `async` limits, as far as it is due, and learns where the fleet stands. To be
     /// called at least ten times in the shortest interval that a limit has.
     pub async fn reconcile(&self, now: impl Fn() -> Timestamp + Send + Sync) {
-        if !self.is_degraded() {
+        if self.can_ask() {
             let round = self.reconciled.reconcile(&*self.remote, now).await;
             self.counters.count_rounds(&round);
         }
@@ -241,6 +241,11 @@ impl Fleet {
                 self.leases.forget_denials(None);
             }
         }
+    }
+
+    /// Whether some part of the store is there.
+    fn can_ask(&self) -> bool {
+        self.breakers.iter().any(Breaker::is_closed)
     }
 
     fn part_of(&self, key: &Key<'_>, place: Option<&Key<'_>>) -> usize {
