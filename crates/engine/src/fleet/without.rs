@@ -28,10 +28,15 @@ impl<S: StateStore> Consulting<'_, S> {
                 continue;
             };
             let sharing = shared.sharing(position);
-            match (sharing.on_failure, is_decision(check.op)) {
-                (OnStoreFailure::Closed, _) | (_, false) => return Err(away()),
-                (OnStoreFailure::Open, _) => *answer = WAIVED,
-                (OnStoreFailure::Local, _) => match self.stand_in(check, &sharing) {
+            // What was to be put right stays as it is: charges stay charged, and places return when their leases end.
+            if is_correction(check.op) {
+                *answer = WAIVED;
+                continue;
+            }
+            match sharing.on_failure {
+                OnStoreFailure::Closed => return Err(away()),
+                OnStoreFailure::Open => *answer = WAIVED,
+                OnStoreFailure::Local => match self.stand_in(check, &sharing) {
                     Some(ruled) => stand_ins.push(Here {
                         position,
                         ruled,
@@ -126,16 +131,15 @@ impl<S: StateStore> Consulting<'_, S> {
     }
 }
 
-/// Whether it asks whether something may be had, and not to put something right that was had before.
-const fn is_decision(op: Op) -> bool {
+/// Whether it puts something right that the store has decided before.
+const fn is_correction(op: Op) -> bool {
     matches!(
         op,
-        Op::Spend(_)
-            | Op::SpendUpTo(_)
-            | Op::Peek(_)
-            | Op::ChargeAlways(_)
-            | Op::Reserve { .. }
-            | Op::Acquire { .. }
+        Op::Settle { .. }
+            | Op::SettleReserved { .. }
+            | Op::CancelReserved(_)
+            | Op::Renew(_)
+            | Op::Release(_)
     )
 }
 
