@@ -379,8 +379,8 @@ mod tests {
         assert_eq!(book.status(&quota(), at(1)).remaining, 5);
     }
 
-    /// Found by exploring every order of messages: while reports said what was new, one that arrived twice moved units into
-    /// the debt that were spent only later, when refill had replaced them.
+    /// While reports said what was new, one that arrived twice moved units into the debt that were spent only later, when
+    /// refill had replaced them. Seen when every order of messages was modelled.
     #[test]
     fn a_report_that_arrives_twice_is_counted_once() {
         let mut book = Book::default();
