@@ -59,7 +59,7 @@ impl<'a, const N: usize> Asked<'a, N> {
         checks: &[Check<'a>],
         shared: &'a impl Shared,
         ways: &[Way],
-        whose: &[Who],
+        who: impl Fn(usize, &Check<'_>, u64) -> Who,
     ) -> Self {
         let mut asked = Self {
             parts: Few::new(),
@@ -69,8 +69,7 @@ impl<'a, const N: usize> Asked<'a, N> {
             keeps: Few::new(),
             whose: Few::new(),
         };
-        let each = checks.iter().zip(ways).zip(whose).enumerate();
-        for (position, ((check, way), who)) in each {
+        for (position, (check, way)) in checks.iter().zip(ways).enumerate() {
             if let Way::Shared { part } = way {
                 let sharing = shared.sharing(position);
                 if !asked.parts.contains(part) {
@@ -80,7 +79,7 @@ impl<'a, const N: usize> Asked<'a, N> {
                 asked.checks.push(*check);
                 asked.places.push(sharing.place);
                 asked.keeps.push(sharing.keep);
-                asked.whose.push(*who);
+                asked.whose.push(who(position, check, sharing.generation));
             }
         }
         if asked.places.iter().all(Option::is_none) {

@@ -607,3 +607,21 @@ fn async_limits_are_counted_here_and_told_every_so_often() {
     one.remote.fail(Fault::Gone);
     assert!(one.admitted("bob", 1_000) == 100);
 }
+
+/// I-04: nobody is told of an error because the store is away, not even who only puts something right.
+#[test]
+fn i_04_corrections_and_refunds_are_no_errors_without_the_store() {
+    let rig = Rig::of(vec![limit("at once", places(4)), per_hour(10)]);
+    let mut held = rig.ask("alice");
+    let mut charged = rig.ask_for("alice", Purpose::Estimate);
+    rig.remote.fail(Fault::Gone);
+    let ticket = held.take_ticket().unwrap();
+    at_once(rig.engine.together().respond(ticket, &200))
+        .unwrap()
+        .unwrap();
+    let ticket = charged.take_ticket().unwrap();
+    at_once(rig.engine.together().settle(ticket, 0))
+        .unwrap()
+        .unwrap();
+    assert!(rig.ask_for("alice", Purpose::GiveBack).is_admitted());
+}

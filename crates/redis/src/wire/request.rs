@@ -214,6 +214,7 @@ enum Beside {
 }
 
 /// One check, taken apart.
+#[derive(Clone, Copy)]
 struct Part {
     ask: Ask,
     /// The operation on the ledger that goes first, if there is one.

@@ -20,7 +20,7 @@ use crate::listen::Stopping;
 /// Questions that one stream may ask: tools ask a handful.
 const MOST_QUESTIONS: usize = 1_000;
 /// So many times longer than a question a report may be.
-const REPORT: usize = 4;
+const REPORT: usize = 16;
 
 /// One call, until whoever made it has had enough or the server stops.
 pub(super) async fn serve<S: Service>(

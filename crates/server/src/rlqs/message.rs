@@ -227,6 +227,28 @@ mod tests {
     }
 
     #[test]
+    fn i13_no_bytes_of_a_report_break_a_promise() {
+        let whole = report(&[("a", "1"), ("b", "2")], &[(3, u64::MAX), (4, 9)]);
+        for end in 0..whole.len() {
+            // Cut off it is none, unless it is cut between two fields.
+            let read = read_reports(&whole[..end]);
+            assert!(read.is_err() || read.unwrap().usages.is_empty());
+        }
+        for place in 0..whole.len() {
+            for byte in 0..=u8::MAX {
+                let mut changed = whole.clone();
+                changed[place] = byte;
+                if let Ok(read) = read_reports(&changed) {
+                    for usage in read.usages {
+                        assert!(!usage.pairs.is_empty() && usage.pairs.len() <= MAX_ENTRIES);
+                        assert!(usage.id.len() <= whole.len());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn assignments_are_written_as_envoy_reads_them() {
         let read = report(&[("a", "1")], &[]);
         let id = read_reports(&read).unwrap().usages[0].id.clone();

@@ -11,7 +11,7 @@ use tollgate_store::Clock;
 
 use super::bounds::QuotaBounds;
 use super::client::Heard;
-use super::message::{read_reports, write_response};
+use super::message::{Usage, read_reports, write_response};
 use super::table::{QuotaCounts, Table};
 use crate::app::App;
 
@@ -68,7 +68,7 @@ impl<C: Clock> Session<C> {
 
     /// Takes a message in.
     pub(crate) fn hear(&mut self, message: &[u8]) -> Result<(), String> {
-        let reports = read_reports(message).map_err(|malformed| malformed.to_string())?;
+        let mut reports = read_reports(message).map_err(|malformed| malformed.to_string())?;
         if self.domain.is_none() {
             match reports.domain.len() {
                 0 => return Err("domain: the first message must have one".to_owned()),
@@ -84,8 +84,8 @@ impl<C: Clock> Session<C> {
         if !reports.domain.is_empty() && reports.domain != domain {
             return Err("domain: it cannot change; open another stream".to_owned());
         }
-        // The engine is asked before the table is locked: others may be heard meanwhile.
-        let most = self.app.quotas.table().bounds().buckets_of_one;
+        let most = self.limit(&mut reports.usages);
+        // The engine is asked while the table is not locked: others may be heard meanwhile.
         let beyond = reports.usages.len().saturating_sub(most) as u64;
         let heard = reports.usages.into_iter().take(most).map(|usage| Heard {
             under: self.app.under(domain, &usage.pairs),
@@ -112,6 +112,16 @@ impl<C: Clock> Session<C> {
         drop(table);
         write_response(&actions, life, out);
         !actions.is_empty()
+    }
+
+    /// How many of the buckets are heard of at most; where there are more, those that are known come first.
+    fn limit(&self, usages: &mut [Usage<'_>]) -> usize {
+        let table = self.app.quotas.table();
+        let most = table.bounds().buckets_of_one;
+        if usages.len() > most {
+            usages.sort_by_cached_key(|usage| !table.knows(self.stream, &usage.id));
+        }
+        most
     }
 
     fn now(&self) -> Timestamp {

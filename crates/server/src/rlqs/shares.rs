@@ -46,6 +46,8 @@ pub(super) struct Pool {
     opens: Timestamp,
     /// Whether somebody who should have something has not even the minimum.
     is_short: bool,
+    /// Whether somebody should have so much more that it is worth a change, and there is no room for it.
+    is_wanted: bool,
     minimum: u64,
 }
 
@@ -76,6 +78,11 @@ struct Above {
     until: Timestamp,
 }
 
+/// Whether the way from one share to another is worth a change.
+fn is_worth(from: u64, to: u64) -> bool {
+    from.abs_diff(to).saturating_mul(WORTH) >= from.max(to).max(1)
+}
+
 impl Claim {
     fn share(&self) -> u64 {
         self.given.map_or(0, |given| given.share)
@@ -96,6 +103,7 @@ impl Pool {
             held: 0,
             opens,
             is_short: false,
+            is_wanted: false,
             minimum: 0,
         }
     }
@@ -202,6 +210,13 @@ impl Pool {
         let is_short =
             |claim: &Claim| !claim.is_leaving && claim.share() < claim.target.min(minimum);
         self.is_short = self.claims.values().any(is_short);
+        let is_wanted = |claim: &Claim| {
+            let others = self.held.saturating_sub(claim.held());
+            let room = self.capacity.saturating_sub(others);
+            let (share, target) = (claim.share(), claim.target);
+            target > share.max(room) && is_worth(share, target)
+        };
+        self.is_wanted = self.claims.values().any(is_wanted);
         let is_news = |id: &u64, claim: &Claim| {
             let offered = self.offer(*id, now);
             offered.is_some() && offered != claim.given.map(|given| given.share)
@@ -225,22 +240,20 @@ impl Pool {
             let is_enough = possible >= target.min(self.minimum);
             return is_enough.then_some(possible);
         };
-        let is_worth = |to: u64| {
-            let larger = given.share.max(to);
-            given.share.abs_diff(to).saturating_mul(WORTH) >= larger.max(1)
-        };
         if target < given.share {
             let is_over = self.held > self.capacity;
             let is_lowered = claim.above.is_some();
             // Whoever was just lowered is not lowered again before that has arrived, unless it must be.
-            let is_due = is_over || self.is_short || (is_worth(target) && !is_lowered);
+            let is_worth = self.is_wanted || is_worth(given.share, target);
+            let is_due = is_over || self.is_short || (is_worth && !is_lowered);
             return Some(if is_due { target } else { given.share });
         }
         // Half of the way is worth going; for less it waits until others have let go.
         let missing = target.saturating_sub(given.share);
         let gained = possible.saturating_sub(given.share);
         let is_short = given.share < self.minimum;
-        let is_due = gained > 0 && gained >= missing / 2 && (is_worth(possible) || is_short);
+        let is_worth = is_short || is_worth(given.share, possible);
+        let is_due = gained > 0 && gained >= missing / 2 && is_worth;
         Some(if is_due { possible } else { given.share })
     }
 

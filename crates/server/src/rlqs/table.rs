@@ -114,6 +114,12 @@ impl Table {
         self.settle(now);
     }
 
+    /// Whether somebody has a bucket of this id.
+    pub(super) fn knows(&self, client: u64, id: &[u8]) -> bool {
+        let known = self.clients.get(&client);
+        known.is_some_and(|known| known.buckets.contains_key(id))
+    }
+
     /// Somebody reports.
     pub(super) fn hear(&mut self, client: u64, heard: Vec<Heard>, now: Timestamp) {
         let Some(known) = self.clients.get_mut(&client) else {

@@ -25,6 +25,18 @@ fn what_clients_run_on_never_adds_up_to_more_than_the_limit() {
 }
 
 #[test]
+fn and_most_of_the_limit_is_in_use_where_clients_come_and_go() {
+    for seed in 0..20 {
+        let wants = [2_000, 1_000, 0, 300, 9_000];
+        let mut world = World::new(1_000, &wants, Fate::Cruel, seed);
+        world.run(600).unwrap();
+        // Every client is gone for five seconds in forty, and after a restart nobody is given anything for eighteen.
+        let used = world.use_percent();
+        assert!(used >= 50, "seed {seed}: {used} %");
+    }
+}
+
+#[test]
 fn control_a_server_that_takes_any_report_as_proof_is_caught() {
     assert!(first_excess(Mistake::NoGrace).is_some());
 }
@@ -59,6 +71,19 @@ fn whoever_wants_most_gets_most_and_loses_it_when_another_does() {
             "seed {seed}: {}",
             world.clients[1].share()
         );
+    }
+}
+
+#[test]
+fn what_is_much_to_a_small_share_is_taken_from_a_large_one_although_it_is_little_there() {
+    for seed in 0..10 {
+        let mut world = World::new(20, &[500, 1], Fate::Kind, seed);
+        world.run(40).unwrap();
+        assert_eq!(world.clients[1].share(), 1, "seed {seed}");
+        world.clients[1].wants = 2;
+        world.run(20).unwrap();
+        assert_eq!(world.clients[1].share(), 2, "seed {seed}");
+        assert_eq!(world.clients[0].share(), 18, "seed {seed}");
     }
 }
 

@@ -85,6 +85,8 @@ pub(super) struct World {
     mistake: Mistake,
     next_claim: u64,
     steps: u64,
+    /// What clients ran on, added up over all steps.
+    used: u128,
 }
 
 impl World {
@@ -111,6 +113,7 @@ impl World {
             mistake: Mistake::None,
             next_claim: 0,
             steps: 0,
+            used: 0,
         }
     }
 
@@ -124,10 +127,16 @@ impl World {
         self.clients.iter().map(Client::share).sum()
     }
 
+    /// Which part of the limit clients ran on over all the time, in percent.
+    pub(super) fn use_percent(&self) -> u128 {
+        self.used * 100 / u128::from(self.capacity * self.steps)
+    }
+
     /// Goes on for so many seconds; answers the first moment at which clients ran on more than there is.
     pub(super) fn run(&mut self, seconds: u64) -> Result<(), String> {
         for _ in 0..seconds * 10 {
             self.step();
+            self.used += u128::from(self.running());
             assert!(self.mistake != Mistake::None || self.pool.held() <= self.capacity);
             if self.running() > self.capacity {
                 let (now, running) = (self.now, self.running());

@@ -26,7 +26,7 @@ async fn two_envoys_admit_what_one_limit_allows_and_the_busy_one_gets_most() {
     let busy = Load::on(&rig.envoys[0], 100).await;
     let quiet = Load::on(&rig.envoys[1], 2).await;
     until("the busy one gets most", || busy.lately(4) >= 60).await;
-    until("the quiet one gets what it wants", || quiet.lately(4) >= 6).await;
+    until("the quiet one is not left out", || quiet.lately(4) >= 3).await;
     // Then the other is as busy. Each would admit all of it if nobody told them.
     quiet.pace(100);
     until("the other gets its share", || quiet.lately(4) >= 28).await;
