@@ -15,6 +15,16 @@ use super::{
     judge, outcome, servers, state,
 };
 
+/// A replica need not wait for others who might come.
+const PLAIN: [&str; 6] = [
+    "--save",
+    "",
+    "--appendonly",
+    "no",
+    "--repl-diskless-sync-delay",
+    "0",
+];
+
 /// After so many milliseconds sentinels and nodes call a server dead: as short as a busy machine bears.
 const DOWN_AFTER: u32 = 1_000;
 
@@ -128,10 +138,9 @@ fn s_18_three_servers_admit_exactly_the_limit_while_slots_move() {
 fn s_19_a_split_admits_at_most_twice_and_ends_when_it_is_healed() {
     let _alone = alone();
     let _unused = seed(19);
-    let plain = ["--save", "", "--appendonly", "no"];
     let (here, there) = (
-        Node::start(Kind::Redis, &plain),
-        Node::start(Kind::Redis, &plain),
+        Node::start(Kind::Redis, &PLAIN),
+        Node::start(Kind::Redis, &PLAIN),
     );
     let follow = |one: &Node, other: &Node| {
         let port = other.address().port().to_string();
@@ -180,10 +189,9 @@ fn s_19_a_split_admits_at_most_twice_and_ends_when_it_is_healed() {
 fn s_20_a_replica_is_never_asked_although_it_would_answer() {
     let _alone = alone();
     let _unused = seed(20);
-    let plain = ["--save", "", "--appendonly", "no"];
     let (primary, replica) = (
-        Node::start(Kind::Redis, &plain),
-        Node::start(Kind::Redis, &plain),
+        Node::start(Kind::Redis, &PLAIN),
+        Node::start(Kind::Redis, &PLAIN),
     );
     let port = primary.address().port().to_string();
     replica.tell(&["REPLICAOF", "127.0.0.1", &port]);
