@@ -25,6 +25,7 @@ mod replay;
 mod stand_in;
 #[cfg(test)]
 mod tests;
+mod unanswered;
 
 use std::fmt;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};

@@ -1,0 +1,123 @@
+//! What the store does not answer: what stands in for each limit on this node, or what the limit says.
+//!
+//! Must not know: why it does not answer, how stand-ins are made.
+
+use tollgate_policy::model::OnStoreFailure;
+use tollgate_store::{Answer, Check, ErrorKind, Note, Op, Ruled, StoreError};
+
+use super::ask::{Consulting, UNASKED};
+use super::asked::{Few, Way};
+use super::local::{By, Here};
+use crate::asks::{Shared, Sharing};
+use crate::store::StateStore;
+
+impl<S: StateStore> Consulting<'_, S> {
+    /// Decides on what the store does not answer. If not all of that is admitted, none of it is charged.
+    pub(super) fn decide_unanswered<const N: usize>(
+        &self,
+        checks: &[Check<'_>],
+        shared: &impl Shared,
+        (ways, is_lost): (&[Way], bool),
+        answers: &mut [Answer],
+        here: &mut Few<Here, N>,
+    ) -> Result<bool, StoreError> {
+        self.fleet.counters.count_without();
+        let mut stand_ins: Few<Here, N> = Few::new();
+        for (position, (check, way)) in checks.iter().zip(ways).enumerate() {
+            let (Way::Away { .. }, Some(answer)) = (way, answers.get_mut(position)) else {
+                continue;
+            };
+            let sharing = shared.sharing(position);
+            match (sharing.on_failure, is_decision(check.op)) {
+                (OnStoreFailure::Closed, _) | (_, false) => return Err(away()),
+                (OnStoreFailure::Open, _) => *answer = WAIVED,
+                (OnStoreFailure::Local, _) => match self.stand_in(check, &sharing) {
+                    Some(ruled) => stand_ins.push(Here {
+                        position,
+                        ruled,
+                        by: By::State,
+                    }),
+                    None => {
+                        *answer = Answer {
+                            note: Note::StandIn,
+                            ..Answer::EMPTY
+                        };
+                        return Ok(false);
+                    }
+                },
+            }
+        }
+        let admits = self.decide_on::<N>(checks, &stand_ins, answers)?;
+        for one in &stand_ins {
+            if let Some(answer) = answers.get_mut(one.position) {
+                answer.note = Note::StandIn;
+            }
+        }
+        if admits {
+            if !is_lost {
+                self.note_spent(checks, shared, ways, answers);
+            }
+            here.extend(stand_ins);
+        }
+        Ok(admits)
+    }
+
+    /// Keeps in mind for the store what was admitted without it.
+    fn note_spent(
+        &self,
+        checks: &[Check<'_>],
+        shared: &impl Shared,
+        ways: &[Way],
+        answers: &[Answer],
+    ) {
+        for (position, ((check, way), answer)) in checks.iter().zip(ways).zip(answers).enumerate() {
+            let spends = matches!(
+                check.op,
+                Op::Spend(_) | Op::SpendUpTo(_) | Op::ChargeAlways(_)
+            );
+            if let (Way::Away { part }, true) = (way, spends) {
+                let place = shared.sharing(position).place;
+                let cost = answer.receipt.cost;
+                self.fleet.replay.note(*part, check, place.as_ref(), cost);
+            }
+        }
+    }
+
+    /// What stands in for a check's limit on this node.
+    pub(super) fn stand_in(&self, check: &Check<'_>, sharing: &Sharing<'_>) -> Option<Ruled> {
+        let limit = sharing.plain.unwrap_or(&check.ruled.limit);
+        let shapes = &self.fleet.shapes;
+        let nodes = self.fleet.nodes();
+        let limit = shapes.with(check.ruled.id, limit, nodes, |shape| shape.stand_in)?;
+        Some(Ruled {
+            id: check.ruled.id,
+            limit,
+        })
+    }
+}
+
+/// Whether it asks whether something may be had, and not to put something right that was had before.
+const fn is_decision(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Spend(_)
+            | Op::SpendUpTo(_)
+            | Op::Peek(_)
+            | Op::ChargeAlways(_)
+            | Op::Reserve { .. }
+            | Op::Acquire { .. }
+    )
+}
+
+/// Admitted because nobody could be asked.
+const WAIVED: Answer = Answer {
+    note: Note::Waived,
+    ..UNASKED
+};
+
+fn away() -> StoreError {
+    StoreError::new(
+        ErrorKind::Unreachable,
+        "the part of the store that has the key is away",
+    )
+}
