@@ -1,14 +1,19 @@
-//! What tests share: oracles that decide by other means than the code under test, and vectors that every store
-//! must pass.
+//! What tests share: oracles that decide by other means than the code under test, vectors that every store must pass, real
+//! servers, faults on the way to them, and the checker of what came of it.
 //!
 //! Must not know: how any store or algorithm works inside. It sees what a user sees.
 
 pub mod allocation;
 pub mod beside;
 pub mod certificates;
+pub mod chaos;
+pub mod clock;
+pub mod dice;
 pub mod envoy;
 pub mod explore;
+pub mod faults;
 pub mod fuzzing;
+pub mod history;
 pub mod nginx;
 pub mod oracle;
 pub mod peers;

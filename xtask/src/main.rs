@@ -5,6 +5,7 @@
 mod bench;
 mod beside;
 mod callgrind;
+mod chaos;
 mod extra;
 mod house;
 mod kept;
@@ -53,6 +54,11 @@ const COMMANDS: &[Command] = &[
         about: "instruction counts per decision, the accuracy study, a flood of keys, the stores and the server beside their peers, and \
                 a fleet on one Redis beside what it is made of (also `bench --redis`)",
         run: bench::run,
+    },
+    Command {
+        usage: "chaos --minutes N [--seed S] [--only NAME]",
+        about: "every scenario of faults again and again, in random order with random seeds, and a report of what came of it",
+        run: chaos::run,
     },
     Command {
         usage: "extra [miri|mutants|deny|fuzz] [--seconds N] [args…]",
@@ -135,6 +141,9 @@ mod tests {
             "bench everything",
             "bench instructions --chekc",
             "bench instructions --check --save",
+            "chaos",
+            "chaos --minutes soon",
+            "chaos --minutes 1 --everything",
             "extra valgrind",
             "extra fuzz --seconds soon",
             "extra --seconds 5",

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::process::{cargo, run as run_process};
 use crate::steps::{self, Step};
 use crate::workspace::Workspace;
-use crate::{bench, beside, house, layers, needs, peers};
+use crate::{bench, beside, chaos, house, layers, needs, peers};
 
 /// Longer than this and people stop running it.
 const LIMIT: Duration = Duration::from_secs(25 * 60);
@@ -62,6 +62,7 @@ fn everything() -> Result<Vec<Step>, String> {
         // Benchmarks are left out on purpose: `--all-targets` would run them.
         tests(&["--lib", "--bins", "--tests", "--examples"]),
         beside::left_out(),
+        Step::new("chaos smoke", chaos::smoke),
         // Tests see the facade with all its features; people add it with none.
         cargo_step("facade without features", &["check", "--package", FACADE]),
         Step::new("examples", || {

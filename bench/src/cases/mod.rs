@@ -7,6 +7,7 @@
 mod buckets;
 mod collections;
 mod engine;
+mod fleet;
 mod matching;
 mod memory;
 mod serving;
@@ -69,6 +70,9 @@ pub const CASES: &[(&str, Case)] = &[
     ("engine/allow_candidate", engine::decide_with_candidate),
     ("engine/deny_one", |n| engine::decide(n, 1, 1)),
     ("engine/deny_five", |n| engine::decide(n, 5, 1)),
+    ("fleet/leased_allow", |n| fleet::leased(n, 1_000_000_000)),
+    ("fleet/leased_deny", |n| fleet::leased(n, 1)),
+    ("fleet/async_allow", fleet::reconciled),
     ("serve/resp_throttle", |n| serving::throttle(n, 1)),
     ("serve/resp_throttle_16", |n| serving::throttle(n, 16)),
     ("serve/resp_check", serving::resp_check),

@@ -39,6 +39,7 @@ pub(crate) struct Scratch {
 thread_local! {
     static OWN: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
     /// Those of decisions that were under way at the same time, because they waited.
+    #[expect(clippy::vec_box, reason = "they are handed on in their boxes, and are large")]
     static OTHERS: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
 }
 

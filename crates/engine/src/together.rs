@@ -51,7 +51,7 @@ impl<'e, S: StateStore> Together<'e, S> {
         match self.both() {
             // Nobody is waited for then, and nothing is made ready for it.
             Some(both) if both.is_without_store() => {
-                let alone = Alone::of(both);
+                let alone = Alone::of(&both);
                 let decision = engine.decision_on(alone, request, terms, witness);
                 decision.make(&mut verdict, &mut scratch).await;
             }

@@ -24,6 +24,7 @@ use crate::invalid::InvalidApp;
 use crate::listen::{Reached, Stopping};
 use crate::metrics::{Metrics, Transport};
 use crate::redact::redacted;
+use crate::rlqs::{QuotaBounds, QuotaCounts, Quotas};
 use crate::rls::Rls;
 use crate::saturation::{MOST_WAITING, Saturation};
 use crate::secret::Secret;
@@ -42,6 +43,8 @@ pub struct App<C> {
     reloader: Option<Arc<Reloader<Memory<C>>>>,
     /// What Envoy asks.
     pub(crate) rls: Rls<C>,
+    /// What Envoy is given in advance.
+    pub(crate) quotas: Quotas,
     pub(crate) tickets: Tickets,
     pub(crate) gateways: Gateways,
     pub(crate) wording: Wording,
@@ -128,10 +131,12 @@ impl<C: Clock> App<C> {
         secret: [u8; 16],
     ) -> Result<Self, InvalidApp> {
         let rls = Rls::by_policy(&engine, secret).map_err(InvalidApp::Numbers)?;
+        let quotas = Quotas::new(QuotaBounds::default(), engine.store().now());
         Ok(Self {
             engine,
             reloader,
             rls,
+            quotas,
             tickets: Tickets::default(),
             gateways: Gateways::in_networks(Networks::default()),
             wording: Wording::keyed_by(secret),
@@ -165,6 +170,13 @@ impl<C: Clock> App<C> {
     #[must_use]
     pub fn holding_back(mut self, most: usize) -> Self {
         self.saturation = Saturation::with_room_for(most);
+        self
+    }
+
+    /// The same app, giving out quotas within these bounds.
+    #[must_use]
+    pub fn sharing(mut self, bounds: QuotaBounds) -> Self {
+        self.quotas = Quotas::new(bounds, self.engine.store().now());
         self
     }
 
@@ -299,6 +311,12 @@ impl<C: Clock> App<C> {
     #[must_use]
     pub fn forgiven(&self) -> u64 {
         self.engine.store().usage().forgiven
+    }
+
+    /// What was done about quotas so far.
+    #[must_use]
+    pub fn quotas_given(&self) -> QuotaCounts {
+        self.quotas.counts()
     }
 
     /// How many tickets were given up because there was no room for more.

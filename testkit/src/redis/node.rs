@@ -133,6 +133,28 @@ impl Node {
         }
     }
 
+    /// Starts it again, after a kill, at the same address and with nothing in its folder.
+    ///
+    /// # Panics
+    /// It does not come up, or its files cannot be removed.
+    pub fn restart_empty(&mut self) {
+        self.kill();
+        for kept in ["dump.rdb", "appendonlydir", "appendonly.aof"] {
+            let path = self.folder.path().join(kept);
+            let removed = if path.is_dir() {
+                std::fs::remove_dir_all(&path)
+            } else if path.exists() {
+                std::fs::remove_file(&path)
+            } else {
+                Ok(())
+            };
+            if let Err(error) = removed {
+                failed(&format!("{}: {error}", path.display()));
+            }
+        }
+        self.restart();
+    }
+
     /// Asks a command, and answers with the reply as text: lists are joined by lines, errors begin with `-`.
     ///
     /// # Errors
@@ -169,6 +191,29 @@ impl Node {
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));
         let (_, value) = lines.find(|(key, _)| *key == name)?;
         Some(value.trim().to_owned())
+    }
+
+    /// How often it has carried a command out, as it says itself: `evalsha`.
+    #[must_use]
+    pub fn calls(&self, command: &str) -> u64 {
+        let info = self.ask(&["INFO", "commandstats"]);
+        super::info::command(&info, command).map_or(0, |command| command.calls)
+    }
+
+    /// The names of all keys, with how many milliseconds each has to live, as `PTTL` says it.
+    ///
+    /// # Panics
+    /// It does not answer.
+    #[must_use]
+    pub fn times_to_live(&self) -> Vec<(String, i64)> {
+        let names = self.ask(&["KEYS", "*"]);
+        let names = names.lines().filter(|name| !name.is_empty());
+        names
+            .map(|name| {
+                let left = self.ask(&["PTTL", name]).parse();
+                (name.to_owned(), left.unwrap_or(-1))
+            })
+            .collect()
     }
 
     fn spawn(&mut self) {

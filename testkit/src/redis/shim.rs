@@ -31,7 +31,10 @@ pub struct Clock {
 
 impl Clock {
     /// A clock that is held at this instant, counted from 1970.
-    pub(super) fn held_at(instant: Duration) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// Its file cannot be written.
+    pub fn held_at(instant: Duration) -> Result<Self, String> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("tollgate-clock-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
@@ -47,7 +50,10 @@ impl Clock {
     }
 
     /// Makes a program that is yet to be started run on this clock.
-    pub(super) fn wind(&self, command: &mut Command) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// The library that moves it cannot be made on this machine.
+    pub fn wind(&self, command: &mut Command) -> Result<(), String> {
         command.env(PRELOAD, library()?).env(HANDS, &self.path);
         Ok(())
     }

@@ -33,6 +33,7 @@ pub(super) struct Joined {
 #[derive(Debug)]
 pub(super) struct Together {
     fleet: Arc<Fleet>,
+    app: Arc<App<SystemClock>>,
     /// Never end by themselves.
     tending: JoinSet<()>,
     member: JoinSet<()>,
@@ -97,6 +98,7 @@ impl Joined {
         self.membership.settled().await;
         Together {
             fleet: Arc::clone(self.shared.fleet()),
+            app: Arc::clone(app),
             tending,
             member,
             over,
@@ -109,10 +111,8 @@ impl Together {
     /// told. After the last request.
     pub(super) async fn leave(mut self) {
         self.tending.shutdown().await;
-        let clock = SystemClock::new();
-        let _back = timeout(GOODBYE, self.fleet.leave(|| clock.now()))
-            .await
-            .is_ok();
+        let now = || self.app.engine().store().now();
+        let _back = timeout(GOODBYE, self.fleet.leave(now)).await.is_ok();
         self.over.say();
         let _said = timeout(GOODBYE, self.member.join_next()).await.is_ok();
     }

@@ -19,6 +19,7 @@ mod operators;
 mod packaging;
 mod policy_tests;
 mod running;
+mod scenarios;
 mod serve;
 mod shipped;
 mod surroundings;

@@ -10,10 +10,12 @@ use tollgate_core::{Nanos, Timestamp};
 use tollgate_store::register::{Entry, Said};
 
 use super::entry::{self, Signature};
-use super::item::{Item, Items};
+use super::item::{self, Item, Items};
 use super::log::{Change, Event};
+use super::naming::{known, named};
+use super::refused::{Refused, check_signature};
 use super::sharing::{ToPut, Wake};
-use super::{Control, Controls, Switch};
+use super::{By, Control, Controls, Switch};
 use crate::engine::Registry;
 use crate::store::StateStore;
 
@@ -69,6 +71,21 @@ impl<S: StateStore> Control<'_, S> {
         self.engine.registry().sharing.done(put, false);
     }
 
+    /// Tells other nodes that a key was [reset](Self::reset), so that they forget that it was denied. To be said once the store
+    /// that is shared has [forgotten](crate::Together::erase) it, too: who asks that before remembers the denial again.
+    ///
+    /// # Errors
+    /// There is no such limit or key, or it is not signed.
+    pub fn tell_of_reset(&self, limit: &str, key: &[&str], by: By<'_>) -> Result<(), Refused> {
+        check_signature(by)?;
+        let generation = self.engine.generation();
+        let index = known(&generation, limit)?;
+        let name = item::of_reset(&named(&generation, index, limit, key)?);
+        let signed = Signature::of(by);
+        self.engine.registry().sharing.note_reset(name, signed);
+        Ok(())
+    }
+
     /// How much was said here that the register has not heard.
     #[must_use]
     pub fn waiting(&self) -> usize {
@@ -114,7 +131,12 @@ impl<S: StateStore> Control<'_, S> {
             drop_untold(&mut items, registry, &is_told);
         }
         let mut adopted = Adopted::default();
+        let mut has_resets = false;
         for entry in &said.entries {
+            if item::is_reset(&entry.name) {
+                has_resets = true;
+                continue;
+            }
             if !registry.sharing.is_waiting(&entry.name) && !take(&mut items, registry, entry, now)
             {
                 adopted.left_out += 1;
@@ -129,6 +151,8 @@ impl<S: StateStore> Control<'_, S> {
         if !changed.is_empty() {
             registry.controls = items.into_controls();
             self.engine.place_desk(&generation, &registry.controls);
+        }
+        if has_resets || !changed.is_empty() {
             // What was remembered of denials may be wrong now.
             self.engine.forget_denials(None);
         }

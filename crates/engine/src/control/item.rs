@@ -135,6 +135,16 @@ fn of_key(kind: &str, key: &NamedKey) -> Box<str> {
     format!("{kind}/{}/{}.{made_of:08x}", key.limit, key.key).into()
 }
 
+/// What tells that a key was reset.
+pub(super) fn of_reset(key: &NamedKey) -> Box<str> {
+    of_key("reset", key)
+}
+
+/// Whether an entry of this name tells that.
+pub(super) fn is_reset(name: &str) -> bool {
+    name.starts_with("reset/")
+}
+
 /// Everything that holds, by name and in the order in which it was said.
 #[derive(Debug)]
 pub(super) struct Items {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use tollgate_core::Timestamp;
+use tollgate_core::{Nanos, Timestamp};
 use tollgate_store::register::{Change, Entry, How, MOST_BODY, MOST_CHANGES, MOST_ENTRIES};
 
 use super::entry::{self, Signature};
@@ -18,6 +18,10 @@ use super::item::{Item, Items};
 const MOST_WAITING: usize = 2 * MOST_ENTRIES;
 /// The most bytes that are put at once, unless a single entry has more.
 const MOST_BYTES: usize = 16 * MOST_BODY;
+
+/// For how long it is told that a key was reset. Who hears nothing for so long has no denials left to forget, or asks for
+/// everything.
+const RESET_TOLD_FOR: Nanos = Nanos::MINUTE;
 
 /// Told when something waits.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
@@ -45,6 +49,8 @@ pub(crate) struct Sharing {
     next: u64,
     waiting: BTreeMap<Box<str>, Waiting>,
     known: HashMap<Box<str>, Known>,
+    /// Resets that the register has not heard: nothing that holds, only news.
+    resets: BTreeMap<Box<str>, Signature>,
     foreign: BTreeMap<Box<str>, Foreign>,
     left_out: u64,
 }
@@ -95,6 +101,18 @@ impl Sharing {
             self.wait(name, false);
         }
         wake();
+    }
+
+    /// A key was reset here, and others may remember that it was denied.
+    pub(super) fn note_reset(&mut self, name: Box<str>, signed: Signature) {
+        let Some(wake) = self.wake.clone() else {
+            return;
+        };
+        if self.resets.len() < MOST_WAITING {
+            self.resets.insert(name.clone(), signed);
+            self.wait(name, false);
+            wake();
+        }
     }
 
     fn wait(&mut self, name: Box<str>, is_filling: bool) {
@@ -158,6 +176,14 @@ impl Sharing {
             false => How::Set,
         };
         let name: Box<str> = name.into();
+        if let Some(signed) = self.resets.get(&name) {
+            return Change {
+                body: entry::write(None, signed),
+                left: Some(RESET_TOLD_FOR),
+                name,
+                how,
+            };
+        }
         if let Some(foreign) = self.foreign.get(&name) {
             return Change {
                 body: foreign.body.clone(),
@@ -183,6 +209,7 @@ impl Sharing {
             let waiting = self.waiting.get(&change.name);
             if waiting.is_some_and(|waiting| waiting.number == *number) {
                 self.waiting.remove(&change.name);
+                self.resets.remove(&change.name);
             }
         }
         if !is_there {

@@ -15,6 +15,9 @@ use tollgate_store::{
     Answer, Check, ErrorKind, Key, LimitId, ManualClock, Memory, Ruled, Store, StoreError,
 };
 
+use tollgate_store::register::NodeId;
+use tollgate_testkit::register::ModelRegister;
+
 use super::{Block, By, Change, Controls, Halt, MOST_BLOCKS, MOST_EVENTS, Refused, Switch};
 use crate::testing::{
     Caller, START, TestEngine, engine, key, limit, per_second, places, policy, quota, rules,
@@ -686,6 +689,34 @@ fn remembered_denials_are_forgotten_by_resets_overrides_and_reloads() {
     assert_eq!(forgotten(), [None]);
     let _refused = engine.control().override_key("api", &[], "2/s", None, BY);
     assert!(forgotten().is_empty());
+}
+
+#[test]
+fn denials_that_other_nodes_remember_are_forgotten_by_a_reset() {
+    let (one, two) = (
+        moody(vec![limit("api", per_second(1))]),
+        moody(vec![limit("api", per_second(1))]),
+    );
+    let register = ModelRegister::default();
+    one.control().share(Arc::new(|| {}));
+    one.control().reset("api", &["alice"], BY).unwrap();
+    assert_eq!(
+        one.control().waiting(),
+        0,
+        "not before the store has forgotten it, too"
+    );
+    one.control().tell_of_reset("api", &["alice"], BY).unwrap();
+    let put = one.control().to_put();
+    register.put_now(NodeId(1), 1, put.changes()).unwrap();
+    one.control().was_put(&put);
+    assert_eq!(one.control().waiting(), 0);
+    let said = register.entries_now(None).unwrap();
+    assert_eq!(said.entries[0].left, Some(Nanos::MINUTE), "it is only news");
+    let adopted = two.control().adopt(&said);
+    assert_eq!((adopted.changed, adopted.not_understood), (0, 0));
+    assert_eq!(two.store().forgotten.lock().unwrap().take(), [None]);
+    let mistake = one.control().tell_of_reset("apo", &["alice"], BY);
+    assert!(matches!(mistake, Err(Refused::UnknownLimit { .. })));
 }
 
 #[test]

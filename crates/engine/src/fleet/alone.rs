@@ -20,10 +20,11 @@ pub(crate) struct Alone<'a, S>(Consulting<'a, S>);
 
 impl<'a, S: StateStore> Alone<'a, S> {
     /// Both tiers, of which only one is there.
-    pub(crate) const fn of(both: Consulting<'a, S>) -> Self {
+    pub(crate) const fn of(both: &Consulting<'a, S>) -> Self {
         Self(Consulting {
+            fleet: both.fleet,
+            local: both.local,
             is_alone: true,
-            ..both
         })
     }
 }

@@ -67,7 +67,9 @@ impl<S: StateStore> Consulting<'_, S> {
         }
         let mut leading = None;
         let mut whose: Few<Who, N> = Few::new();
-        if ways.iter().any(|way| matches!(way, Way::Shared { .. })) {
+        // What there is no room to count here becomes the store's.
+        let may_ask = |way: &Way| matches!(way, Way::Shared { .. } | Way::Counted { .. });
+        if ways.iter().any(may_ask) {
             let denials = &self.fleet.denials;
             let generation = shared.sharing(0).generation;
             let who = |check: &Check<'_>| denials.who(&check.key, check.ruled.id, generation);
@@ -288,36 +290,6 @@ impl<'a, S: StateStore> Consulting<'a, S> {
             here.extend(own);
         }
         Ok(admits)
-    }
-
-    /// Decides on some checks by these quotas, all or nothing, on this node.
-    pub(super) fn decide_on<const N: usize>(
-        &self,
-        checks: &[Check<'_>],
-        which: &[Here],
-        answers: &mut [Answer],
-    ) -> Result<bool, StoreError> {
-        let mut batch: Few<Check<'_>, N> = Few::new();
-        for one in which {
-            if let Some(check) = checks.get(one.position) {
-                batch.push(Check {
-                    ruled: &one.ruled,
-                    ..*check
-                });
-            }
-        }
-        if batch.is_empty() {
-            return Ok(true);
-        }
-        let mut found = [Answer::EMPTY; N];
-        let found = found.get_mut(..batch.len()).unwrap_or_default();
-        let verdict = self.local.decide(&batch, found)?;
-        for (one, found) in which.iter().zip(found) {
-            if let Some(answer) = answers.get_mut(one.position) {
-                *answer = *found;
-            }
-        }
-        Ok(verdict.is_admitted())
     }
 
     /// Asks the store about its part of the batch.

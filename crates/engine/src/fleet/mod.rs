@@ -2,8 +2,8 @@
 //!
 //! Every decision has two tiers: the states that all nodes share, and this node's own. While the store answers, it decides,
 //! and what it admits is noted here too. A part of it that does not answer is not asked for a while ([`Breaker`]), and
-//! nothing else changes: the same procedure decides on what stands in for its limits on this node ([`mod@stand_in`]), or as
-//! each limit says, and what was admitted meanwhile is told to the store when it is back ([`replay`]).
+//! nothing else changes: the same procedure decides on what stands in for its limits on this node (`stand_in.rs`), or as
+//! each limit says, and what was admitted meanwhile is told to the store when it is back (`replay.rs`).
 //!
 //! Denials that are still true are answered without asking again. Nothing here repeats a call that may have been carried
 //! out, and no request is ever used to find out whether the store is back: [`Fleet::tend`] does that. Must not know:
@@ -25,7 +25,8 @@ mod replay;
 mod stand_in;
 #[cfg(test)]
 mod tests;
-mod unanswered;
+mod together;
+mod without;
 
 use std::fmt;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -154,7 +155,8 @@ impl Fleet {
 
     /// Tells what was counted and gives all slices back, at the end of the process: nothing is borrowed after it.
     pub async fn leave(&self, now: impl Fn() -> Timestamp + Send + Sync) {
-        self.reconcile(&now).await;
+        let round = self.reconciled.tell_all(&*self.remote, &now).await;
+        self.counters.count_rounds(&round);
         if let Some(lender) = &self.lender {
             self.leases.give_all_back(&**lender, now).await;
         }

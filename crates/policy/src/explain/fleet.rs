@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::window::WindowExplained;
 use crate::compile::whole_key;
-use crate::model::{Consistency, KeyPart, LimitRule, Mode, OnStoreFailure, Policy};
+use crate::model::{Algorithm, Consistency, KeyPart, LimitRule, Mode, OnStoreFailure, Policy};
 use crate::words_for::{big_number, number, span};
 use tollgate_core::Nanos;
 
@@ -177,7 +177,16 @@ pub(super) fn round_trips(policy: &Policy, limit: &LimitRule) -> u64 {
 }
 
 fn asks_the_store(policy: &Policy, limit: &LimitRule) -> bool {
-    limit.consistency.value == Consistency::Exact && limit.mode.max(policy.mode) != Mode::Off
+    is_asked_exactly(limit) && limit.mode.max(policy.mode) != Mode::Off
+}
+
+/// Whether the store is asked for each decision: also by leased fixed windows, of which no slices are lent.
+fn is_asked_exactly(limit: &LimitRule) -> bool {
+    match limit.consistency.value {
+        Consistency::Exact => true,
+        Consistency::Leased => limit.quota.value.algorithm == Algorithm::FixedWindow,
+        Consistency::Async(_) => false,
+    }
 }
 
 /// The states of a limit that a request asks: the name, what decides its slot, and that in words.
@@ -220,9 +229,11 @@ fn states(limit: &LimitRule) -> Vec<(String, String, String)> {
 /// Round trips in words.
 pub(super) fn round_trip_words(limit: &LimitRule, round_trips: u64) -> String {
     match (limit.consistency.value, round_trips) {
-        (Consistency::Leased, _) => "no round trip while a slice lasts".to_owned(),
+        (Consistency::Leased, _) if !is_asked_exactly(limit) => {
+            "no round trip while a slice lasts".to_owned()
+        }
         (Consistency::Async(_), _) => "no round trip".to_owned(),
-        (Consistency::Exact, 1) => "1 round trip".to_owned(),
-        (Consistency::Exact, many) => format!("{} round trips", big_number(many.into())),
+        (_, 1) => "1 round trip".to_owned(),
+        (_, many) => format!("{} round trips", big_number(many.into())),
     }
 }

@@ -239,6 +239,25 @@ fn limits_of_one_key_share_a_round_trip() {
 }
 
 #[test]
+fn leased_windows_are_asked_about_each_time_and_leased_buckets_are_not() {
+    let trips = |quota| {
+        let mut leased = limit("leased", quota);
+        leased.consistency = Consistency::Leased.into();
+        let explained = explain(&policy(vec![leased])).unwrap();
+        (explained.limits[0].round_trips, explained.to_string())
+    };
+    let (of_bucket, words) = trips(bucket(10, MINUTE));
+    assert_eq!(of_bucket, 0);
+    assert!(
+        words.contains("no round trip while a slice lasts"),
+        "{words}"
+    );
+    let (of_window, words) = trips(quota(Algorithm::FixedWindow, &[(10, MINUTE)]));
+    assert_eq!(of_window, 1);
+    assert!(words.contains("1 round trip"), "{words}");
+}
+
+#[test]
 fn async_says_its_bound() {
     let mut fleet = limit("x", bucket(10, SECOND));
     fleet.consistency = Consistency::Async(Nanos::from_secs(2)).into();

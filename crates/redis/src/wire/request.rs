@@ -85,7 +85,7 @@ impl Request {
                 flags: 0,
                 about: Some(settled(receipt, quota).pair(memory.as_nanos())),
             };
-            request.push(&part, check, named, Some(Beside::Marker(id)))?;
+            request.push(part, check, named, Some(Beside::Marker(id)))?;
         }
         Ok(request)
     }
@@ -149,13 +149,13 @@ impl Request {
         let quota = check.ruled.limit.quota();
         let part = Part::of(check.op, quota, remembering).ok_or_else(unsupported)?;
         let beside = part.as_op.is_some().then_some(Beside::Ledger);
-        self.push(&part, check, named, beside)
+        self.push(part, check, named, beside)
     }
 
     /// One check: its own key, and the one beside it where it has one.
     fn push(
         &mut self,
-        part: &Part,
+        part: Part,
         check: &Check<'_>,
         named: Named,
         beside: Option<Beside>,
@@ -214,6 +214,7 @@ enum Beside {
 }
 
 /// One check, taken apart.
+#[derive(Clone, Copy)]
 struct Part {
     ask: Ask,
     /// The operation on the ledger that goes first, if there is one.

@@ -18,6 +18,7 @@ mod lending;
 mod measured;
 mod model;
 mod register;
+mod scenarios;
 mod server_time;
 mod shared_trips;
 mod topology;

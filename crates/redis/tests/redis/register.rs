@@ -289,9 +289,21 @@ async fn a_register_that_has_lost_everything_says_so_and_is_filled_with_what_is_
 async fn everything_is_bounded_and_errors_say_by_what() {
     let server = Server::start(Kind::Redis);
     let register = register(server.url()).await;
-    for node in 1..=u64::try_from(MOST_NODES).unwrap() {
-        register.beat(&beat(node), LIFE).await.unwrap();
-    }
+    register.beat(&beat(5), LIFE).await.unwrap();
+    // At once, so that a busy machine does not let the first die before the last is there.
+    let crowd = "local t = redis.call('TIME')[1] * 1000 + 50000 \
+        for n = 2, tonumber(ARGV[1]) do \
+            redis.call('HSET', KEYS[1], 'node' .. n, 'x') redis.call('ZADD', KEYS[2], t, 'node' .. n) \
+        end";
+    let mut crowding = redis::cmd("EVAL");
+    crowding
+        .arg(crowd)
+        .arg(2)
+        .arg(&["tg1:{fleet:default}:nodes", "tg1:{fleet:default}:lives"]);
+    let crowded = crowding
+        .arg(MOST_NODES)
+        .query::<()>(&mut connection(&server));
+    crowded.unwrap();
     let refused = register.beat(&beat(9_999), LIFE).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Refused);
     assert!(refused.to_string().contains("1024 nodes"), "{refused}");

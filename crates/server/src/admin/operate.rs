@@ -108,10 +108,14 @@ impl<C: Clock + 'static> Admin<C> {
         };
         let together = self.app.engine().together();
         Ok(match together.erase(limit, &key).await {
-            Ok(there) => Reply::json(json(&Forgotten {
-                done: true,
-                found: here || there,
-            })),
+            Ok(there) => {
+                // Other nodes may remember denials. That the key is one was found out above.
+                let _told = self.control().tell_of_reset(limit, &key, by(&signed));
+                Reply::json(json(&Forgotten {
+                    done: true,
+                    found: here || there,
+                }))
+            }
             Err(error) => {
                 tracing::warn!(%error, "a reset did not reach the shared store");
                 let detail =

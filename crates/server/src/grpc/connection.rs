@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::call::{Call, Step, slowly};
 use super::keep_alive::KeepAlive;
 use super::limits::GrpcLimits;
-use super::methods::{Method, Service};
+use super::methods::Service;
 use super::streams;
 use crate::listen::Stopping;
 
@@ -29,7 +29,7 @@ const MOST_RESETS: usize = 64;
 const MOST_MISTAKES: usize = 128;
 /// Bytes of an answer that wait for a client to make room.
 const MAX_SEND_BUFFER: usize = 262_144;
-/// Calls on one connection whose answers never end: watched health, and reflection.
+/// Calls on one connection whose answers never end: watched health, reflection and quotas.
 const MOST_STREAMS: usize = 16;
 
 /// The whole life of one connection.
@@ -126,7 +126,7 @@ where
     }
 
     fn take(&mut self, call: Call, context: &mut Context<'_>) {
-        if matches!(call.method(), Method::HealthWatch | Method::Reflect) {
+        if call.method().is_stream() {
             if self.streams.len() >= MOST_STREAMS {
                 return call.refuse("there are too many streams on this connection");
             }

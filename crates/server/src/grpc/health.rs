@@ -2,15 +2,16 @@
 //!
 //! It is until it begins to stop; what its store does has no say in it. Must not know: connections, streams.
 
-use super::methods::{HEALTH, Method, RATE_LIMITS, REFLECTION, REFLECTION_ALPHA};
+use super::methods::{HEALTH, Method, QUOTAS, RATE_LIMITS, REFLECTION, REFLECTION_ALPHA};
 use super::status::{Code, Status};
 use super::wire::{Fields, Malformed, Value, Writer, text};
 
 /// The services that are ready or not; the server as a whole, which has no name; and the name by which probes of
 /// envoyproxy/ratelimit ask.
-const SERVICES: [&str; 6] = [
+const SERVICES: [&str; 7] = [
     "",
     RATE_LIMITS,
+    QUOTAS,
     "ratelimit",
     HEALTH,
     REFLECTION,

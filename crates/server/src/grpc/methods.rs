@@ -3,11 +3,13 @@
 //! Must not know: HTTP/2, how answers are found.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::sync::Notify;
 use tollgate_core::Nanos;
 
-use super::status::Status;
+use super::status::{Code, Status};
 use crate::listen::Stopping;
 use crate::saturation::Place;
 
@@ -24,20 +26,29 @@ pub(crate) enum Method {
     HealthWatch,
     /// What can be called, for tools that ask.
     Reflect,
+    /// How much is used, and how much may be.
+    StreamQuotas,
 }
 
 /// The names of our services.
 pub(crate) const RATE_LIMITS: &str = "envoy.service.ratelimit.v3.RateLimitService";
+pub(crate) const QUOTAS: &str = "envoy.service.rate_limit_quota.v3.RateLimitQuotaService";
 pub(crate) const HEALTH: &str = "grpc.health.v1.Health";
 pub(crate) const REFLECTION: &str = "grpc.reflection.v1.ServerReflection";
 pub(crate) const REFLECTION_ALPHA: &str = "grpc.reflection.v1alpha.ServerReflection";
 
 impl Method {
+    /// Whether it has many answers.
+    pub(crate) const fn is_stream(self) -> bool {
+        matches!(self, Self::HealthWatch | Self::Reflect | Self::StreamQuotas)
+    }
+
     /// The method at a path.
     pub(crate) fn at(path: &str) -> Option<Self> {
         let (service, method) = path.strip_prefix('/')?.split_once('/')?;
         Some(match (service, method) {
             (RATE_LIMITS, "ShouldRateLimit") => Self::ShouldRateLimit,
+            (QUOTAS, "StreamRateLimitQuotas") => Self::StreamQuotas,
             (HEALTH, "Check") => Self::HealthCheck,
             (HEALTH, "List") => Self::HealthList,
             (HEALTH, "Watch") => Self::HealthWatch,
@@ -63,6 +74,12 @@ pub(crate) trait Service: Send + Sync + 'static {
         None
     }
 
+    /// Begins a stream of quotas.
+    fn subscribe(&self) -> Result<Box<dyn Subscriber>, Status> {
+        let message = "quotas are not given out here";
+        Err(Status::new(Code::Unimplemented, message))
+    }
+
     /// Whether answers may have to be waited for. Where they need not, each is there when it is first looked at.
     fn waits(&self) -> bool {
         false
@@ -75,6 +92,18 @@ pub(crate) trait Service: Send + Sync + 'static {
         message: &[u8],
         is_stopping: bool,
     ) -> impl Future<Output = Result<Answer, Status>> + Send;
+}
+
+/// Who is told about quotas, on one stream.
+pub(crate) trait Subscriber: Send {
+    /// Takes a message in, or says why it cannot.
+    fn hear(&mut self, message: &[u8]) -> Result<(), String>;
+
+    /// Writes the next message that is to be sent now, if there is one. It counts as sent.
+    fn due(&mut self, out: &mut Vec<u8>) -> bool;
+
+    /// Says when there may be one.
+    fn wake(&self) -> Arc<Notify>;
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod health;
 mod keep_alive;
 mod limits;
 mod methods;
+mod quotas;
 mod reflection;
 mod schema;
 mod status;
@@ -24,18 +25,20 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
+use tokio::sync::Notify;
 use tollgate_core::Nanos;
 use tollgate_store::Clock;
 
 use self::connection::live;
 use self::frame::{frame, sealed};
-use self::methods::{Answer, Method, Service};
+use self::methods::{Answer, Method, Service, Subscriber};
 use self::status::{Code, Status};
 use crate::app::App;
 use crate::awaited::guarded;
 use crate::counters::{Counters, count};
 use crate::listen::{Ended, Listener, Peer, Serve, Stopping, Stream, accept};
 use crate::metrics::{Answered, Transport};
+use crate::rlqs::Session;
 use crate::rls::Refused;
 use crate::rls::message::{Descriptors, Entries, read_request, write_response};
 
@@ -138,6 +141,8 @@ impl<C: Clock + 'static> Grpc<C> {
                 health::answer(method, message, is_stopping, &mut out)?;
             }
             Method::Reflect => reflection::answer(message, &mut out)?,
+            // It has no one answer, and whoever knows that does not ask for it.
+            Method::StreamQuotas => return Err(Status::new(Code::Internal, "it is a stream")),
         }
         Ok(Answer {
             message: sealed(out),
@@ -150,6 +155,21 @@ impl<C: Clock + 'static> Grpc<C> {
 impl<C: Clock + 'static> Service for Grpc<C> {
     fn leaving(&self) -> Option<&Stopping> {
         self.leaving.as_ref()
+    }
+
+    fn subscribe(&self) -> Result<Box<dyn Subscriber>, Status> {
+        if self.app.is_by_envoys_files() {
+            let message =
+                "quotas are given out by a policy, and files of envoyproxy/ratelimit are in force";
+            return Err(Status::new(Code::Unimplemented, message));
+        }
+        match Session::open(Arc::clone(&self.app)) {
+            Some(session) => Ok(Box::new(session)),
+            None => {
+                let message = "there are too many streams of quotas";
+                Err(Status::new(Code::ResourceExhausted, message))
+            }
+        }
     }
 
     fn waits(&self) -> bool {
@@ -170,6 +190,20 @@ impl<C: Clock + 'static> Service for Grpc<C> {
             let message = "the server failed to answer this call; it is not the call's fault";
             Err(Status::new(Code::Internal, message))
         })
+    }
+}
+
+impl<C: Clock> Subscriber for Session<C> {
+    fn hear(&mut self, message: &[u8]) -> Result<(), String> {
+        self.hear(message)
+    }
+
+    fn due(&mut self, out: &mut Vec<u8>) -> bool {
+        self.due(out)
+    }
+
+    fn wake(&self) -> Arc<Notify> {
+        Arc::clone(self.wake())
     }
 }
 

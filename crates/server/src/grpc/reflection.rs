@@ -134,9 +134,11 @@ mod tests {
     #[test]
     fn services_are_listed_and_their_files_come_with_all_that_they_need() {
         let listed = ask(7, "");
-        assert_eq!((listed[1].0, count(&listed[1].1)), (6, 4));
+        assert_eq!((listed[1].0, count(&listed[1].1)), (6, 5));
         let files = ask(4, "envoy.service.ratelimit.v3.RateLimitService");
         assert_eq!((files[1].0, count(&files[1].1)), (4, 8));
+        let quotas = ask(4, "envoy.service.rate_limit_quota.v3.RateLimitQuotaService");
+        assert_eq!((quotas[1].0, count(&quotas[1].1)), (4, 6));
         let file = ask(3, "google/protobuf/duration.proto");
         assert_eq!((file[1].0, count(&file[1].1)), (4, 1));
     }

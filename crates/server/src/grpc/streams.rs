@@ -1,4 +1,4 @@
-//! Calls with many answers: health that is watched, and reflection.
+//! Calls with many answers: health that is watched, reflection, and quotas.
 //!
 //! Must not know: what is asked, how the connection is read.
 
@@ -13,11 +13,14 @@ use super::call::{Call, finish};
 use super::frame::Inbox;
 use super::limits::GrpcLimits;
 use super::methods::{Method, Service};
+use super::quotas;
 use super::status::{Code, Status};
 use crate::listen::Stopping;
 
 /// Questions that one stream may ask: tools ask a handful.
 const MOST_QUESTIONS: usize = 1_000;
+/// So many times longer than a question a report may be.
+const REPORT: usize = 16;
 
 /// One call, until whoever made it has had enough or the server stops.
 pub(super) async fn serve<S: Service>(
@@ -29,14 +32,25 @@ pub(super) async fn serve<S: Service>(
     let Some((method, body, mut stream)) = call.into_stream() else {
         return;
     };
+    let longest = match method {
+        // A report is about all buckets of a client.
+        Method::StreamQuotas => limits.message.saturating_mul(REPORT),
+        _ => limits.message,
+    };
     let mut questions = Questions {
         body,
-        inbox: Inbox::new(limits.message),
+        inbox: Inbox::new(longest),
     };
     let served = match method {
         Method::HealthWatch => {
             watch(&mut questions, &mut stream, &*service, &limits, &stopping).await
         }
+        Method::StreamQuotas => match service.subscribe() {
+            Ok(subscriber) => {
+                quotas::serve(&mut questions, &mut stream, subscriber, &stopping).await
+            }
+            Err(status) => Some(Err(status)),
+        },
         _ => reflect(&mut questions, &mut stream, &*service, &stopping).await,
     };
     if let Some(how) = served {
@@ -45,14 +59,14 @@ pub(super) async fn serve<S: Service>(
 }
 
 /// What a client sends on its stream.
-struct Questions {
+pub(super) struct Questions {
     body: RecvStream,
     inbox: Inbox,
 }
 
 impl Questions {
     /// The next message; nothing at the end.
-    async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         loop {
             if let Some(message) = self.inbox.message()? {
                 return Ok(Some(message));
@@ -70,12 +84,12 @@ impl Questions {
 }
 
 /// Completes when whoever made the call has given it up.
-async fn given_up(stream: &mut SendStream<Bytes>) {
+pub(super) async fn given_up(stream: &mut SendStream<Bytes>) {
     let _reason = poll_fn(|context| stream.poll_reset(context)).await;
 }
 
 /// How it ended, if anybody wants to know.
-type Served = Option<Result<(), Status>>;
+pub(super) type Served = Option<Result<(), Status>>;
 
 async fn watch<S: Service>(
     questions: &mut Questions,

@@ -172,6 +172,18 @@ families! {
         "Tickets that are kept until a response is reported or they expire, settled ones included";
     TICKETS_GIVEN_UP Counter "tollgate_tickets_given_up" []
         "Tickets that were given up for want of room";
+    QUOTA_STREAMS Gauge "tollgate_quota_streams" []
+        "Clients of Envoy's quota service that are connected";
+    QUOTA_BUCKETS Gauge "tollgate_quota_buckets" []
+        "Buckets that quotas are given out for, each once for every client that has it";
+    QUOTA_REPORTS Counter "tollgate_quota_reports" []
+        "Reports about buckets";
+    QUOTA_ASSIGNMENTS Counter "tollgate_quota_assignments" ["outcome"]
+        "Assignments that were sent: changed (other than the one before, or the first), repeated";
+    QUOTA_ABANDONED Counter "tollgate_quota_abandoned" []
+        "Buckets that clients were told to forget because nobody used them";
+    QUOTA_REFUSED Counter "tollgate_quota_refused" []
+        "Reports about buckets that were given nothing: no room for more, or an id that is too long or empty";
     ADMIN_REJECTED Counter "tollgate_admin_rejected" ["why"]
         "Requests to the admin listener that were turned away: token (none or a wrong one), forbidden (a read token that would operate), origin (a browser that another site sent), flood (too many wrong tokens)";
     LOGS_SUPPRESSED Counter "tollgate_denial_logs_suppressed" []

@@ -19,6 +19,7 @@ use crate::counters::Counters;
 use crate::fleet::{Membership, What};
 use crate::listen::Tls;
 use crate::resp::Resp;
+use crate::rlqs::QuotaCounts;
 use crate::saturation::Saturation;
 
 /// So many limits have series of their own, the first ones of the policy. The rest is added up under [`OTHER`], so that a
@@ -77,6 +78,7 @@ pub(crate) fn gather<C: Clock>(from: &Gathered<'_, C>, format: Format) -> String
     let (given_up, open) = app.tickets.usage();
     page.family(&are::TICKETS_OPEN).add(&[], open as u64);
     page.family(&are::TICKETS_GIVEN_UP).add(&[], given_up);
+    quotas(&mut page, &app.quotas_given());
     let mut rejected = page.family(&are::ADMIN_REJECTED);
     for (why, counter) in Rejected::ALL.into_iter().zip(&metrics.rejected) {
         rejected.add(&[why.word()], counter.load(Ordering::Relaxed));
@@ -340,6 +342,19 @@ fn operators(page: &mut Page, controls: &Controls) {
         .add(&[], controls.overrides.len() as u64);
     page.family(&are::BLOCKS)
         .add(&[], controls.blocks.len() as u64);
+}
+
+/// What Envoy was given in advance.
+fn quotas(page: &mut Page, counts: &QuotaCounts) {
+    page.family(&are::QUOTA_STREAMS).add(&[], counts.streams);
+    page.family(&are::QUOTA_BUCKETS).add(&[], counts.buckets);
+    page.family(&are::QUOTA_REPORTS).add(&[], counts.reports);
+    page.family(&are::QUOTA_ASSIGNMENTS)
+        .add(&["changed"], counts.changed)
+        .add(&["repeated"], counts.repeated);
+    page.family(&are::QUOTA_ABANDONED)
+        .add(&[], counts.abandoned);
+    page.family(&are::QUOTA_REFUSED).add(&[], counts.refused);
 }
 
 /// Who else is there.

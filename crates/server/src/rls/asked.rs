@@ -19,7 +19,7 @@ use crate::crowded::Crowded;
 use crate::decided::Decided;
 
 /// One descriptor as a request to the engine.
-pub(super) struct Asked<'a> {
+pub(crate) struct Asked<'a> {
     pub(super) descriptor: &'a Descriptor<'a>,
     domain: &'a str,
     /// What it counts, if the question says so; else the policy does.
@@ -57,7 +57,7 @@ impl<'a> Answered<'a> {
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn new(request: &Request<'a>, descriptor: &'a Descriptor<'a>) -> Self {
+    pub(crate) fn new(request: &Request<'a>, descriptor: &'a Descriptor<'a>) -> Self {
         let by_request = (request.hits_addend > 0).then(|| request.hits_addend.into());
         Self {
             descriptor,

@@ -42,16 +42,27 @@ impl<C: Clock> App<C> {
             let asked = Asked::new(request, only);
             // Nobody is held back, so there is nothing to look at first: the whole of it in one step.
             if !self.waits() && !self.saturation.is_full() {
-                let all = [self.charge_here(asked)];
-                self.note(transport, &all);
-                return Ok(self.tell(&all, &[None], see));
+                return Ok(self.decide_here(transport, asked, see));
             }
             return Box::pin(self.decide_patiently(transport, asked, see)).await;
         }
         Box::pin(self.decide_together(transport, request, see)).await
     }
 
-    /// One descriptor, where nobody has to be waited for.
+    /// One descriptor, where nobody has to be waited for. Not inlined: what is decided is large, and inside of a future it
+    /// would be copied once more.
+    #[inline(never)]
+    fn decide_here<T>(
+        &self,
+        transport: Transport,
+        asked: Asked<'_>,
+        see: impl FnOnce(&Said<'_>) -> T,
+    ) -> T {
+        let all = [self.charge_here(asked)];
+        self.note(transport, &all);
+        self.tell(&all, &[None], see)
+    }
+
     fn charge_here<'a>(&self, asked: Asked<'a>) -> Answered<'a> {
         let mut decided = self.ask_here(&asked, asked.terms());
         if let Some(ticket) = decided.verdict.take_ticket().filter(Ticket::holds_places) {

@@ -31,6 +31,7 @@ use tollgate_http::{Standing, Words};
 use tollgate_policy::envoy::{BadRequest, Code, EnvoyPolicy, FilesRefused, Modes, Request};
 use tollgate_store::{Clock, ErrorKind, Memory, StoreError};
 
+pub(crate) use self::asked::Asked;
 use self::labels::Labels;
 use self::said::Said;
 use self::shared::SharedStore;

@@ -22,6 +22,7 @@ mod nginx;
 mod openapi;
 mod policy;
 mod resp;
+mod rlqs;
 mod running;
 mod tickets;
 mod tls;

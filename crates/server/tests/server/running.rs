@@ -29,7 +29,18 @@ impl Running {
     where
         F: Future<Output = Ended> + Send + 'static,
     {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), serve).await
+    }
+
+    /// The same at an address that is free again.
+    pub(crate) async fn start_at<F>(
+        address: SocketAddr,
+        serve: impl FnOnce(Listener, Shutdown) -> F,
+    ) -> Self
+    where
+        F: Future<Output = Ended> + Send + 'static,
+    {
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         // A test that is over without stopping its server drops the sender: that stops it too.

@@ -63,6 +63,7 @@ const MESSAGES: Bound = Bound {
     ..COMMON
 };
 const CRASHES: Bound = Bound {
+    time: 4,
     asks: 2,
     crashes: 1,
     ..COMMON
@@ -74,7 +75,7 @@ const CLOCKS: Bound = Bound {
 const REFUSALS: Bound = Bound { tries: 2, ..COMMON };
 const TWO_NODES: Bound = Bound {
     nodes: 2,
-    time: 4,
+    time: 3,
     asks: 2,
     direct: 0,
     ..COMMON

@@ -2,27 +2,25 @@
 //!
 //! Must not know: when it is called, how slices are accounted for.
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
-use std::task::Poll;
 
-use tollgate_core::Timestamp;
+use tollgate_core::{Nanos, Timestamp};
 use tollgate_store::{Key, Lender, Ruled, StoreError};
 
 use super::Leases;
 use super::entry::{Entry, Planned};
 use super::errands::Landing;
 use crate::fleet::keyed::Who;
+use crate::fleet::together::together;
 
 /// The most keys that wait for another slice at once. Those beyond are served when a request finds nothing.
 const QUEUED: usize = 4_096;
 /// The most errands of one round, and how many of them are under way together.
 const ERRANDS: usize = 512;
 const TOGETHER: usize = 32;
-/// The part of the table that one round looks through.
-const SWEPT: usize = 8;
+/// The whole table is looked through in this time, a part in each round, however often rounds are.
+const SWEEP: Nanos = Nanos::from_millis(400);
 /// How often the end looks for slices that arrived meanwhile.
 const LAST_ROUNDS: usize = 3;
 
@@ -50,18 +48,15 @@ impl Leases {
     }
 
     /// One round: slices for the keys that need them soon, and reports and returns where they are due. To be called whenever
-    /// something is [`wanted`](Self::wanted), and every 50 ms or so besides; eight rounds look through everything.
+    /// something is [`wanted`](Self::wanted), and every 50 ms or so besides.
     pub async fn tend(
         &self,
         lender: &dyn Lender,
         now: impl Fn() -> Timestamp + Send + Sync,
     ) -> Tended {
         let mut chores = self.refills(now());
-        let parts = self.table.parts();
-        let from = self.swept.fetch_add(1, Ordering::Relaxed);
-        let from = usize::try_from(from).unwrap_or(0).wrapping_mul(SWEPT);
-        for index in from..from.saturating_add(SWEPT) {
-            self.sweep(index % parts.max(1), now(), false, &mut chores);
+        for index in self.due_parts(now()) {
+            self.sweep(index, now(), false, &mut chores);
         }
         run(chores, lender).await
     }
@@ -85,6 +80,20 @@ impl Leases {
             }
         }
         all
+    }
+
+    /// The parts of the table that are to be looked through, as many as the time since the last round says.
+    fn due_parts(&self, now: Timestamp) -> impl Iterator<Item = usize> + use<> {
+        let parts = self.table.parts().max(1);
+        let each = SWEEP.as_nanos() / u64::try_from(parts).unwrap_or(u64::MAX).max(1);
+        let last = self.swept_at.load(Ordering::Relaxed);
+        let due = now.as_nanos().saturating_sub(last) / each.max(1);
+        let due = usize::try_from(due).unwrap_or(parts).min(parts);
+        if due > 0 {
+            self.swept_at.store(now.as_nanos(), Ordering::Relaxed);
+        }
+        let from = self.swept.fetch_add(due, Ordering::Relaxed);
+        (0..due).map(move |index| from.wrapping_add(index) % parts)
     }
 
     /// Takes note that a key needs another slice. Whether it will be looked at.
@@ -203,30 +212,11 @@ async fn run(chores: Vec<Chore<'_>>, lender: &dyn Lender) -> Tended {
             return tended;
         }
         tended.errands = tended.errands.saturating_add(some.len());
-        let failed = together(some).await;
+        let failed = together(some)
+            .await
+            .into_iter()
+            .filter(Result::is_err)
+            .count();
         tended.failed = tended.failed.saturating_add(failed);
     }
-}
-
-/// Waits for all of them. Answers how many failed.
-async fn together<F>(mut running: Vec<Pin<Box<F>>>) -> usize
-where
-    F: Future<Output = Result<(), StoreError>>,
-{
-    let mut failed = 0_usize;
-    poll_fn(|context| {
-        running.retain_mut(|one| match one.as_mut().poll(context) {
-            Poll::Pending => true,
-            Poll::Ready(done) => {
-                failed = failed.saturating_add(usize::from(done.is_err()));
-                false
-            }
-        });
-        match running.is_empty() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
-    })
-    .await;
-    failed
 }

@@ -44,7 +44,8 @@ impl Leases {
     /// Dropping the future loses nothing but what it would have brought.
     ///
     /// # Errors
-    /// The lender did not answer; nothing was spent.
+    /// The lender did not answer, and nothing was spent; to those who waited for the call of another that is
+    /// [`ErrorKind::Busy`].
     pub async fn borrow(
         &self,
         lender: &dyn Lender,
@@ -58,7 +59,7 @@ impl Leases {
         for _ in 0..ROUNDS {
             match self.turn(place.as_ref(), check, now()) {
                 Turn::Said(taken) => return Ok(taken),
-                Turn::Wait(flight) => flight.landed().await?,
+                Turn::Wait(flight) => flight.landed().await.map_err(|error| not_sent(&error))?,
                 Turn::Go(landing) => {
                     let errand = landing.errand();
                     let granted = lender.lend(place, check.key, check.ruled, errand).await;
@@ -161,6 +162,12 @@ impl Leases {
             false => Taken::Denied(answer),
         })
     }
+}
+
+/// Whoever waited has sent nothing, and one call that was not answered is one failure, however many waited for it.
+fn not_sent(error: &StoreError) -> StoreError {
+    let detail = format!("whoever asked was not answered: {error}");
+    StoreError::new(ErrorKind::Busy, detail)
 }
 
 /// What an entry says to a request once its errand has landed. Nothing, if others have taken what it brought.

@@ -21,7 +21,7 @@ mod tests;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::num::NonZeroU32;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 use tollgate_core::lending::LoanId;
@@ -51,7 +51,9 @@ pub struct Leases {
     wanted: Notify,
     is_closing: AtomicBool,
     /// The part of the table that is looked through next.
-    swept: AtomicU64,
+    swept: AtomicUsize,
+    /// When that was.
+    swept_at: AtomicU64,
 }
 
 /// What became of a request.
@@ -80,7 +82,8 @@ impl Leases {
             queue: Mutex::default(),
             wanted: Notify::new(),
             is_closing: AtomicBool::new(false),
-            swept: AtomicU64::new(0),
+            swept: AtomicUsize::new(0),
+            swept_at: AtomicU64::new(0),
         }
     }
 

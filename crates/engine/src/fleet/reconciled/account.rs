@@ -216,6 +216,11 @@ impl Account {
         is_time && self.under_way.is_none() && (self.is_used || self.untold > 0)
     }
 
+    /// Whether there is something that the store has not been told.
+    pub(super) const fn has_news(&self) -> bool {
+        self.untold > 0 && self.under_way.is_none()
+    }
+
     /// Whether nothing is lost if this is forgotten.
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
         let is_fresh = self.status(now).reset_after.is_zero();

@@ -18,7 +18,7 @@ mod tests;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use tollgate_core::limit::Limit;
+use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{Nanos, Receipt, Timestamp};
 use tollgate_store::{Check, Key, Op};
 
@@ -36,6 +36,8 @@ pub struct Reconciled {
     nodes: AtomicU32,
     /// Numbers accounts, so that no two drop the same.
     numbers: AtomicU64,
+    /// When the last round was.
+    looked_at: AtomicU64,
 }
 
 /// Counts since the start.
@@ -64,13 +66,18 @@ impl Reconciled {
             seed,
             nodes: AtomicU32::new(1),
             numbers: AtomicU64::new(0),
+            looked_at: AtomicU64::new(0),
         }
     }
 
     /// Whether a limit can be counted like this: token buckets, leaky buckets that are no queues, fixed and sliding windows.
     #[must_use]
-    pub fn can_reconcile(limit: &Limit) -> bool {
-        account::merged(limit, Nanos::SECOND, NonZeroU32::MIN).is_some()
+    pub const fn can_reconcile(limit: &Limit) -> bool {
+        match limit.quota() {
+            Quota::TokenBucket(_) | Quota::FixedWindow(_) | Quota::SlidingCounter(_) => true,
+            Quota::LeakyBucket(bucket) => !bucket.is_queue(),
+            _ => false,
+        }
     }
 
     /// Says how many nodes share the quotas, as was last seen. Debt that they may have made together is not forgiven.

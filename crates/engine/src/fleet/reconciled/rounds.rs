@@ -2,14 +2,25 @@
 //!
 //! Must not know: how accounts decide, when a round is due.
 
-use tollgate_core::Timestamp;
+use std::sync::atomic::Ordering;
+
 use tollgate_core::limit::Limit;
+use tollgate_core::{Nanos, Timestamp};
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{Answer, Check, Key, Op, RemoteStore, Ruled, StoreError};
 
 use super::Reconciled;
 use super::account::merged;
 use crate::fleet::keyed::Who;
+use crate::fleet::together::together;
+
+/// Rounds that come sooner than this after another look at nothing.
+const LOOK: Nanos = Nanos::from_millis(5);
+/// How many calls are under way together.
+const TOGETHER: usize = 16;
+/// A store of more parts than this is a cluster: keys of one part are rarely of one slot, and a batch over several slots is
+/// asked one after the other.
+const MANY: usize = 16;
 
 /// What a round did.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -31,10 +42,20 @@ struct Due {
     key: Box<[u8]>,
     place: Option<Box<[u8]>>,
     units: u64,
+    /// Which part of the store has it.
+    part: usize,
+}
+
+impl Due {
+    fn part_of(&self, remote: &dyn RemoteStore) -> usize {
+        let place = self.place.as_deref().and_then(|place| Key::of(place).ok());
+        let key = Key::of(&self.key);
+        key.map_or(0, |key| remote.part_of(&key, place.as_ref()))
+    }
 }
 
 impl Reconciled {
-    /// One round: every key that is due is told and asked about, [`MAX_CHECKS`] of them in a call. To be called at least
+    /// One round: every key that is due is told and asked about, [`MAX_CHECKS`] of them in a call where they lie together. To be called at least
     /// ten times in the shortest interval that a limit has; what is not due costs a look. `now` reads the clock that
     /// [`spend`](Self::spend) is told the time by.
     pub async fn reconcile(
@@ -42,30 +63,76 @@ impl Reconciled {
         remote: &dyn RemoteStore,
         now: impl Fn() -> Timestamp + Send + Sync,
     ) -> Round {
-        let mut round = Round::default();
+        let since = now().since(Timestamp::from_nanos(
+            self.looked_at.load(Ordering::Relaxed),
+        ));
+        if since < LOOK {
+            return Round::default();
+        }
+        self.looked_at.store(now().as_nanos(), Ordering::Relaxed);
+        self.round(remote, now, false).await
+    }
+
+    /// Tells whatever has not been told, at the end of a process.
+    pub async fn tell_all(
+        &self,
+        remote: &dyn RemoteStore,
+        now: impl Fn() -> Timestamp + Send + Sync,
+    ) -> Round {
+        self.round(remote, now, true).await
+    }
+
+    async fn round(
+        &self,
+        remote: &dyn RemoteStore,
+        now: impl Fn() -> Timestamp + Send + Sync,
+        is_last: bool,
+    ) -> Round {
+        let mut due: Vec<Due> = Vec::new();
         for part in 0..self.table.parts() {
-            let due = self.due(part, now());
-            for some in due.chunks(MAX_CHECKS) {
-                round.keys = round.keys.saturating_add(some.len());
-                round.calls = round.calls.saturating_add(1);
-                if let Err(error) = self.tell(remote, some, &now).await {
-                    round.failed = round.failed.saturating_add(1);
-                    round.error = Some(error);
-                }
+            due.extend(self.due(part, now(), is_last));
+        }
+        let parts = remote.parts();
+        for one in due.iter_mut().filter(|_| parts > 1) {
+            one.part = one.part_of(remote);
+        }
+        due.sort_by_key(|one| one.part);
+        let at_once = if parts > MANY { 1 } else { MAX_CHECKS };
+        let of_one_part = due.chunk_by(|one, other| one.part == other.part);
+        let mut calls = of_one_part.flat_map(|some| some.chunks(at_once));
+        let mut round = Round {
+            keys: due.len(),
+            ..Round::default()
+        };
+        loop {
+            let some = calls.by_ref().take(TOGETHER);
+            let some: Vec<_> = some
+                .map(|some| Box::pin(self.tell(remote, some, &now)))
+                .collect();
+            if some.is_empty() {
+                return round;
+            }
+            round.calls = round.calls.saturating_add(some.len());
+            for error in together(some).await.into_iter().filter_map(Result::err) {
+                round.failed = round.failed.saturating_add(1);
+                round.error = Some(error);
             }
         }
-        round
     }
 
     /// Takes what is to be told of one part of the table, and forgets what nobody uses.
-    fn due(&self, part: usize, now: Timestamp) -> Vec<Due> {
+    fn due(&self, part: usize, now: Timestamp, is_last: bool) -> Vec<Due> {
         let mut due = Vec::new();
         let Some(mut shard) = self.table.at(part) else {
             return due;
         };
         shard.entries.retain(|_, account| !account.is_idle(now));
         for (who, account) in &mut shard.entries {
-            if !account.is_due(now) {
+            let is_due = match is_last {
+                true => account.has_news(),
+                false => account.is_due(now),
+            };
+            if !is_due {
                 continue;
             }
             let limit = merged(&account.ruled.limit, account.interval, self.nodes());
@@ -78,6 +145,7 @@ impl Reconciled {
                 key: account.key.clone(),
                 place: account.place.clone(),
                 units: account.tell(now),
+                part: 0,
             });
         }
         due

@@ -42,7 +42,7 @@ async fn store_at(url: String, deadline: Duration) -> RedisStore {
 }
 
 /// The name that a server knows a key of limit 1 by.
-fn name_of(key: &str) -> String {
+pub(crate) fn name_of(key: &str) -> String {
     let limit = ruled(1, slow_bucket(1));
     let check = Check {
         key: Key::of(key.as_bytes()).unwrap(),

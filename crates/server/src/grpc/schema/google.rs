@@ -27,10 +27,10 @@ pub(super) const TIMESTAMP: File = File {
 pub(super) const WRAPPERS: File = File {
     name: "google/protobuf/wrappers.proto",
     package: PACKAGE,
-    messages: &[Message::of(
-        "UInt64Value",
-        &[Field::one("value", 1, Kind::Uint64)],
-    )],
+    messages: &[
+        Message::of("UInt64Value", &[Field::one("value", 1, Kind::Uint64)]),
+        Message::of("UInt32Value", &[Field::one("value", 1, Kind::Uint32)]),
+    ],
     ..File::EMPTY
 };
 

@@ -6,6 +6,7 @@
 mod envoy;
 mod google;
 mod grpc;
+mod quotas;
 
 use super::wire::Writer;
 
@@ -80,8 +81,11 @@ pub(super) struct Call {
 }
 
 /// Every file there is.
-pub(super) const FILES: [&File; 11] = [
+pub(super) const FILES: [&File; 14] = [
     &envoy::RLS,
+    &quotas::RLQS,
+    &quotas::STRATEGY,
+    &quotas::TOKENS,
     &envoy::DESCRIPTORS,
     &envoy::UNITS,
     &envoy::HEADERS,
@@ -334,6 +338,8 @@ mod tests {
             "envoy.service.ratelimit.v3.RateLimitRequest.domain",
             "google.protobuf.Struct.FieldsEntry",
             "grpc.health.v1.Health",
+            "envoy.service.rate_limit_quota.v3.RateLimitQuotaService.StreamRateLimitQuotas",
+            "envoy.type.v3.RateLimitStrategy.BlanketRule",
         ] {
             assert_eq!(FILES.iter().filter(|file| file.defines(symbol)).count(), 1);
         }

@@ -9,6 +9,7 @@ use tollgate_core::Timestamp;
 use tollgate_redis::{Options, RedisRegister, RedisStore, Secret as RedisSecret};
 use tollgate_server::admin::{Admin, Tokens};
 use tollgate_server::fleet::{Membership, MembershipSettings, Node as _};
+use tollgate_server::grpc::Grpc;
 use tollgate_server::listen::{Place, Stop};
 use tollgate_server::{App, Limits, Secret};
 use tollgate_store::ManualClock;
@@ -41,7 +42,12 @@ impl Member {
     async fn start_with(url: &str, secret: &str) -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
         let secret = Secret::shared(secret.as_bytes()).unwrap();
-        let app = Arc::new(App::keyed(&policy(POLICY), 1_000, clock, secret).unwrap());
+        let app = App::keyed(&policy(POLICY), 1_000, clock, secret).unwrap();
+        Self::start_app(url, secret, app).await
+    }
+
+    async fn start_app(url: &str, secret: Secret, app: App<Arc<ManualClock>>) -> Self {
+        let app = Arc::new(app);
         let mut options = Options::new(url, RedisSecret::new(*b"names of keys..."));
         options.connect_deadline = Duration::from_secs(5);
         let store = RedisStore::connect(options).await.unwrap();
@@ -190,6 +196,35 @@ async fn what_operators_said_outlives_all_servers_and_holds_before_the_next_is_r
     let next = Member::start(&redis.url()).await;
     let overrides = next.get("/v1/overrides").await;
     assert_eq!(overrides["overrides"][0]["quota"], "100/h");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_kill_switch_over_files_of_envoy_is_thrown_on_all() {
+    let redis = Server::start(Kind::Redis);
+    let file = "domain: edge\ndescriptors: [{ key: user, rate_limit: { unit: hour, requests_per_unit: 1 } }]";
+    let mut members = Vec::new();
+    for _ in 0..2 {
+        let files = tollgate_policy::envoy::load(&[("edge.yaml", file)]).unwrap();
+        let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
+        let app = App::by_envoys_files(files, 1_000, clock).unwrap();
+        let secret = Secret::shared(SECRET.as_bytes()).unwrap();
+        members.push(Member::start_app(&redis.url(), secret, app).await);
+    }
+    let (one, two) = (&members[0], &members[1]);
+    let grpc = Grpc::new(Arc::clone(&two.app));
+    // A RateLimitRequest: the domain, and one descriptor with one entry. The first field of the answer is the code.
+    let message = b"\x0a\x04edge\x12\x0b\x0a\x09\x0a\x04user\x12\x01a";
+    let is_admitted = async || {
+        let mut out = Vec::new();
+        grpc.answer_bytes(message, &mut out).await.unwrap();
+        out[..2] == [0x08, 0x01]
+    };
+    assert!(is_admitted().await && !is_admitted().await);
+    for (to, expected) in [("shadow", true), ("on", false)] {
+        let body = format!(r#""limit": "*", "to": "{to}""#);
+        one.change("PUT", "/v1/switches", &body).await;
+        until(to, async || is_admitted().await == expected).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -16,6 +16,7 @@ async fn health_is_checked_listed_and_unknown_where_there_is_no_such_service() {
     for service in [
         "",
         "envoy.service.ratelimit.v3.RateLimitService",
+        "envoy.service.rate_limit_quota.v3.RateLimitQuotaService",
         "ratelimit",
     ] {
         let question = bytes_field(1, service.as_bytes());
@@ -26,7 +27,7 @@ async fn health_is_checked_listed_and_unknown_where_there_is_no_such_service() {
     let nobody = client.call(CHECK, &bytes_field(1, b"nobody")).await;
     assert_eq!(nobody.status, Some(5));
     let list = client.call("/grpc.health.v1.Health/List", b"").await;
-    assert_eq!(read(list.answers[0].clone()).len(), 6);
+    assert_eq!(read(list.answers[0].clone()).len(), 7);
 }
 
 #[tokio::test]

@@ -336,11 +336,11 @@ fn a_lender_that_is_away_is_an_error_for_all_who_wait_and_loses_nothing() {
     assert!(other.as_mut().poll(&mut context).is_pending());
     rig.lender.deliver(0);
     rig.lender.answer(0, true);
-    for waiting in [first, other] {
+    for (waiting, kind) in [(first, ErrorKind::TimedOut), (other, ErrorKind::Busy)] {
         let Poll::Ready(Err(error)) = waiting.poll(&mut context) else {
             panic!("both fail");
         };
-        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert_eq!(error.kind(), kind);
     }
     assert_eq!(rig.calls(), 1, "nobody has tried again");
     assert_eq!(rig.lender.loans(KEY), 1, "what was lent is not known here");
@@ -439,6 +439,44 @@ fn a_quota_that_changes_is_in_force_at_once() {
     };
     assert_eq!(admitted(&small), 2);
     assert_eq!(admitted(&large), 4, "what was spent stays spent");
+}
+
+/// Four threads on two nodes: exactly the limit, and nobody waits for ever.
+#[test]
+fn threads_that_borrow_at_once_admit_exactly_the_limit() {
+    let rig = Rig::new();
+    let limit = ruled(1, 20_000);
+    let nodes = [rig.another(), rig.another()];
+    let (rig, limit) = (&rig, &limit);
+    let spending = |leases: &Leases| {
+        let one = check(limit, 1);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut admitted = 0;
+        for _ in 0..15_000 {
+            let mut taken = leases.spend(&one, rig.clock.now());
+            if taken == Taken::Borrow {
+                let now = || rig.clock.now();
+                let mut borrowing = pin!(leases.borrow(&rig.lender, None, &one, now));
+                taken = loop {
+                    if let Poll::Ready(taken) = borrowing.as_mut().poll(&mut context) {
+                        break taken.unwrap();
+                    }
+                    std::thread::yield_now();
+                };
+            }
+            admitted += u64::from(matches!(taken, Taken::Spent(_)));
+        }
+        admitted
+    };
+    let admitted: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = nodes
+            .iter()
+            .chain(&nodes)
+            .map(|node| scope.spawn(|| spending(node)))
+            .collect();
+        threads.into_iter().map(|one| one.join().unwrap()).sum()
+    });
+    assert_eq!(admitted, 20_000);
 }
 
 #[test]

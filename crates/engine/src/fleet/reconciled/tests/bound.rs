@@ -89,7 +89,7 @@ fn run(run: Run, seed: u64) -> Seen {
                 let oldest = known[index].iter().min().unwrap();
                 unknown = unknown.max(i128::from(now.since(*oldest).as_nanos()));
             }
-            if run.is_silent || (milli + index as u64 * 37) % 90 != 0 {
+            if run.is_silent || !(milli + index as u64 * 37).is_multiple_of(90) {
                 continue;
             }
             let is_cut = run

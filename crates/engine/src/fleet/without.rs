@@ -1,6 +1,6 @@
-//! What the store does not answer: what stands in for each limit on this node, or what the limit says.
+//! What is decided on this node because the store does not answer: by what stands in for a limit, or as the limit says.
 //!
-//! Must not know: why it does not answer, how stand-ins are made.
+//! Must not know: why the store is not asked, breakers, who else decides.
 
 use tollgate_policy::model::OnStoreFailure;
 use tollgate_store::{Answer, Check, ErrorKind, Note, Op, Ruled, StoreError};
@@ -93,6 +93,36 @@ impl<S: StateStore> Consulting<'_, S> {
             id: check.ruled.id,
             limit,
         })
+    }
+
+    /// Decides on some checks by these quotas, all or nothing, on this node.
+    pub(super) fn decide_on<const N: usize>(
+        &self,
+        checks: &[Check<'_>],
+        which: &[Here],
+        answers: &mut [Answer],
+    ) -> Result<bool, StoreError> {
+        let mut batch: Few<Check<'_>, N> = Few::new();
+        for one in which {
+            if let Some(check) = checks.get(one.position) {
+                batch.push(Check {
+                    ruled: &one.ruled,
+                    ..*check
+                });
+            }
+        }
+        if batch.is_empty() {
+            return Ok(true);
+        }
+        let mut found = [Answer::EMPTY; N];
+        let found = found.get_mut(..batch.len()).unwrap_or_default();
+        let verdict = self.local.decide(&batch, found)?;
+        for (one, found) in which.iter().zip(found) {
+            if let Some(answer) = answers.get_mut(one.position) {
+                *answer = *found;
+            }
+        }
+        Ok(verdict.is_admitted())
     }
 }
 

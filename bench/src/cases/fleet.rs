@@ -1,0 +1,96 @@
+//! Decisions of a fleet's node that ask nobody: from a slice of a leased limit, and on an account that is reconciled.
+//!
+//! The clock stands still, and the key is known. Must not know: how either is kept.
+
+use std::future::Future as _;
+use std::hint::black_box;
+use std::num::NonZeroU16;
+use std::pin::pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tollgate_core::lending::Book;
+use tollgate_core::limit::Quota;
+use tollgate_core::{Nanos, Rate, TokenBucket};
+use tollgate_engine::fleet::leases::{Leases, Taken, Terms};
+use tollgate_engine::fleet::reconciled::Reconciled;
+use tollgate_store::lending::{Errand, Granted, Lender};
+use tollgate_store::{Awaited, Check, ErrorKind, Key, LimitId, Op, Ruled, StoreError};
+
+use super::{NOW, Ran};
+use crate::measure::measured_section;
+
+/// A lender in this process.
+#[derive(Debug, Default)]
+struct Lending(Mutex<Book>);
+
+impl Lender for Lending {
+    fn lend<'a>(
+        &'a self,
+        _place: Option<Key<'a>>,
+        _key: Key<'a>,
+        ruled: &'a Ruled,
+        errand: Errand<'a>,
+    ) -> Awaited<'a, Granted> {
+        let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let granted = match ruled.limit.quota() {
+            Quota::TokenBucket(bucket) => Ok(book.run(bucket, NOW, &errand)),
+            _ => Err(StoreError::new(ErrorKind::BadRequest, "not a bucket")),
+        };
+        Box::pin(std::future::ready(granted))
+    }
+}
+
+fn ruled(units: u64) -> Result<Ruled, Box<dyn std::error::Error>> {
+    let bucket = TokenBucket::at(Rate::new(units, Nanos::DAY)).burst(units);
+    Ok(Ruled {
+        id: LimitId(NonZeroU16::MIN),
+        limit: bucket.build()?.into(),
+    })
+}
+
+fn check(ruled: &Ruled) -> Result<Check<'_>, Box<dyn std::error::Error>> {
+    Ok(Check {
+        key: Key::of(b"user:42")?,
+        ruled,
+        op: Op::Spend(1),
+    })
+}
+
+/// Spends from a slice that is large enough, or, of a limit of one, is denied by what is remembered.
+pub(super) fn leased(times: u64, units: u64) -> Ran {
+    let (leases, lender) = (Leases::new(Terms::default()), Lending::default());
+    let ruled = ruled(units)?;
+    let check = check(&ruled)?;
+    // Until a slice is there that outlasts the measurement: each is twice as large as the last.
+    for _ in 0..40_000 {
+        if leases.spend(&check, NOW) == Taken::Borrow {
+            let mut borrowing = pin!(leases.borrow(&lender, None, &check, || NOW));
+            let polled = borrowing
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()));
+            let Poll::Ready(Ok(_)) = polled else {
+                return Err("nothing was lent".into());
+            };
+        }
+    }
+    let is_admitted = matches!(leases.spend(&check, NOW), Taken::Spent(_));
+    if is_admitted != (units > 1) {
+        return Err("the limit is not where it should be".into());
+    }
+    measured_section(times, || leases.spend(black_box(&check), NOW));
+    Ok(())
+}
+
+/// Spends on an account that the store has not been asked about.
+pub(super) fn reconciled(times: u64) -> Ran {
+    let node = Reconciled::for_keys(1_000, 7);
+    let ruled = ruled(1_000_000_000)?;
+    let check = check(&ruled)?;
+    let spend = || node.spend(black_box(&check), None, Nanos::SECOND, NOW);
+    if !matches!(spend(), Taken::Spent(_)) {
+        return Err("the first request was denied".into());
+    }
+    measured_section(times, spend);
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! A client that asks over one connection and understands what it is told. Must not know: whom it asks, what goes wrong.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+use tollgate_testkit::history::{Said, Told, Verdict};
+
+/// A server that says nothing for so long is gone.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) fields: Vec<String>,
+    pub(super) body: Value,
+}
+
+impl Answer {
+    /// A field of its head.
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then_some(value.trim())
+        })
+    }
+
+    /// Whether it was decided without the store.
+    pub(super) fn is_degraded(&self) -> bool {
+        let said = self.body["degraded"].as_array();
+        said.is_some_and(|said| said.iter().any(|word| word == "store"))
+    }
+
+    /// For the history.
+    pub(super) fn said(&self) -> Said {
+        let nanos = |millis: &Value| Some(millis.as_u64()? * 1_000_000);
+        let limit = &self.body["limits"][0];
+        let told = || {
+            Some(Told {
+                limit: limit["limit"].as_u64()?,
+                remaining: limit["remaining"].as_u64()?,
+                reset_after: nanos(&limit["reset_after_ms"])?,
+            })
+        };
+        Said {
+            verdict: match self.status {
+                200 => Verdict::Admitted,
+                429 => Verdict::Denied,
+                _ => Verdict::Failed,
+            },
+            is_degraded: self.is_degraded(),
+            retry_after: nanos(&self.body["retry_after_ms"]),
+            told: told(),
+        }
+    }
+}
+
+/// A client of one server.
+pub(super) struct Client {
+    server: SocketAddr,
+    connection: Option<BufReader<TcpStream>>,
+}
+
+impl Client {
+    pub(super) const fn of(server: SocketAddr) -> Self {
+        Self {
+            server,
+            connection: None,
+        }
+    }
+
+    /// Asks for one unit under a key.
+    pub(super) fn check(&mut self, key: &str) -> Option<Answer> {
+        self.post("/v1/check", &format!(r#"{{"key": "{key}"}}"#))
+    }
+
+    /// Nothing if there is nobody, or who is there does not answer.
+    pub(super) fn post(&mut self, target: &str, body: &str) -> Option<Answer> {
+        let answer = self.try_post(target, body);
+        if answer.is_none() {
+            self.connection = None;
+        }
+        answer
+    }
+
+    fn try_post(&mut self, target: &str, body: &str) -> Option<Answer> {
+        if self.connection.is_none() {
+            let stream = TcpStream::connect_timeout(&self.server, PATIENCE).ok()?;
+            stream.set_read_timeout(Some(PATIENCE)).ok()?;
+            stream.set_nodelay(true).ok()?;
+            self.connection = Some(BufReader::new(stream));
+        }
+        let connection = self.connection.as_mut()?;
+        let length = body.len();
+        let text = format!(
+            "POST {target} HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\n\r\n{body}"
+        );
+        connection.get_mut().write_all(text.as_bytes()).ok()?;
+        let mut fields = Vec::new();
+        loop {
+            let mut line = String::new();
+            if connection.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            match line.trim_end() {
+                "" => break,
+                line => fields.push(line.to_owned()),
+            }
+        }
+        let status = fields.first()?.split(' ').nth(1)?.parse().ok()?;
+        let mut answer = Answer {
+            status,
+            fields,
+            body: Value::Null,
+        };
+        let length = answer.field("content-length")?.parse().ok()?;
+        let mut body = vec![0; length];
+        connection.read_exact(&mut body).ok()?;
+        answer.body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        Some(answer)
+    }
+}

@@ -1,0 +1,103 @@
+//! S-26 and S-27: wall clocks that jump, and servers that do not agree on the time. Only the clock of Redis decides.
+
+use std::time::Duration;
+
+use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::faults::Proxy;
+use tollgate_testkit::history::{Allowance, Recorder, bound, denials, spends_exactly};
+use tollgate_testkit::redis::{Clock, Kind, Node, Server as Redis};
+
+use super::client::Client;
+use super::load::ask;
+use super::server::Nature;
+use super::{LIMIT, Load, PATIENT, POLICY, Rig, Server, addresses, alone, bucket};
+
+/// Three servers whose clocks differ by five seconds and by a day.
+#[test]
+fn s_27_servers_that_do_not_agree_on_the_time_have_one_quota() {
+    let _alone = alone();
+    let node = Node::start(Kind::Redis, &["--save", "", "--appendonly", "no"]);
+    let proxy = Proxy::seeded(node.address(), seed(27));
+    let clock = |ahead: i64| {
+        let mut clock = Clock::held_at(Duration::ZERO).unwrap();
+        let by = Duration::from_secs(ahead.unsigned_abs());
+        if ahead < 0 {
+            clock.set_back(by);
+        } else {
+            clock.advance(by);
+        }
+        clock.run();
+        clock
+    };
+    let clocks = [clock(5), clock(-5), clock(86_400)];
+    let start = |clock| {
+        let nature = Nature {
+            clock: Some(clock),
+            secret: None,
+        };
+        Server::start_as(nature, &proxy.url(), 3, POLICY, &[PATIENT])
+    };
+    let servers: Vec<Server> = clocks.iter().map(start).collect();
+    let rig = Rig {
+        node,
+        proxy,
+        servers,
+    };
+    let primed = rig.prime("alice");
+    let load = Load::start(&addresses(&rig.servers), 2, &["alice"]);
+    load.go_on(LIMIT + 60);
+    let history = load.end();
+    spends_exactly(&history, "alice", bucket(), rig.state() - primed).unwrap();
+    let worst = bound(&history, &Allowance::of(bucket())).unwrap();
+    denials(&history, bucket(), 1).unwrap();
+    Outcome::of("S-27 clocks that differ")
+        .worst(&worst)
+        .lost(0)
+        .tell();
+}
+
+/// The clock of Redis jumps an hour ahead, a day back, and to 1970.
+#[test]
+fn s_26_when_the_clock_of_redis_jumps_at_most_one_burst_is_minted() {
+    let _alone = alone();
+    let _unused = seed(26);
+    let now = std::process::Command::new("date")
+        .arg("+%s")
+        .output()
+        .unwrap();
+    let now: u64 = String::from_utf8(now.stdout)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let (redis, mut clock) = Redis::start_with_clock(Kind::Redis, Duration::from_secs(now));
+    let servers: Vec<Server> = (0..2)
+        .map(|_| Server::start(&redis.url(), 2, POLICY, &[PATIENT]))
+        .collect();
+    let recorder = Recorder::of_process(1);
+    let mut clients: Vec<Client> = servers
+        .iter()
+        .map(|server| Client::of(server.http))
+        .collect();
+    let mut spend = |count: u64| {
+        let before = recorder.so_far().admitted("alice");
+        for number in 0..count {
+            let client = usize::try_from(number % 2).unwrap();
+            ask(&mut clients[client], "alice", &recorder);
+        }
+        recorder.so_far().admitted("alice") - before
+    };
+    assert_eq!(spend(LIMIT + 10), LIMIT, "the clock stands still");
+    clock.set_back(Duration::from_hours(24));
+    assert_eq!(spend(20), 0, "a jump back mints nothing");
+    clock.set_back(Duration::from_secs(now - 86_400));
+    assert_eq!(spend(20), 0, "not even one to 1970");
+    clock.advance(Duration::from_secs(now) + Duration::from_hours(48));
+    // Denials are remembered for as long as they were true; ours are, by a clock that did not jump.
+    let minted = spend(LIMIT + 10);
+    assert!(minted <= LIMIT, "{minted}");
+    let worst = bound(&recorder.so_far(), &Allowance::of(bucket()).jumps_ahead(1)).unwrap();
+    Outcome::of("S-26 the clock of Redis jumps")
+        .worst(&worst)
+        .tell();
+}

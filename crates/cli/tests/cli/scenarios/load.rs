@@ -1,0 +1,106 @@
+//! Clients on threads of their own that go on asking while a fault comes and goes, and write down what they are answered.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tollgate_testkit::history::{Act, History, Recorder, Said, Verdict};
+use tollgate_testkit::redis::until;
+
+use super::client::Client;
+
+/// A client asks again so long after it was answered: together a few hundred a second, which a busy machine bears.
+const PACE: Duration = Duration::from_millis(5);
+
+/// Clients that run until they are told to stop.
+pub(super) struct Load {
+    is_over: Arc<AtomicBool>,
+    rounds: Arc<AtomicU64>,
+    recorder: Arc<Recorder>,
+    clients: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    /// `each` clients of every server, all of which ask under the keys in turn.
+    pub(super) fn start(servers: &[SocketAddr], each: usize, keys: &[&str]) -> Self {
+        let mut load = Self {
+            is_over: Arc::default(),
+            rounds: Arc::default(),
+            recorder: Arc::new(Recorder::of_process(1)),
+            clients: Vec::new(),
+        };
+        for (number, server) in servers
+            .iter()
+            .cycle()
+            .take(servers.len() * each)
+            .enumerate()
+        {
+            let (is_over, rounds) = (Arc::clone(&load.is_over), Arc::clone(&load.rounds));
+            let (recorder, mut client) = (Arc::clone(&load.recorder), Client::of(*server));
+            let mut keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+            let first = number % keys.len();
+            keys.rotate_left(first);
+            load.clients.push(std::thread::spawn(move || {
+                for key in keys.iter().cycle() {
+                    if is_over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    ask(&mut client, key, &recorder);
+                    rounds.fetch_add(1, Ordering::Relaxed);
+                    std::thread::park_timeout(PACE);
+                }
+            }));
+        }
+        load
+    }
+
+    /// Waits until so many more were answered.
+    pub(super) fn go_on(&self, rounds: u64) {
+        let goal = self.rounds.load(Ordering::Relaxed) + rounds;
+        until("the load goes on", || {
+            self.rounds.load(Ordering::Relaxed) >= goal
+        });
+    }
+
+    /// Waits until so many in a row were decided by the store.
+    pub(super) fn until_decided_by_the_store(&self, in_a_row: usize) {
+        until("the store decides again", || {
+            let history = self.recorder.so_far();
+            let last = history.records.iter().rev().take(in_a_row);
+            history.records.len() >= in_a_row && last.into_iter().all(|record| !record.is_degraded)
+        });
+    }
+
+    /// Waits until so many in a row were decided without it.
+    pub(super) fn until_decided_without(&self, in_a_row: usize) {
+        until("servers decide by themselves", || {
+            let history = self.recorder.so_far();
+            let last = history.records.iter().rev().take(in_a_row);
+            history.records.len() >= in_a_row && last.into_iter().all(|record| record.is_degraded)
+        });
+    }
+
+    pub(super) fn so_far(&self) -> History {
+        self.recorder.so_far()
+    }
+
+    pub(super) fn end(self) -> History {
+        self.is_over.store(true, Ordering::Relaxed);
+        for client in self.clients {
+            client.join().unwrap();
+        }
+        self.recorder.so_far()
+    }
+}
+
+/// One unit, and what came of it is written down.
+pub(super) fn ask(client: &mut Client, key: &str, recorder: &Recorder) {
+    let asked = recorder.ask();
+    let said = match client.check(key) {
+        Some(answer) => answer.said(),
+        None => Said::only(Verdict::Lost),
+    };
+    recorder.answered(&asked, Act::Spend, &[(key, 1)], said);
+}

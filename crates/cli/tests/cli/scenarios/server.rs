@@ -1,0 +1,134 @@
+//! One server process of a fleet. Must not know: who asks it, what goes wrong.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use tollgate_testkit::process::{Folder, Process};
+use tollgate_testkit::redis::Clock;
+
+use crate::harness::tollgate;
+
+/// Far above what anything here takes; only a hang reaches it.
+const PATIENCE: Duration = Duration::from_secs(30);
+const SECRET: &str = "what the fleet of a test shares";
+
+/// What sets a server apart from the others.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Nature<'a> {
+    /// A wall clock that the test moves.
+    pub(super) clock: Option<&'a Clock>,
+    /// Another secret than that of the fleet.
+    pub(super) secret: Option<&'a str>,
+}
+
+/// A running `tollgate serve --redis`; it ends when this is dropped.
+pub(super) struct Server {
+    process: Process,
+    pub(super) http: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Server {
+    /// Starts one of `nodes` on free ports, by this policy, with these further settings.
+    pub(super) fn start(redis: &str, nodes: usize, policy: &str, settings: &[&str]) -> Self {
+        Self::start_as(Nature::default(), redis, nodes, policy, settings)
+    }
+
+    /// The same with what no server should have: a clock or a secret of its own.
+    pub(super) fn start_as(
+        nature: Nature<'_>,
+        redis: &str,
+        nodes: usize,
+        policy: &str,
+        settings: &[&str],
+    ) -> Self {
+        let folder = Folder::new("fleet").unwrap();
+        let policy = folder.write("policy.yaml", policy).unwrap();
+        let mut command = tollgate(&["serve", "--config"]);
+        command
+            .arg(policy)
+            .args(["--redis", redis])
+            .arg(format!("--fleet-nodes={nodes}"))
+            .arg("--log-denials=off")
+            .args(settings)
+            .env("TOLLGATE_FLEET_SECRET", nature.secret.unwrap_or(SECRET))
+            .env("TOLLGATE_LISTEN", "127.0.0.1:0")
+            .env("TOLLGATE_LISTEN_RESP", "off")
+            .env("TOLLGATE_LISTEN_ADMIN", "127.0.0.1:0");
+        if let Some(clock) = nature.clock {
+            clock.wind(&mut command).unwrap();
+        }
+        let process = Process::start("tollgate", &mut command, folder).unwrap();
+        let address = |words: &str| {
+            process.until_it_says(words).unwrap();
+            let log = process.log();
+            let (_, rest) = log.split_once(words).unwrap();
+            rest.lines().next().unwrap().parse().unwrap()
+        };
+        Self {
+            http: address("listening on http://"),
+            admin: address("admin pages on http://"),
+            process,
+        }
+    }
+
+    pub(super) fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    pub(super) fn freeze(&self) {
+        self.process.freeze().unwrap();
+    }
+
+    pub(super) fn thaw(&self) {
+        self.process.signal("CONT").unwrap();
+    }
+
+    pub(super) fn log(&self) -> String {
+        self.process.log()
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// The sum of a metric over its labels.
+    pub(super) fn metric(&self, name: &str) -> f64 {
+        let text = get(self.admin, "/metrics");
+        assert!(text.contains("tollgate_"), "{text}");
+        let is_it = |line: &&str| {
+            let rest = line.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+        };
+        let lines = text.lines().filter(is_it);
+        let numbers = lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
+        numbers.sum()
+    }
+
+    pub(super) fn is_degraded(&self) -> bool {
+        self.metric("tollgate_store_degraded") > 0.0
+    }
+
+    /// Whether the server says that it can be asked.
+    pub(super) fn is_ready(&self) -> bool {
+        get(self.http, "/readyz").starts_with("HTTP/1.1 200 ")
+    }
+
+    /// Bytes that it has in memory.
+    pub(super) fn resident(&self) -> u64 {
+        let said = std::fs::read_to_string(format!("/proc/{}/statm", self.id())).unwrap();
+        let pages: u64 = said.split(' ').nth(1).unwrap().parse().unwrap();
+        pages * 4_096
+    }
+}
+
+fn get(address: SocketAddr, target: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!("GET {target} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}

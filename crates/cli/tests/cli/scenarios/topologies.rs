@@ -1,0 +1,205 @@
+//! S-16 to S-20 with whole servers: sentinels promote another server, a cluster loses one or moves its slots, and a replica is
+//! never asked.
+
+use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::clock::monotonic;
+use tollgate_testkit::faults::Proxy;
+use tollgate_testkit::history::{
+    Allowance, availability, bound, coherence_of_each, recovery, spends,
+};
+use tollgate_testkit::redis::{Cluster, Kind, Node, Sentinels, until};
+
+use super::client::Client;
+use super::{
+    DEADLINE_SET, LIMIT, Load, PATIENT, POLICY, PRECISION, SLACK, SOON, addresses, alone, bucket,
+    judge, outcome, servers, state,
+};
+
+/// After so many milliseconds sentinels and nodes call a server dead: as short as a busy machine bears.
+const DOWN_AFTER: u32 = 1_000;
+
+#[test]
+fn s_16_three_servers_follow_their_sentinels_to_another_redis() {
+    let _alone = alone();
+    let _unused = seed(16);
+    let mut set = Sentinels::start(Kind::Redis, DOWN_AFTER);
+    let servers = servers(&set.url(), POLICY, 3, &[DEADLINE_SET]);
+    let load = Load::start(&addresses(&servers), 2, &["alice", "bob"]);
+    load.go_on(100);
+    set.servers[0].kill();
+    load.until_decided_without(12);
+    set.until_primary_is(1);
+    let healed = monotonic();
+    load.until_decided_by_the_store(40);
+    set.servers[0].restart();
+    load.go_on(100);
+    let history = load.end();
+    let took = recovery(&history, healed, SOON).unwrap();
+    // What was not yet copied when the first one died is lost: at most a burst of each key.
+    let allowed = Allowance::of(bucket()).replayed_outages(1).losses(1);
+    let judged = judge(&history, &allowed);
+    for server in &servers {
+        assert!(!server.is_degraded(), "{}", server.log());
+    }
+    outcome("S-16 sentinels, three servers", &judged)
+        .recovered(took)
+        .tell();
+}
+
+#[test]
+fn s_17_when_one_of_a_clusters_nodes_dies_only_its_keys_are_decided_without_it() {
+    let _alone = alone();
+    let _unused = seed(17);
+    let mut cluster = Cluster::start(Kind::Redis, DOWN_AFTER);
+    let servers = servers(&cluster.url(), POLICY, 2, &[DEADLINE_SET]);
+    let names: Vec<String> = (0..12).map(|number| format!("client{number}")).collect();
+    let keys: Vec<&str> = names.iter().map(String::as_str).collect();
+    let load = Load::start(&addresses(&servers), 2, &keys);
+    load.go_on(120);
+    cluster.nodes[0].kill();
+    until("servers do without it", || {
+        servers.iter().all(super::Server::is_degraded)
+    });
+    let gone = monotonic();
+    load.go_on(60);
+    let meanwhile = load.so_far();
+    let mut after = meanwhile.records.iter().filter(|r| r.invoked >= gone);
+    assert!(
+        after.any(|record| !record.is_degraded),
+        "the others are asked as before"
+    );
+    cluster.take_over(3);
+    let healed = monotonic();
+    load.until_decided_by_the_store(120);
+    let history = load.end();
+    let took = recovery(&history, healed, SOON * 2).unwrap();
+    let allowed = Allowance::of(bucket()).replayed_outages(1).losses(1);
+    let judged = judge(&history, &allowed);
+    outcome("S-17 a cluster's node dies, two servers", &judged)
+        .recovered(took)
+        .tell();
+}
+
+#[test]
+fn s_18_three_servers_admit_exactly_the_limit_while_slots_move() {
+    let _alone = alone();
+    let _unused = seed(18);
+    let cluster = Cluster::start_with(Kind::Redis, DOWN_AFTER, 0);
+    let servers = servers(&cluster.url(), POLICY, 3, &[PATIENT]);
+    let answer = Client::of(servers[0].http).check("alice").unwrap();
+    assert!(answer.status == 200 && !answer.is_degraded(), "{answer:?}");
+    let found = |cluster: &Cluster| {
+        let nodes = cluster.nodes.iter().enumerate();
+        let mut states = nodes.filter_map(|(index, node)| Some((index, state(node)?)));
+        states.next().unwrap()
+    };
+    let (mut owner, primed) = found(&cluster);
+    let name = cluster.nodes[owner].ask(&["KEYS", "tg1:*"]);
+    let slot: u16 = cluster.nodes[owner]
+        .ask(&["CLUSTER", "KEYSLOT", &name])
+        .parse()
+        .unwrap();
+    let load = Load::start(&addresses(&servers), 3, &["alice"]);
+    for _ in 0..4 {
+        load.go_on(40);
+        let to = (owner + 1) % 3;
+        cluster.move_slot(slot, owner, to);
+        owner = to;
+    }
+    load.go_on(LIMIT);
+    let history = load.end();
+    let moved = found(&cluster).1 - primed;
+    let spent = spends(&history, "alice", bucket(), moved).unwrap();
+    let worst = bound(&history, &Allowance::of(bucket())).unwrap();
+    assert!(worst.admitted >= LIMIT - 1 - spent.unheard, "{spent:?}");
+    coherence_of_each(&history, bucket(), PRECISION).unwrap();
+    let speed = availability(&history, SLACK * 40).unwrap();
+    for server in &servers {
+        assert!(!server.log().contains("CROSSSLOT"), "{}", server.log());
+    }
+    Outcome::of("S-18 slots move, three servers")
+        .worst(&worst)
+        .speed(speed)
+        .lost(0)
+        .tell();
+}
+
+#[test]
+fn s_19_a_split_admits_at_most_twice_and_ends_when_it_is_healed() {
+    let _alone = alone();
+    let _unused = seed(19);
+    let plain = ["--save", "", "--appendonly", "no"];
+    let (here, there) = (
+        Node::start(Kind::Redis, &plain),
+        Node::start(Kind::Redis, &plain),
+    );
+    let follow = |one: &Node, other: &Node| {
+        let port = other.address().port().to_string();
+        one.tell(&["REPLICAOF", "127.0.0.1", &port]);
+        until("it follows", || {
+            one.info("master_link_status").as_deref() == Some("up")
+        });
+    };
+    follow(&there, &here);
+    // The second server's way leads to the other side as soon as that calls itself a primary.
+    let near = Proxy::to(here.address());
+    let far = Proxy::to(here.address());
+    let servers = [
+        super::Server::start(&near.url(), 2, POLICY, &[DEADLINE_SET]),
+        super::Server::start(&far.url(), 2, POLICY, &[DEADLINE_SET]),
+    ];
+    let load = Load::start(&servers.each_ref().map(|server| server.http), 2, &["alice"]);
+    load.go_on(60);
+    there.tell(&["REPLICAOF", "NO", "ONE"]);
+    far.lead_to(there.address());
+    far.reset();
+    load.go_on(LIMIT);
+    // Healed: the old primary follows, forgets what it admitted by itself, and is left.
+    follow(&here, &there);
+    near.lead_to(there.address());
+    near.reset();
+    let healed = monotonic();
+    load.go_on(40);
+    load.until_decided_by_the_store(40);
+    load.go_on(LIMIT);
+    let history = load.end();
+    let took = recovery(&history, healed, SOON).unwrap();
+    // One burst for the side that is forgotten, and what servers decided by themselves while they had nobody.
+    let allowed = Allowance::of(bucket()).losses(1).replayed_outages(1);
+    let worst = bound(&history, &allowed).unwrap();
+    let speed = availability(&history, super::DEADLINE + SLACK).unwrap();
+    Outcome::of("S-19 a split, two servers")
+        .worst(&worst)
+        .speed(speed)
+        .lost(0)
+        .recovered(took)
+        .tell();
+}
+
+#[test]
+fn s_20_a_replica_is_never_asked_although_it_would_answer() {
+    let _alone = alone();
+    let _unused = seed(20);
+    let plain = ["--save", "", "--appendonly", "no"];
+    let (primary, replica) = (
+        Node::start(Kind::Redis, &plain),
+        Node::start(Kind::Redis, &plain),
+    );
+    let port = primary.address().port().to_string();
+    replica.tell(&["REPLICAOF", "127.0.0.1", &port]);
+    until("it follows", || {
+        replica.info("master_link_status").as_deref() == Some("up")
+    });
+    let server = super::Server::start(&replica.url(), 1, POLICY, &[DEADLINE_SET]);
+    let mut client = Client::of(server.http);
+    for _ in 0..20 {
+        let answer = client.check("alice").unwrap();
+        assert!(answer.status == 200 && answer.is_degraded(), "{answer:?}");
+    }
+    assert_eq!(replica.calls("evalsha"), 0);
+    replica.tell(&["REPLICAOF", "NO", "ONE"]);
+    until("it is asked once it is promoted", || {
+        !client.check("alice").unwrap().is_degraded()
+    });
+    Outcome::of("S-20 a replica").tell();
+}

@@ -1,0 +1,88 @@
+//! S-01, S-02 and S-04 as the link sees them: a server that is killed, comes back empty, or only stops answering.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::clock::monotonic;
+use tollgate_testkit::history::{Allowance, Verdict, availability, bound, recovery, spends};
+
+use super::load::Load;
+use super::{DEADLINE, Rig, SLACK, SOON, bucket, limit, stood_in};
+use crate::topology::{alone, until};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s_04_a_server_that_only_stops_answering_executes_nothing_twice_when_it_goes_on() {
+    let _alone = alone().await;
+    let rig = Rig::start(&[], seed(4));
+    let store = Arc::new(rig.store(DEADLINE).await);
+    let primed = rig.prime(&store, "alice").await;
+    let load = Load::start(&[store], &["alice"; 8], limit(), Duration::from_millis(2));
+    load.go_on(40).await;
+    rig.node.pause();
+    until("calls end at their deadline", || async {
+        load.failures() >= 8
+    })
+    .await;
+    load.go_on(200).await;
+    rig.node.resume();
+    let healed = monotonic();
+    load.until_answered(80).await;
+    let history = load.end().await;
+    // What was sent before it stopped is carried out when it goes on, and counted as spent, once.
+    let moved = rig.state("alice") - primed;
+    let spent = spends(&history, "alice", bucket(), moved).unwrap();
+    let sent = rig.proxy.counters().commands("EVALSHA");
+    let carried_out = rig.node.calls("evalsha");
+    assert!(carried_out <= sent, "{carried_out} of {sent}");
+    let asked = history.records.len() as u64 + 1;
+    assert!(sent <= asked, "{sent} commands for {asked} questions");
+    println!("{spent:?}");
+    let worst = bound(&history, &Allowance::of(bucket())).unwrap();
+    let speed = availability(&stood_in(&history), DEADLINE + SLACK).unwrap();
+    let took = recovery(&stood_in(&history), healed, SOON).unwrap();
+    Outcome::of("S-04 a hung server")
+        .worst(&worst)
+        .lost((history.count(Verdict::Lost) + history.count(Verdict::Failed)) as u64)
+        .speed(speed)
+        .recovered(took)
+        .tell();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s_02_a_server_that_comes_back_empty_costs_one_burst_and_one_that_kept_its_state_none() {
+    for is_kept in [true, false] {
+        let _alone = alone().await;
+        let kept = ["--appendonly", "yes", "--appendfsync", "always"];
+        let mut rig = Rig::start(if is_kept { &kept } else { &[] }, seed(2));
+        let store = Arc::new(rig.store(DEADLINE).await);
+        rig.prime(&store, "alice").await;
+        let small = crate::server_time::ruled(1, super::bucket_of(20));
+        let load = Load::start(&[store], &["alice", "bob"], small, Duration::from_millis(1));
+        load.go_on(100).await;
+        rig.node.kill();
+        until("calls fail", || async { load.failures() >= 8 }).await;
+        if is_kept {
+            rig.node.restart();
+        } else {
+            rig.node.restart_empty();
+        }
+        let healed = monotonic();
+        load.until_answered(100).await;
+        let history = load.end().await;
+        let limit = tollgate_testkit::history::Bucket::from(&super::bucket_of(20));
+        let within = |times| bound(&history, &Allowance::of(limit).losses(times));
+        assert_eq!(within(0).is_ok(), is_kept, "the state decides");
+        let worst = within(1).unwrap();
+        let speed = availability(&stood_in(&history), DEADLINE + SLACK).unwrap();
+        let took = recovery(&stood_in(&history), healed, SOON).unwrap();
+        if !is_kept {
+            Outcome::of("S-02 restarted empty")
+                .worst(&worst)
+                .lost((history.count(Verdict::Lost) + history.count(Verdict::Failed)) as u64)
+                .speed(speed)
+                .recovered(took)
+                .tell();
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Clients that go on spending while a fault comes and goes, and write down what they are answered.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tollgate_core::Outcome;
+use tollgate_redis::RedisStore;
+use tollgate_store::{Op, Ruled};
+use tollgate_testkit::history::{Act, History, Recorder, Said, Told, Verdict};
+
+use crate::server_time::one;
+
+/// Clients that run until they are told to stop.
+pub(super) struct Load {
+    is_over: Arc<AtomicBool>,
+    rounds: Arc<AtomicU64>,
+    recorder: Arc<Recorder>,
+    clients: JoinSet<()>,
+}
+
+impl Load {
+    /// One client for each key, on the stores in turn, that asks again so long after it was answered.
+    pub(super) fn start(
+        stores: &[Arc<RedisStore>],
+        keys: &[&str],
+        limit: Ruled,
+        every: Duration,
+    ) -> Self {
+        let mut load = Self {
+            is_over: Arc::default(),
+            rounds: Arc::default(),
+            recorder: Arc::new(Recorder::of_process(0)),
+            clients: JoinSet::new(),
+        };
+        for (index, key) in keys.iter().enumerate() {
+            let store = Arc::clone(&stores[index % stores.len()]);
+            let (is_over, rounds) = (Arc::clone(&load.is_over), Arc::clone(&load.rounds));
+            let (recorder, key) = (Arc::clone(&load.recorder), (*key).to_owned());
+            load.clients.spawn(async move {
+                let mut pace = tokio::time::interval(every);
+                pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+                while !is_over.load(Ordering::Relaxed) {
+                    spend(&store, &key, &limit, &recorder).await;
+                    rounds.fetch_add(1, Ordering::Relaxed);
+                    pace.tick().await;
+                }
+            });
+        }
+        load
+    }
+
+    /// How many were answered.
+    pub(super) fn rounds(&self) -> u64 {
+        self.rounds.load(Ordering::Relaxed)
+    }
+
+    /// Waits until so many more were answered.
+    pub(super) async fn go_on(&self, rounds: u64) {
+        let goal = self.rounds.load(Ordering::Relaxed) + rounds;
+        crate::topology::until("the load goes on", || async {
+            self.rounds.load(Ordering::Relaxed) >= goal
+        })
+        .await;
+    }
+
+    /// Waits until the last answers are by the store, and says how many were not since the load began.
+    pub(super) async fn until_answered(&self, in_a_row: u64) {
+        let mut known = self.failures();
+        let mut since = self.rounds.load(Ordering::Relaxed);
+        crate::topology::until("the store answers again", || {
+            let (failures, now) = (self.failures(), self.rounds.load(Ordering::Relaxed));
+            if failures != known {
+                (known, since) = (failures, now);
+            }
+            async move { now >= since + in_a_row }
+        })
+        .await;
+    }
+
+    /// Answers that were none.
+    pub(super) fn failures(&self) -> usize {
+        let history = self.recorder.so_far();
+        history.count(Verdict::Lost) + history.count(Verdict::Failed)
+    }
+
+    pub(super) async fn end(self) -> History {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.clients.join_all().await;
+        self.recorder.so_far()
+    }
+}
+
+/// One unit, and what came of it is written down.
+pub(super) async fn spend(store: &RedisStore, key: &str, limit: &Ruled, recorder: &Recorder) {
+    let asked = recorder.ask();
+    let said = match one(store, key, limit, Op::Spend(1)).await {
+        Ok(answer) => Said {
+            verdict: if answer.outcome.is_admitted() {
+                Verdict::Admitted
+            } else {
+                Verdict::Denied
+            },
+            is_degraded: false,
+            retry_after: match answer.outcome {
+                Outcome::Deny { retry_after } => Some(retry_after.as_nanos()),
+                _ => None,
+            },
+            told: Some(Told {
+                limit: answer.status.limit,
+                remaining: answer.status.remaining,
+                reset_after: answer.status.reset_after.as_nanos(),
+            }),
+        },
+        Err(error) if error.may_have_charged() => Said::only(Verdict::Lost),
+        Err(_not_charged) => Said::only(Verdict::Failed),
+    };
+    recorder.answered(&asked, Act::Spend, &[(key, 1)], said);
+}

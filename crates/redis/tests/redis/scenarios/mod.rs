@@ -1,0 +1,119 @@
+//! The scenarios whose subject is the server and the way to it, each by its number: a fault is injected under load, what every
+//! client was answered is written down, and the history is held against the promises and the server's own state.
+
+mod hung;
+mod load;
+mod lost;
+mod refusing;
+mod replies;
+mod short_of_memory;
+mod slow;
+mod unreachable;
+
+use std::time::Duration;
+
+use tollgate_core::TokenBucket;
+use tollgate_redis::{Options, RedisStore};
+use tollgate_store::{Op, Ruled};
+use tollgate_testkit::faults::Proxy;
+use tollgate_testkit::history::{Bucket, History, Verdict};
+use tollgate_testkit::redis::{Kind, Node};
+
+use crate::SECRET;
+use crate::server_time::{one, ruled, slow_bucket};
+use crate::topology::name_of;
+
+/// What a call may take where the fault decides how long it does. Ten times the usual, because the machine is shared.
+const DEADLINE: Duration = Duration::from_millis(150);
+/// What the machine may add to it where it is shared with others. A hang is seconds.
+const SLACK: Duration = Duration::from_millis(300);
+/// Within this everything must be as before, as the promise says.
+const SOON: Duration = Duration::from_secs(2);
+/// No test spends as much.
+const BURST: u64 = 1_000;
+
+/// A server and a proxy before it.
+struct Rig {
+    node: Node,
+    proxy: Proxy,
+}
+
+impl Rig {
+    fn start(arguments: &[&str], seed: u64) -> Self {
+        let mut all = vec!["--save", "", "--appendonly", "no"];
+        all.extend(["--enable-debug-command", "yes"]);
+        all.extend(arguments);
+        let node = Node::start(Kind::Redis, &all);
+        let proxy = Proxy::seeded(node.address(), seed);
+        Self { node, proxy }
+    }
+
+    /// A store that asks through the proxy.
+    async fn store(&self, deadline: Duration) -> RedisStore {
+        self.store_with(deadline, |_| {}).await
+    }
+
+    async fn store_with(
+        &self,
+        deadline: Duration,
+        change: impl FnOnce(&mut Options),
+    ) -> RedisStore {
+        let mut options = Options::new(self.proxy.url(), SECRET);
+        options.deadline = deadline;
+        change(&mut options);
+        RedisStore::connect(options).await.unwrap()
+    }
+
+    /// What the server has for a key of limit 1: an instant in nanoseconds.
+    fn state(&self, key: &str) -> u64 {
+        let state = self.node.ask(&["GET", &name_of(key)]);
+        state.parse().unwrap()
+    }
+
+    /// Spends one unit, so that the bucket is not full from now on, and says what the server has for it.
+    async fn prime(&self, store: &RedisStore, key: &str) -> u64 {
+        let limit = limit();
+        let primed = async {
+            while one(store, key, &limit, Op::Spend(1)).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(crate::server_time::PATIENT, primed)
+            .await
+            .unwrap();
+        self.state(key)
+    }
+}
+
+/// Limit 1, which refills one unit in a day.
+fn limit() -> Ruled {
+    ruled(1, slow_bucket(BURST))
+}
+
+fn bucket() -> Bucket {
+    Bucket::from(&bucket_of(BURST))
+}
+
+fn bucket_of(burst: u64) -> TokenBucket {
+    slow_bucket(burst)
+}
+
+/// The history as an engine would have it that decides locally when the store does not: nothing is lost, and those answers
+/// say where they come from.
+fn stood_in(history: &History) -> History {
+    let mut history = history.clone();
+    for record in &mut history.records {
+        if matches!(record.verdict, Verdict::Lost | Verdict::Failed) {
+            record.verdict = Verdict::Denied;
+            record.is_degraded = true;
+        }
+    }
+    history
+}
+
+/// Bytes that this process has in memory.
+fn resident() -> u64 {
+    let said = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = said.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4_096
+}

@@ -1,0 +1,167 @@
+//! S-06, S-07 and S-21: connections that are refused, reset or swallowed, and a fleet that comes back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_store::Op;
+use tollgate_testkit::chaos::{Outcome, seed};
+use tollgate_testkit::clock::monotonic;
+use tollgate_testkit::faults::{Door, Ending, Limit, Silence};
+use tollgate_testkit::history::{Allowance, Verdict, availability, bound, recovery, spends};
+
+use super::load::Load;
+use super::{DEADLINE, Rig, SLACK, SOON, bucket, limit, stood_in};
+use crate::server_time::one;
+use crate::topology::{alone, until};
+
+/// What a lane may try to connect in any two seconds: the pauses double from 50 ms, each of them rolled below its length.
+const ATTEMPTS: u64 = 20;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s_06_refused_and_reset_connections_are_made_anew_by_one_task_each() {
+    let _alone = alone().await;
+    let rig = Rig::start(&[], seed(6));
+    let store = Arc::new(rig.store(DEADLINE).await);
+    let primed = rig.prime(&store, "alice").await;
+    let lanes = rig.proxy.counters().connects;
+    let keys = ["alice"; 8];
+    let load = Load::start(
+        &[Arc::clone(&store)],
+        &keys,
+        limit(),
+        Duration::from_millis(2),
+    );
+    load.go_on(40).await;
+    // In the middle of a command: the server gets half of it and carries nothing out.
+    rig.proxy.change(|toxics| {
+        toxics.there.limit = Some(Limit {
+            bytes: 1,
+            ending: Ending::Reset,
+        });
+    });
+    until("calls fail", || async { load.failures() > 0 }).await;
+    rig.proxy.change(|toxics| {
+        toxics.there.limit = None;
+        toxics.door = Door::Reset;
+    });
+    let before = rig.proxy.counters().connects;
+    until("it is tried again and again", || async {
+        rig.proxy.counters().connects >= before + lanes * 4
+    })
+    .await;
+    rig.proxy.go_down();
+    load.go_on(200).await;
+    rig.proxy.heal();
+    let healed = monotonic();
+    load.until_answered(80).await;
+    let history = load.end().await;
+    let counters = rig.proxy.counters();
+    let most = counters.most_connects_within(Duration::from_secs(2));
+    assert!(
+        most <= lanes * ATTEMPTS,
+        "{most} connections in two seconds"
+    );
+    spends(&history, "alice", bucket(), rig.state("alice") - primed).unwrap();
+    let worst = bound(&history, &Allowance::of(bucket())).unwrap();
+    let speed = availability(&stood_in(&history), DEADLINE + SLACK).unwrap();
+    let took = recovery(&stood_in(&history), healed, SOON).unwrap();
+    let lost = (history.count(Verdict::Lost) + history.count(Verdict::Failed)) as u64;
+    Outcome::of("S-06 refused and reset")
+        .worst(&worst)
+        .lost(lost)
+        .speed(speed)
+        .recovered(took)
+        .tell();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s_07_a_connection_that_swallows_everything_is_replaced() {
+    let _alone = alone().await;
+    let rig = Rig::start(&[], seed(7));
+    let store = Arc::new(rig.store(DEADLINE).await);
+    let primed = rig.prime(&store, "alice").await;
+    let lanes = rig.proxy.counters().connects;
+    let keys = ["alice", "bob", "carol", "dave"];
+    let load = Load::start(&[store], &keys, limit(), Duration::from_millis(2));
+    load.go_on(40).await;
+    // Those that are open now lose every byte; new ones do not. Nobody is told.
+    rig.proxy
+        .change(|toxics| toxics.back.silence = Silence::Lost);
+    until("calls end at their deadline", || async {
+        load.failures() >= 4
+    })
+    .await;
+    rig.proxy.heal();
+    let swallowed = monotonic();
+    load.until_answered(40).await;
+    let history = load.end().await;
+    let connects = rig.proxy.counters().connects;
+    assert!(connects > lanes, "it was replaced");
+    assert!(connects <= lanes * 3, "and not more often than needed");
+    spends(&history, "alice", bucket(), rig.state("alice") - primed).unwrap();
+    let worst = bound(&history, &Allowance::of(bucket())).unwrap();
+    let speed = availability(&stood_in(&history), DEADLINE + SLACK).unwrap();
+    let took = recovery(&stood_in(&history), swallowed, Duration::from_secs(3)).unwrap();
+    Outcome::of("S-07 a black hole")
+        .worst(&worst)
+        .lost(history.count(Verdict::Lost) as u64)
+        .speed(speed)
+        .recovered(took)
+        .tell();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s_21_fifty_instances_do_not_come_back_at_the_same_moment() {
+    const INSTANCES: u64 = 50;
+    let _alone = alone().await;
+    let mut rig = Rig::start(&[], seed(21));
+    let mut stores = Vec::new();
+    for _ in 0..INSTANCES {
+        let store = rig.store_with(DEADLINE, |options| options.connections = 1);
+        stores.push(Arc::new(store.await));
+    }
+    until("all are connected", || async {
+        stores.iter().all(|store| store.is_connected())
+    })
+    .await;
+    let before = rig.proxy.counters();
+    let scripts = before.commands("SCRIPT LOAD") / INSTANCES;
+    rig.node.kill();
+    rig.proxy.change(|toxics| toxics.door = Door::Reset);
+    // Long enough for the pauses to have grown, told by how often it was tried.
+    until("they try", || async {
+        rig.proxy.counters().connects >= before.connects + INSTANCES * 6
+    })
+    .await;
+    rig.node.restart();
+    rig.proxy.heal();
+    let healed = monotonic();
+    until("all are connected again", || async {
+        stores.iter().all(|store| store.is_connected())
+    })
+    .await;
+    let took = tollgate_testkit::clock::since(healed);
+    let counters = rig.proxy.counters();
+    let attempts = counters.connects - before.connects;
+    assert!(
+        attempts <= INSTANCES * ATTEMPTS,
+        "{attempts} attempts of {INSTANCES}"
+    );
+    let spread = Duration::from_millis(100);
+    let histogram = counters.connects_in_each(spread);
+    let last: Vec<_> = histogram.iter().rev().take(20).collect();
+    println!("connections in each {spread:?}, the last first: {last:?}");
+    let recent = last.iter().copied().max().copied().unwrap_or(0);
+    assert!(
+        recent < INSTANCES / 2,
+        "{recent} came at once: {histogram:?}"
+    );
+    // Each loads its scripts once it is connected, and nobody evaluates text.
+    let loads = counters.commands("SCRIPT LOAD") - before.commands("SCRIPT LOAD");
+    assert_eq!(loads, INSTANCES * scripts);
+    assert_eq!(counters.commands("EVAL"), 0);
+    for store in &stores {
+        assert!(one(store, "alice", &limit(), Op::Spend(1)).await.is_ok());
+    }
+    Outcome::of("S-21 fifty come back").recovered(took).tell();
+}

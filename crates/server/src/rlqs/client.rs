@@ -1,0 +1,126 @@
+//! One client: its buckets, what is to be said about them, and those that it was told to forget.
+//!
+//! Must not know: other clients, messages, shares.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use tollgate_core::{Nanos, Timestamp};
+
+use super::demand::Demand;
+use super::limits::{Limit, Under};
+use super::strategy::Strategy;
+
+/// A report about one bucket, and what holds for it.
+#[derive(Debug)]
+pub(super) struct Heard {
+    pub(super) id: Arc<[u8]>,
+    pub(super) elapsed: Nanos,
+    pub(super) requests: u64,
+    pub(super) under: Under,
+}
+
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) buckets: HashMap<Arc<[u8]>, Bucket>,
+    /// Buckets about which there is something to be said.
+    due: BTreeSet<Arc<[u8]>>,
+    /// Buckets that it was told to forget and may not have heard of yet.
+    gone: HashMap<Arc<[u8]>, Gone>,
+    wake: Arc<Notify>,
+}
+
+#[derive(Debug)]
+pub(super) struct Bucket {
+    pub(super) claim: u64,
+    pub(super) under: Under,
+    pub(super) demand: Demand,
+    /// When it was last used.
+    pub(super) used: Timestamp,
+    /// What it was last told.
+    pub(super) told: Option<Strategy>,
+    /// Whether it is owed an answer, even if nothing has changed.
+    pub(super) is_asked: bool,
+    /// Whether it is to be forgotten.
+    pub(super) is_idle: bool,
+}
+
+/// A bucket that a client was told to forget.
+#[derive(Debug)]
+pub(super) struct Gone {
+    pub(super) at: Timestamp,
+    pub(super) claim: u64,
+    pub(super) limits: Vec<Limit>,
+}
+
+impl Client {
+    pub(super) fn new(wake: Arc<Notify>) -> Self {
+        Self {
+            buckets: HashMap::new(),
+            due: BTreeSet::new(),
+            gone: HashMap::new(),
+            wake,
+        }
+    }
+
+    /// There is something to be said about a bucket.
+    pub(super) fn remind(&mut self, id: Arc<[u8]>) {
+        self.due.insert(id);
+        self.wake.notify_one();
+    }
+
+    /// A bucket about which there is something to be said, which is said now.
+    pub(super) fn next_due(&mut self) -> Option<Arc<[u8]>> {
+        self.due.pop_first()
+    }
+
+    /// Whether a report was written before its client heard that it should forget the bucket. One that begins anew is told by
+    /// the time since its last report, which is none.
+    pub(super) fn is_stale(&self, heard: &Heard) -> bool {
+        let begins = heard.elapsed.is_zero() && heard.requests > 0;
+        !begins && self.gone.contains_key(&heard.id)
+    }
+
+    /// It was told to forget a bucket.
+    pub(super) fn forgets(&mut self, id: Arc<[u8]>, gone: Gone) {
+        self.gone.insert(id, gone);
+    }
+
+    /// Those that it has forgotten for certain, now that it has reported something.
+    pub(super) fn forgotten(&mut self, now: Timestamp, grace: Nanos) -> Vec<Gone> {
+        let is_certain = |_: &Arc<[u8]>, gone: &mut Gone| now >= gone.at.after(grace);
+        let forgotten = self.gone.extract_if(is_certain);
+        forgotten.map(|(_, gone)| gone).collect()
+    }
+
+    /// What it was told to forget so long ago does not matter any more.
+    pub(super) fn tidy(&mut self, now: Timestamp, held: Nanos) {
+        self.gone.retain(|_, gone| now < gone.at.after(held));
+    }
+
+    /// Marks buckets that were not used for so long to be forgotten.
+    pub(super) fn abandon(&mut self, now: Timestamp, patience: Nanos) {
+        for (id, bucket) in &mut self.buckets {
+            if !bucket.is_idle && now.since(bucket.used) >= patience {
+                bucket.is_idle = true;
+                self.due.insert(Arc::clone(id));
+                self.wake.notify_one();
+            }
+        }
+    }
+}
+
+impl Bucket {
+    pub(super) fn new(claim: u64, now: Timestamp) -> Self {
+        Self {
+            claim,
+            under: Under::Blanket(Strategy::DenyAll),
+            demand: Demand::default(),
+            used: now,
+            told: None,
+            is_asked: true,
+            is_idle: false,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! How fast requests come for a bucket at a client, by what it reports.
+//!
+//! Must not know: limits, shares.
+
+use tollgate_core::Nanos;
+
+/// Rates are kept in millionths of a request per second.
+const MILLIONTHS: u128 = 1_000_000;
+/// Reports of less than this are put together: the first one of a bucket is of no time at all.
+const SHORTEST: Nanos = Nanos::SECOND;
+
+/// How fast requests come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Demand {
+    millionths: u64,
+    requests: u64,
+    elapsed: Nanos,
+}
+
+impl Demand {
+    /// So many requests came in that time. Answers whether there is a new rate.
+    pub(super) fn add(&mut self, requests: u64, elapsed: Nanos) -> bool {
+        self.requests = self.requests.saturating_add(requests);
+        self.elapsed = self.elapsed.saturating_add(elapsed);
+        if self.elapsed < SHORTEST {
+            return false;
+        }
+        let in_a_second = u128::from(self.requests)
+            .saturating_mul(MILLIONTHS)
+            .saturating_mul(Nanos::SECOND.as_nanos().into())
+            / u128::from(self.elapsed.as_nanos());
+        self.millionths = u64::try_from(in_a_second).unwrap_or(u64::MAX);
+        (self.requests, self.elapsed) = (0, Nanos::ZERO);
+        true
+    }
+
+    /// How many that is in a window, rounded up.
+    pub(super) fn in_window(&self, window: Nanos) -> u64 {
+        let units = u128::from(self.millionths)
+            .saturating_mul(window.as_nanos().into())
+            .div_ceil(MILLIONTHS * u128::from(Nanos::SECOND.as_nanos()));
+        u64::try_from(units).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_that_of_the_last_report() {
+        let mut demand = Demand::default();
+        let five = Nanos::from_secs(5);
+        assert!(demand.add(501, five));
+        assert_eq!(demand.in_window(Nanos::SECOND), 101);
+        assert!(demand.add(0, five));
+        assert_eq!(demand.in_window(Nanos::SECOND), 0);
+        assert!(demand.add(1_000, five));
+        assert_eq!(demand.in_window(Nanos::MINUTE), 12_000);
+    }
+
+    #[test]
+    fn reports_of_no_time_count_with_the_next() {
+        let mut demand = Demand::default();
+        assert!(!demand.add(1, Nanos::ZERO));
+        assert_eq!(demand.in_window(Nanos::HOUR), 0);
+        assert!(demand.add(9, Nanos::from_secs(5)));
+        assert_eq!(demand.in_window(Nanos::SECOND), 2);
+    }
+
+    #[test]
+    fn nonsense_is_a_large_number_and_nothing_worse() {
+        let mut demand = Demand::default();
+        assert!(demand.add(u64::MAX, Nanos::SECOND));
+        assert_eq!(demand.in_window(Nanos::SECOND), u64::MAX / 1_000_000 + 1);
+        assert!(demand.add(u64::MAX, Nanos::MAX));
+        assert!(demand.add(1, Nanos::MAX));
+        assert_eq!(demand.in_window(Nanos::MAX), 0);
+    }
+}

@@ -1,0 +1,192 @@
+//! What a client is told to do with the requests of a bucket: let all through, let none through, or a token bucket that is
+//! never larger or faster than the shares that it stands for.
+//!
+//! What Envoy makes of a token bucket decides how it is written, and 1.36 to 1.40 do the same. The interval is cut to whole
+//! seconds, so less than a second would divide by zero; tokens come evenly and not in steps, so a longer interval is as
+//! good. A bucket is taken to be the one before if its tokens and the *nanoseconds* of its interval are, whatever the
+//! seconds; so the nanoseconds repeat the seconds, which costs one part in a thousand million. Must not know: protobuf, who
+//! gets it.
+
+use tollgate_core::Nanos;
+
+/// What to do with the requests of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Strategy {
+    AllowAll,
+    DenyAll,
+    Tokens(Tokens),
+}
+
+/// A token bucket in the words of Envoy's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tokens {
+    pub(super) max_tokens: u32,
+    pub(super) tokens_per_fill: u32,
+    /// The interval in whole seconds.
+    pub(super) seconds: u64,
+}
+
+/// A part of a limit: so many units of it, all of which come back in `window`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Share {
+    pub(super) units: u64,
+    pub(super) window: Nanos,
+}
+
+const SECOND: u64 = Nanos::SECOND.as_nanos();
+/// Windows that are no whole number of seconds are multiplied by up to this, until they are or nearly.
+const MOST_WINDOWS: u64 = 1_000;
+/// Envoy fills no bucket more slowly than with one token a year.
+const SLOWEST: u64 = Nanos::YEAR.as_nanos();
+
+impl Tokens {
+    /// What stands beside the seconds, so that no two intervals are taken for the same.
+    pub(super) const fn nanos(&self) -> u64 {
+        self.seconds % SECOND
+    }
+
+    fn of(units: u64, burst: u64, window: Nanos) -> Option<Self> {
+        let window = window.as_nanos().max(1);
+        let longest = u128::from(units).saturating_mul(SLOWEST.into());
+        if units == 0 || burst == 0 || u128::from(window) > longest {
+            return None;
+        }
+        let is_whole = |times: &u64| window.saturating_mul(*times).is_multiple_of(SECOND);
+        let most = (u64::from(u32::MAX) / units).clamp(1, MOST_WINDOWS);
+        let times = (1..=most).find(is_whole).unwrap_or(most);
+        // So many tokens in so many seconds: rounded, there are fewer tokens and more seconds.
+        let tokens = u32::try_from(units.saturating_mul(times)).unwrap_or(u32::MAX);
+        let span = u128::from(window)
+            .saturating_mul(tokens.into())
+            .div_ceil(u128::from(units).saturating_mul(SECOND.into()));
+        Some(Self {
+            max_tokens: u32::try_from(burst).unwrap_or(u32::MAX),
+            tokens_per_fill: tokens,
+            seconds: u64::try_from(span).unwrap_or(u64::MAX).max(1),
+        })
+    }
+}
+
+impl Strategy {
+    /// What keeps within every one of these shares; without any there is nothing to keep within.
+    pub(super) fn within(shares: &[Share]) -> Self {
+        let is_slower = |a: &&Share, b: &&Share| {
+            let left = u128::from(a.units).saturating_mul(b.window.as_nanos().into());
+            let right = u128::from(b.units).saturating_mul(a.window.as_nanos().into());
+            left.cmp(&right)
+        };
+        let Some(slowest) = shares.iter().min_by(is_slower) else {
+            return Self::AllowAll;
+        };
+        let burst = shares.iter().map(|share| share.units).min().unwrap_or(0);
+        Tokens::of(slowest.units, burst, slowest.window).map_or(Self::DenyAll, Self::Tokens)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(units: u64, window: Nanos) -> Share {
+        Share { units, window }
+    }
+
+    fn tokens(shares: &[Share]) -> Tokens {
+        match Strategy::within(shares) {
+            Strategy::Tokens(tokens) => tokens,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn whole_seconds_are_said_as_they_are() {
+        assert_eq!(
+            tokens(&[share(30, Nanos::MINUTE)]),
+            Tokens {
+                max_tokens: 30,
+                tokens_per_fill: 30,
+                seconds: 60
+            }
+        );
+    }
+
+    #[test]
+    fn parts_of_a_second_become_whole_ones() {
+        let fast = tokens(&[share(3, Nanos::from_millis(100))]);
+        assert_eq!(
+            (fast.max_tokens, fast.tokens_per_fill, fast.seconds),
+            (3, 30, 1)
+        );
+        let odd = tokens(&[share(3, Nanos::from_millis(1_500))]);
+        assert_eq!(
+            (odd.max_tokens, odd.tokens_per_fill, odd.seconds),
+            (3, 6, 3)
+        );
+    }
+
+    #[test]
+    fn nothing_is_ever_rounded_up_and_little_is_lost() {
+        let units = [
+            1,
+            2,
+            3,
+            7,
+            10,
+            999,
+            65_537,
+            u64::from(u32::MAX),
+            u64::MAX / 2,
+        ];
+        let windows = [
+            1,
+            7,
+            999,
+            333_333_334,
+            1_000_000_002,
+            1_700_000_001,
+            3_600_000_000_001,
+            2_678_400_000_000_000,
+            1 << 62,
+        ];
+        for (units, window) in units.iter().flat_map(|u| windows.map(|w| (*u, w))) {
+            let Strategy::Tokens(said) =
+                Strategy::within(&[share(units, Nanos::from_nanos(window))])
+            else {
+                assert!(u128::from(window) > u128::from(units) * u128::from(SLOWEST));
+                continue;
+            };
+            // said.tokens / said.seconds <= units / window, without dividing.
+            let left = u128::from(said.tokens_per_fill) * u128::from(window);
+            let right = u128::from(units) * u128::from(said.seconds) * u128::from(SECOND);
+            assert!(left <= right, "{units} in {window}: {said:?}");
+            assert!(u64::from(said.max_tokens) <= units);
+            // Where a second is too short for as many tokens as can be said, or a window is not, much is lost; nowhere else.
+            let is_sayable = units < 1_000_000 && window > 1_000_000;
+            if is_sayable {
+                assert!(left * 1_000 >= right * 998, "{units} in {window}: {said:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_several_shares_the_slowest_and_the_smallest_count() {
+        let both = tokens(&[share(5, Nanos::SECOND), share(100, Nanos::MINUTE)]);
+        assert_eq!(
+            (both.max_tokens, both.tokens_per_fill, both.seconds),
+            (5, 100, 60)
+        );
+        assert_eq!(Strategy::within(&[]), Strategy::AllowAll);
+        let none = [share(5, Nanos::SECOND), share(0, Nanos::MINUTE)];
+        assert_eq!(Strategy::within(&none), Strategy::DenyAll);
+        // One in two years: Envoy would make one a year of it.
+        let rare = [share(1, Nanos::from_secs(2 * 31_536_000))];
+        assert_eq!(Strategy::within(&rare), Strategy::DenyAll);
+    }
+
+    #[test]
+    fn intervals_that_differ_in_their_seconds_differ_in_what_envoy_compares() {
+        let nanos = |window| tokens(&[share(10, window)]).nanos();
+        assert_ne!(nanos(Nanos::SECOND), nanos(Nanos::MINUTE));
+        assert!(nanos(Nanos::MINUTE) < SECOND);
+    }
+}
