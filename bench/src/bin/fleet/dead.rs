@@ -5,6 +5,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tollgate_engine::{Purpose, Terms};
+
 use crate::Failure;
 use crate::clock::Stopwatch;
 use crate::goals::Goals;
@@ -22,6 +24,7 @@ const DEADLINE: Duration = Duration::from_millis(15);
 /// How long the server says nothing. It keeps its connections meanwhile: nothing but silence says that it is gone.
 const SILENCE: Duration = Duration::from_millis(1_500);
 const CALLERS: u64 = 64;
+const CHARGE: Terms = Terms::of(Purpose::Charge, None);
 const GOAL: f64 = 0.9;
 
 /// Both tables.
@@ -134,7 +137,11 @@ async fn throughput(options: &Options, goals: &mut Goals) -> Result<Table, Failu
             };
             let without = || {
                 lap(shape, &requests, async |one| {
-                    away.ask(one).await.is_admitted()
+                    away.engine()
+                        .together()
+                        .ask(one, CHARGE, None)
+                        .await
+                        .is_admitted()
                 })
             };
             let both = if round % 2 == 0 {

@@ -31,7 +31,7 @@ async fn calls_per_read(callers: u32) -> f64 {
     for caller in 0..callers {
         let store = Arc::clone(&store);
         tasks.spawn(async move {
-            let limit = ruled(1, slow_bucket(1_000_000));
+            let limit = ruled(1, slow_bucket(10_000));
             for _ in 0..EACH {
                 let key = format!("caller {caller}");
                 let answer = one(&store, &key, &limit, Op::Spend(1)).await.unwrap();
