@@ -47,7 +47,10 @@ pub(super) fn decide_with_candidate(times: u64) -> Ran {
     Ok(())
 }
 
-fn engine(limits: usize, units: u64) -> Result<Engine<Memory<ManualClock>>, Box<dyn Error>> {
+pub(super) fn engine(
+    limits: usize,
+    units: u64,
+) -> Result<Engine<Memory<ManualClock>>, Box<dyn Error>> {
     let rate = RateSpec {
         units,
         period: Period::Span(Nanos::HOUR),

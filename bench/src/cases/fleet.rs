@@ -6,17 +6,24 @@ use std::future::Future as _;
 use std::hint::black_box;
 use std::num::NonZeroU16;
 use std::pin::pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use tollgate_core::compose::Verdict;
 use tollgate_core::lending::Book;
 use tollgate_core::limit::Quota;
 use tollgate_core::{Nanos, Rate, TokenBucket};
+use tollgate_engine::Purpose;
+use tollgate_engine::fleet::Fleet;
 use tollgate_engine::fleet::leases::{Leases, Taken, Terms};
 use tollgate_engine::fleet::reconciled::Reconciled;
 use tollgate_store::lending::{Errand, Granted, Lender};
-use tollgate_store::{Awaited, Check, ErrorKind, Key, LimitId, Op, Ruled, StoreError};
+use tollgate_store::{
+    Answer, Awaited, Check, ErrorKind, Key, LimitId, Op, RemoteStore, Ruled, StoreError,
+};
 
+use super::engine::engine;
+use super::matching::Request;
 use super::{NOW, Ran};
 use crate::measure::measured_section;
 
@@ -79,6 +86,74 @@ pub(super) fn leased(times: u64, units: u64) -> Ran {
         return Err("the limit is not where it should be".into());
     }
     measured_section(times, || leases.spend(black_box(&check), NOW));
+    Ok(())
+}
+
+/// A store that nobody can reach.
+#[derive(Debug)]
+struct Away;
+
+impl RemoteStore for Away {
+    fn parts(&self) -> usize {
+        1
+    }
+
+    fn part_of(&self, _key: &Key<'_>, _place: Option<&Key<'_>>) -> usize {
+        0
+    }
+
+    fn decide<'a>(
+        &'a self,
+        _places: &'a [Option<Key<'a>>],
+        _checks: &'a [Check<'a>],
+        _answers: &'a mut [Answer],
+    ) -> Awaited<'a, Verdict> {
+        Box::pin(std::future::ready(Err(away())))
+    }
+
+    fn probe(&self, _part: usize) -> Awaited<'_, ()> {
+        Box::pin(std::future::ready(Err(away())))
+    }
+
+    fn erase<'a>(
+        &'a self,
+        _place: Option<Key<'a>>,
+        _key: Key<'a>,
+        _ruled: &'a Ruled,
+    ) -> Awaited<'a, bool> {
+        Box::pin(std::future::ready(Err(away())))
+    }
+
+    fn is_connected(&self) -> bool {
+        false
+    }
+}
+
+fn away() -> StoreError {
+    StoreError::new(ErrorKind::Unreachable, "it is away")
+}
+
+/// Decides on one request under one bucket whose store is away: the whole way, as `engine/allow_one` is over memory.
+pub(super) fn without_store(times: u64) -> Ran {
+    let engine = engine(1, 1_000_000_000)?;
+    engine.join(Arc::new(Fleet::new(Arc::new(Away), NOW)));
+    let request = Request::of(0);
+    let decide = || {
+        let terms = tollgate_engine::Terms::of(Purpose::Charge, None);
+        let mut deciding = pin!(engine.together().ask(black_box(&request), terms, None));
+        match deciding
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
+            Poll::Ready(verdict) => Some(verdict),
+            Poll::Pending => None,
+        }
+    };
+    let first = decide().ok_or("it waited")?;
+    if !first.is_admitted() || !first.degraded().store {
+        return Err("the first request was not decided by this node".into());
+    }
+    measured_section(times, decide);
     Ok(())
 }
 

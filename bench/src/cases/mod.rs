@@ -73,6 +73,7 @@ pub const CASES: &[(&str, Case)] = &[
     ("fleet/leased_allow", |n| fleet::leased(n, 1_000_000_000)),
     ("fleet/leased_deny", |n| fleet::leased(n, 1)),
     ("fleet/async_allow", fleet::reconciled),
+    ("fleet/without_store", fleet::without_store),
     ("serve/resp_throttle", |n| serving::throttle(n, 1)),
     ("serve/resp_throttle_16", |n| serving::throttle(n, 16)),
     ("serve/resp_check", serving::resp_check),
