@@ -18,7 +18,7 @@ const PEER_VERSION: &str = "0.4.40";
 pub(super) fn run(workspace: &Workspace, args: &[String]) -> Result<(), String> {
     needs::ensure(needs::FOR_SERVERS)?;
     let peer = peer(&workspace.target)?;
-    start(workspace, Some(peer), args)
+    start(workspace, Some(&peer), args)
 }
 
 /// A node of a fleet beside what it is made of: no peer is needed for that.
@@ -29,7 +29,7 @@ pub(super) fn fleet(workspace: &Workspace, args: &[String]) -> Result<(), String
     start(workspace, None, &args)
 }
 
-fn start(workspace: &Workspace, peer: Option<PathBuf>, args: &[String]) -> Result<(), String> {
+fn start(workspace: &Workspace, peer: Option<&Path>, args: &[String]) -> Result<(), String> {
     process::run(cargo().args(["build", "--release", "--package", "tollgate-cli"]))?;
     let manifest = workspace.root.join("bench/servers/Cargo.toml");
     process::run(
