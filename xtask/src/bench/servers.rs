@@ -39,7 +39,7 @@ fn start(workspace: &Workspace, peer: Option<&Path>, args: &[String]) -> Result<
             .args(["--", "--tollgate"])
             .arg(workspace.target.join("release/tollgate"))
             .args(
-                peer.iter()
+                peer.into_iter()
                     .flat_map(|peer| [Path::new("--throttlecrab"), peer]),
             )
             .args(args),
