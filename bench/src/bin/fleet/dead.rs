@@ -128,32 +128,7 @@ async fn throughput(options: &Options, goals: &mut Goals) -> Result<Table, Failu
         while !away.fleet()?.is_degraded() {
             let _finding_out = away.ask(&Request::of(0)).await;
         }
-        let mut laps = Vec::new();
-        for round in 0..=options.rounds {
-            let memory = || {
-                lap(shape, &requests, async |one| {
-                    alone.engine().decide(one).is_admitted()
-                })
-            };
-            let without = || {
-                lap(shape, &requests, async |one| {
-                    away.engine()
-                        .together()
-                        .ask(one, CHARGE, None)
-                        .await
-                        .is_admitted()
-                })
-            };
-            let both = if round % 2 == 0 {
-                [memory().await?, without().await?]
-            } else {
-                let without = without().await?;
-                [memory().await?, without]
-            };
-            if round > 0 {
-                laps.push(both);
-            }
-        }
+        let laps = rounds(options.rounds, shape, &requests, (&alone, &away)).await?;
         let what = if keys == 1 {
             "one key".to_owned()
         } else {
@@ -180,6 +155,42 @@ async fn throughput(options: &Options, goals: &mut Goals) -> Result<Table, Failu
         );
     }
     Ok(table)
+}
+
+/// Nanoseconds of both, round by round; the first round is not counted.
+async fn rounds(
+    count: u64,
+    shape: Shape,
+    requests: &[Request],
+    (alone, away): (&Node, &Node),
+) -> Result<Vec<[f64; 2]>, Failure> {
+    let mut laps = Vec::new();
+    for round in 0..=count {
+        let memory = || {
+            lap(shape, requests, async |one| {
+                alone.engine().decide(one).is_admitted()
+            })
+        };
+        let without = || {
+            lap(shape, requests, async |one| {
+                away.engine()
+                    .together()
+                    .ask(one, CHARGE, None)
+                    .await
+                    .is_admitted()
+            })
+        };
+        let both = if round % 2 == 0 {
+            [memory().await?, without().await?]
+        } else {
+            let without = without().await?;
+            [memory().await?, without]
+        };
+        if round > 0 {
+            laps.push(both);
+        }
+    }
+    Ok(laps)
 }
 
 /// Nanoseconds of processor time that a decision takes.
