@@ -125,7 +125,8 @@ impl DenyCache {
             if retry_after.is_zero() {
                 continue;
             }
-            let passed = now.since(denial.at);
+            let passed = now.since(denial.at).saturating_sub(denial.took);
+            let retry_after = retry_after.saturating_add(denial.took);
             *known = Some(Remembered {
                 retry_after,
                 status: Status {
@@ -178,17 +179,18 @@ impl DenyCache {
     ) {
         let who = |check: &Check<'_>| self.who(&check.key, check.ruled.id, generation);
         let whose: Vec<Who> = checks.iter().map(who).collect();
-        self.learn_of(&whose, checks, answers, keep, sent);
+        self.learn_of(&whose, checks, answers, keep, (sent, Nanos::ZERO));
     }
 
-    /// The same, for whoever has the digests of the checks already.
+    /// The same, for whoever has the digests of the checks already and knows how long the answer took. A denial is believed
+    /// as if it had been decided when it was asked for, and told as if when it was answered: nobody comes back too early.
     pub(crate) fn learn_of(
         &self,
         whose: &[Who],
         checks: &[Check<'_>],
         answers: &[Answer],
         keep: &[Keep],
-        sent: Timestamp,
+        (sent, took): (Timestamp, Nanos),
     ) {
         let all_admit = answers.iter().all(|answer| answer.outcome.is_admitted());
         let denies = |answer: &Answer| match answer.outcome {
@@ -219,6 +221,7 @@ impl DenyCache {
                     let denial = Denial {
                         cost,
                         until: sent.after(wait),
+                        took,
                         status: answer.status,
                         at: sent,
                         believed_until: sent.after(wait.min(span)),

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
-use tollgate_core::{Status, Timestamp};
+use tollgate_core::{Nanos, Status, Timestamp};
 use tollgate_store::{Key, LimitId};
 
 /// Entries that may live in one set.
@@ -30,6 +30,8 @@ pub(super) struct Denial {
     pub(super) cost: u64,
     /// Until when that much is denied.
     pub(super) until: Timestamp,
+    /// How long the answer took: so much later at most the store decided.
+    pub(super) took: Nanos,
     /// Where the limit stood, and when.
     pub(super) status: Status,
     pub(super) at: Timestamp,

@@ -306,17 +306,19 @@ impl<'a, S: StateStore> Consulting<'a, S> {
             .decide(&asked.places, &asked.checks, &mut found)
             .await;
         // Which of several did not answer is not known; one that did is soon believed again.
+        let answered = self.local.now();
         self.fleet
-            .note(&asked.parts, self.local.now(), called.as_ref().err());
+            .note(&asked.parts, answered, called.as_ref().err());
         let verdict = called?;
         for (position, found) in asked.positions.iter().zip(&found) {
             if let Some(answer) = answers.get_mut(*position) {
                 *answer = *found;
             }
         }
+        let when = (sent, answered.since(sent));
         self.fleet
             .denials
-            .learn_of(&asked.whose, &asked.checks, &found, &asked.keeps, sent);
+            .learn_of(&asked.whose, &asked.checks, &found, &asked.keeps, when);
         if verdict.is_admitted() {
             for (check, answer) in asked.checks.iter().zip(&found) {
                 self.fleet.note_admitted(self.local, check, answer);

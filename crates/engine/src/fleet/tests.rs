@@ -39,6 +39,9 @@ struct Elsewhere {
     states: Memory<Arc<ManualClock>>,
     faults: Mutex<Vec<Fault>>,
     calls: AtomicU64,
+    /// How long a question is on its way.
+    delay: AtomicU64,
+    clock: Arc<ManualClock>,
 }
 
 impl Elsewhere {
@@ -47,6 +50,8 @@ impl Elsewhere {
             states: Memory::with_clock(1_000, Arc::clone(clock)).unwrap(),
             faults: Mutex::new(vec![Fault::None; parts]),
             calls: AtomicU64::new(0),
+            delay: AtomicU64::new(0),
+            clock: Arc::clone(clock),
         })
     }
 
@@ -69,6 +74,8 @@ impl Elsewhere {
         if checks.iter().any(|check| of(check) == Fault::Gone) {
             return Err(StoreError::new(ErrorKind::Unreachable, "gone"));
         }
+        let delay = self.delay.load(Ordering::Relaxed);
+        self.clock.advance(Nanos::from_millis(delay));
         let verdict = self.states.decide(checks, answers)?;
         if checks.iter().any(|check| of(check) == Fault::ReplyLost) {
             return Err(StoreError::new(ErrorKind::Lost, "the reply was lost"));
@@ -624,4 +631,21 @@ fn i_04_corrections_and_refunds_are_no_errors_without_the_store() {
         .unwrap()
         .unwrap();
     assert!(rig.ask_for("alice", Purpose::GiveBack).is_admitted());
+}
+
+/// Found by the judge of histories: what was remembered counted from when the store was asked, so whoever was told from
+/// memory how long to wait came back a round trip too early, and was denied again.
+#[test]
+fn i_03_whoever_waits_as_long_as_was_remembered_is_admitted() {
+    let rig = Rig::of(vec![per_hour(10)]);
+    assert_eq!(rig.admitted("alice", 9), 9);
+    rig.remote.delay.store(7, Ordering::Relaxed);
+    assert_eq!(rig.admitted("alice", 1), 1);
+    let calls = rig.remote.calls();
+    let denied = rig.ask("alice");
+    let state = denied.limits().first().unwrap();
+    assert_eq!(rig.remote.calls(), calls, "it was remembered");
+    rig.clock.advance(state.retry_after().unwrap());
+    rig.remote.delay.store(0, Ordering::Relaxed);
+    assert!(rig.ask("alice").is_admitted());
 }
