@@ -13,13 +13,15 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tollgate_core::Timestamp;
 use tollgate_engine::fleet::Fleet;
-use tollgate_redis::RedisStore;
+use tollgate_redis::{RedisStore, Unwise};
 
 use super::start::Shared;
 use crate::awaited::guarded;
 
 /// Within so long after a part went away it is tried for the first time; as often it is looked whether one has.
 const FIRST: Duration = Duration::from_millis(50);
+/// After so many tries in vain the servers are asked why.
+const LONG: u32 = 5;
 /// At least so often it is tried later.
 const LAST: Duration = Duration::from_secs(1);
 
@@ -91,10 +93,19 @@ impl Tending {
         };
         if seen.inspects && tended.away == 0 && self.store.is_connected() {
             seen.inspects = false;
-            for finding in self.store.inspect().await {
-                if seen.told.insert(finding.to_string()) {
-                    tracing::warn!(server = finding.server, "{}", finding.words);
-                }
+            self.inspect(seen, false).await;
+        } else if seen.tries == LONG {
+            self.inspect(seen, true).await;
+        }
+    }
+
+    /// Asks the servers about themselves, and logs what is unwise about them, once. Of a store that is away it is known that
+    /// it cannot be reached; that it is a replica, and not asked for that reason, is not.
+    async fn inspect(&self, seen: &mut Seen, is_away: bool) {
+        for finding in self.store.inspect().await {
+            let is_known = is_away && finding.what == Unwise::Unreachable;
+            if !is_known && seen.told.insert(finding.to_string()) {
+                tracing::warn!(server = finding.server, "{}", finding.words);
             }
         }
     }

@@ -205,6 +205,9 @@ fn s_20_a_replica_is_never_asked_although_it_would_answer() {
         assert!(answer.status == 200 && answer.is_degraded(), "{answer:?}");
     }
     assert_eq!(replica.calls("evalsha"), 0);
+    until("the log says why", || {
+        server.log().contains("it is a replica")
+    });
     replica.tell(&["REPLICAOF", "NO", "ONE"]);
     until("it is asked once it is promoted", || {
         !client.check("alice").unwrap().is_degraded()
