@@ -67,7 +67,8 @@ fn control_servers_that_share_no_secret_are_found_to_admit_too_much() {
     assert_eq!(broken.promise, Promise::Bound);
     assert!(bound(&history, &Allowance::of(bucket()).losses(1)).is_ok());
     let names = node.ask(&["KEYS", "tg1:*"]);
-    assert_eq!(names.lines().count(), 2, "{names}");
+    let states = names.lines().filter(|name| !name.contains("{fleet:"));
+    assert_eq!(states.count(), 2, "beside the register: {names}");
 }
 
 /// The race of those who read a counter and then write it: everybody asks at the same moment, again and again.
