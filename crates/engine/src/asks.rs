@@ -64,6 +64,15 @@ impl Shared for Plainly {
     }
 }
 
+/// All of them are Envoy's counters.
+pub(crate) struct Counters;
+
+impl Shared for Counters {
+    fn sharing(&self, _position: usize) -> Sharing<'_> {
+        Sharing::COUNTER
+    }
+}
+
 /// How a fleet shares the state that one check is about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sharing<'a> {
@@ -80,6 +89,8 @@ pub(crate) struct Sharing<'a> {
     pub(crate) place: Option<Key<'a>>,
     /// The quota itself, where the one that is asked has a wait added to it.
     pub(crate) plain: Option<&'a Limit>,
+    /// Whether it is one of Envoy's counters: the last unit is one too many, and what is refused counts too.
+    pub(crate) is_counter: bool,
 }
 
 impl Sharing<'_> {
@@ -92,6 +103,13 @@ impl Sharing<'_> {
         keep: Keep::Never,
         place: None,
         plain: None,
+        is_counter: false,
+    };
+
+    /// One of Envoy's counters.
+    pub(crate) const COUNTER: Self = Self {
+        is_counter: true,
+        ..Self::EXACT
     };
 }
 

@@ -215,6 +215,7 @@ impl Ticket {
             keep: owed.keep,
             place: place.and_then(|place| Key::of(place).ok()),
             plain: None,
+            is_counter: false,
         }
     }
 

@@ -11,7 +11,7 @@ use tollgate_policy::envoy::{Charge, CounterKey, MAX_DESCRIPTORS, Plan, Reply};
 use tollgate_store::{Answer, Check, ErrorKind, Key, Op, Ruled, StoreError};
 
 use super::{EnvoyEngine, Loaded};
-use crate::asks::{Asks, Plainly};
+use crate::asks::{Asks, Counters};
 use crate::store::StateStore;
 
 /// Room that every thread keeps for keys.
@@ -129,7 +129,7 @@ async fn charge<const N: usize, A: Asks>(
     let asked = checks.get(..batch.len()).unwrap_or_default();
     let mut answers = [Answer::EMPTY; N];
     let answers = answers.get_mut(..asked.len()).unwrap_or_default();
-    let _none_can_deny = store.ask(asked, &Plainly, answers).await?;
+    let _none_can_deny = store.ask(asked, &Counters, answers).await?;
     for (one, answer) in batch.iter().zip(&*answers) {
         if let Some(status) = statuses.get_mut(one.position) {
             *status = answer.status;

@@ -105,7 +105,9 @@ impl<S: StateStore> Consulting<'_, S> {
             Ok(Told::ByAll(is_admitted) | Told::WithoutStore(is_admitted)) => *is_admitted,
             Err(_) => false,
         };
-        if !is_admitted {
+        if is_admitted {
+            self.note_spent(checks, shared, answers, &here);
+        } else {
             self.take_back(checks, answers, &here);
         }
         decided.map(|_| verdict_of(answers))
@@ -319,7 +321,7 @@ impl<'a, S: StateStore> Consulting<'a, S> {
         self.fleet
             .denials
             .learn_of(&asked.whose, &asked.checks, &found, &asked.keeps, when);
-        if verdict.is_admitted() {
+        if verdict.is_admitted() && !asked.are_counters {
             for (check, answer) in asked.checks.iter().zip(&found) {
                 self.fleet.note_admitted(self.local, check, answer);
             }

@@ -52,6 +52,8 @@ pub(super) struct Asked<'a, const N: usize> {
     pub(super) places: Few<Option<Key<'a>>, N>,
     pub(super) keeps: Few<Keep, N>,
     pub(super) whose: Few<Who, N>,
+    /// Whether they are Envoy's counters, which are not noted on this node.
+    pub(super) are_counters: bool,
 }
 
 impl<'a, const N: usize> Asked<'a, N> {
@@ -68,6 +70,7 @@ impl<'a, const N: usize> Asked<'a, N> {
             places: Few::new(),
             keeps: Few::new(),
             whose: Few::new(),
+            are_counters: false,
         };
         for (position, (check, way)) in checks.iter().zip(ways).enumerate() {
             if let Way::Shared { part } = way {
@@ -79,6 +82,7 @@ impl<'a, const N: usize> Asked<'a, N> {
                 asked.checks.push(*check);
                 asked.places.push(sharing.place);
                 asked.keeps.push(sharing.keep);
+                asked.are_counters |= sharing.is_counter;
                 asked.whose.push(who(position, check, sharing.generation));
             }
         }

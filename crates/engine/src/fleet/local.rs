@@ -13,7 +13,7 @@ use tollgate_store::{Answer, Check, LimitId, Note, Op, Ruled};
 
 use super::Fleet;
 use super::ask::Consulting;
-use super::stand_in::{ceiling, stand_in};
+use super::stand_in::{ceiling, counter, stand_in};
 use crate::store::StateStore;
 
 /// Limits whose quotas are kept. Two that fall on one place are compiled again and again, which is slower and not wrong.
@@ -32,6 +32,8 @@ pub(super) struct Shape {
     nodes: NonZeroU32,
     /// What decides while the store is away. `None`: nothing is admitted.
     pub(super) stand_in: Option<Limit>,
+    /// The same for one of Envoy's counters. `None`: it is none.
+    pub(super) counter: Option<Limit>,
     /// What takes note of what the store admitted. `None` where that is not counted in units.
     pub(super) ceiling: Option<Limit>,
 }
@@ -67,6 +69,7 @@ impl Shapes {
             limit: *limit,
             nodes,
             stand_in: stand_in(limit, nodes),
+            counter: counter(limit, nodes),
             ceiling: ceiling(limit),
         });
         let something = read(&shape);
@@ -90,6 +93,11 @@ pub(super) struct Here {
 pub(super) enum By {
     /// A state of this node's store.
     State,
+    /// A state that stands in for one of the store's. This part of it has to be told, if it can have heard nothing.
+    StandIn {
+        /// The part.
+        owed: Option<usize>,
+    },
     /// A slice.
     Slice,
     /// A count that is reconciled.
@@ -115,7 +123,7 @@ impl<S: StateStore> Consulting<'_, S> {
             };
             let now = || self.local.now();
             match here.by {
-                By::State => {}
+                By::State | By::StandIn { .. } => {}
                 By::Slice => {
                     let back = self.fleet.leases.give_back(check, &answer.receipt, now());
                     answer.status.remaining = answer.status.remaining.saturating_add(back);

@@ -7,7 +7,7 @@
 use std::num::NonZeroU32;
 
 use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{Concurrency, MAX_CAPACITY, Nanos, Rate, TokenBucket, Window};
+use tollgate_core::{Concurrency, FixedWindow, MAX_CAPACITY, Nanos, Rate, TokenBucket, Window};
 
 /// The most units whose refill is computed; what is larger is a limit in name only.
 const MOST: u64 = 1 << 40;
@@ -34,6 +34,18 @@ pub(crate) fn stand_in(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> {
         None => bucket,
     };
     Some(Limit::new(bucket).counting(limit.unit()))
+}
+
+/// The stand-in of one of Envoy's counters: a window too, because what it refuses counts, and a bucket that is charged for
+/// refusals would admit nobody for as long as they come. Its last unit is one too many, so there is one beside the share.
+pub(crate) fn counter(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> {
+    let Quota::FixedWindow(fixed) = limit.quota() else {
+        return None;
+    };
+    let share = share(fixed.limit().saturating_sub(1), nodes).unwrap_or(0);
+    let window = FixedWindow::of(share.saturating_add(1), fixed.window());
+    let window = window.build().ok()?;
+    Some(Limit::new(window).counting(limit.unit()))
 }
 
 /// The bucket that takes note, on the stand-in's state, of what the whole limit admits elsewhere. `None` where nothing is

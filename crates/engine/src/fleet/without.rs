@@ -24,7 +24,7 @@ impl<S: StateStore> Consulting<'_, S> {
         self.fleet.counters.count_without();
         let mut stand_ins: Few<Here, N> = Few::new();
         for (position, (check, way)) in checks.iter().zip(ways).enumerate() {
-            let (Way::Away { .. }, Some(answer)) = (way, answers.get_mut(position)) else {
+            let (Way::Away { part }, Some(answer)) = (way, answers.get_mut(position)) else {
                 continue;
             };
             let sharing = shared.sharing(position);
@@ -40,7 +40,9 @@ impl<S: StateStore> Consulting<'_, S> {
                     Some(ruled) => stand_ins.push(Here {
                         position,
                         ruled,
-                        by: By::State,
+                        by: By::StandIn {
+                            owed: (!is_lost).then_some(*part),
+                        },
                     }),
                     None => {
                         *answer = Answer {
@@ -59,31 +61,35 @@ impl<S: StateStore> Consulting<'_, S> {
             }
         }
         if admits {
-            if !is_lost {
-                self.note_spent(checks, shared, ways, answers);
-            }
             here.extend(stand_ins);
         }
         Ok(admits)
     }
 
     /// Keeps in mind for the store what was admitted without it.
-    fn note_spent(
+    pub(super) fn note_spent(
         &self,
         checks: &[Check<'_>],
         shared: &impl Shared,
-        ways: &[Way],
         answers: &[Answer],
+        here: &[Here],
     ) {
-        for (position, ((check, way), answer)) in checks.iter().zip(ways).zip(answers).enumerate() {
+        for one in here {
+            let By::StandIn { owed: Some(part) } = one.by else {
+                continue;
+            };
+            let (Some(check), Some(answer)) = (checks.get(one.position), answers.get(one.position))
+            else {
+                continue;
+            };
             let spends = matches!(
                 check.op,
                 Op::Spend(_) | Op::SpendUpTo(_) | Op::ChargeAlways(_)
             );
-            if let (Way::Away { part }, true) = (way, spends) {
-                let place = shared.sharing(position).place;
+            if spends {
+                let place = shared.sharing(one.position).place;
                 let cost = answer.receipt.cost;
-                self.fleet.replay.note(*part, check, place.as_ref(), cost);
+                self.fleet.replay.note(part, check, place.as_ref(), cost);
             }
         }
     }
@@ -93,7 +99,12 @@ impl<S: StateStore> Consulting<'_, S> {
         let limit = sharing.plain.unwrap_or(&check.ruled.limit);
         let shapes = &self.fleet.shapes;
         let nodes = self.fleet.nodes();
-        let limit = shapes.with(check.ruled.id, limit, nodes, |shape| shape.stand_in)?;
+        let limit = shapes.with(check.ruled.id, limit, nodes, |shape| {
+            match sharing.is_counter {
+                true => shape.counter,
+                false => shape.stand_in,
+            }
+        })?;
         Some(Ruled {
             id: check.ruled.id,
             limit,

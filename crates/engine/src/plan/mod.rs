@@ -302,6 +302,7 @@ impl Plan {
             keep: metered.map_or(Keep::Never, |metered| metered.keep),
             place: self.place_of(planned).and_then(|place| Key::of(place).ok()),
             plain,
+            is_counter: false,
         }
     }
 

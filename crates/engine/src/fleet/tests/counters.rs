@@ -1,0 +1,45 @@
+//! Envoy's files over a store that is away.
+
+use tollgate_policy::envoy::{self, Code, Descriptor, Entry, Request};
+
+use super::*;
+use crate::Numbering;
+use crate::envoy::EnvoyEngine;
+
+/// How many of `asked` requests are admitted under a limit of so many an hour on one of so many nodes, without a store.
+fn admitted(requests: u32, nodes: u32, asked: usize) -> usize {
+    let text = format!(
+        "domain: edge
+descriptors:
+  - key: user
+    rate_limit: {{ unit: hour, requests_per_unit: {requests} }}
+"
+    );
+    let clock = Arc::new(ManualClock::at(crate::testing::START));
+    let remote = Elsewhere::new(&clock, 1);
+    remote.fail(Fault::Gone);
+    let store = Memory::with_clock(1_000, clock).unwrap();
+    let fleet = Arc::new(Fleet::new(remote, store.now()));
+    fleet.set_nodes(nodes);
+    let policy = envoy::load(&[("edge.yaml", &text)]).unwrap();
+    let engine = EnvoyEngine::new(policy, [7; 16], store, &Numbering::default()).unwrap();
+    assert!(engine.join(fleet));
+    let entries = [Entry::new("user", "alice")];
+    let descriptors = [Descriptor::new(&entries)];
+    let request = Request::new("edge", &descriptors);
+    let ask = |_: &usize| {
+        let code = engine.decide_together(&request, |decided| decided.reply.overall);
+        at_once(code).unwrap().unwrap() == Code::Ok
+    };
+    (0..asked).filter(ask).count()
+}
+
+/// Found in review: a counter's last unit is one too many, so a share of one unit admitted nobody at all.
+#[test]
+fn a_share_of_envoys_limit_admits_what_it_says_and_at_least_one() {
+    assert_eq!(admitted(100, 1, 1_000), 50);
+    assert_eq!(admitted(100, 5, 1_000), 10);
+    assert_eq!(admitted(10, 6, 1_000), 1);
+    assert_eq!(admitted(1, 50, 1_000), 1);
+    assert_eq!(admitted(0, 1, 1_000), 0, "nothing stands in for nothing");
+}
