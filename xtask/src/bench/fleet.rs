@@ -1,7 +1,7 @@
 //! `cargo xtask bench fleet`, also `bench --redis`: what being one of a fleet costs, beside what it is made of.
 //!
 //! Two programs, one after the other: engines in one process (`bench/src/bin/fleet`), and the server as people run it
-//! (`bench/servers`, its part `fleet`). Knows nothing of what is measured.
+//! (`bench/servers`, its part `fleet`). Must not know: what is measured.
 
 use crate::bench::{program, servers};
 use crate::workspace::Workspace;

@@ -1,7 +1,8 @@
 //! What being one of a fleet costs, beside what it is made of: `cargo xtask bench fleet`.
 //!
 //! Starts a Redis server of its own, measures by processor time and by the server's own counters, prints tables, and judges
-//! what does not depend on the machine's mood: that everything was decided as it must be. Nothing here asserts a time.
+//! what does not depend on the machine's mood: that everything was decided as it must be. Nothing here asserts a time. Must
+//! not know: how a node decides.
 #![allow(
     clippy::disallowed_types,
     reason = "it measures the machine's time; nothing decides by it"

@@ -1,4 +1,5 @@
-//! What a borrower asks of a lender in one call, and what it is answered.
+//! What a borrower asks of a lender in one call, and what it is answered. Must not know: how it is sent, who sends it, what is
+//! borrowed for.
 
 use super::book::Book;
 use crate::outcome::{Outcome, Status};
