@@ -7,7 +7,7 @@ use super::status::{Code, Status};
 use super::wire::{Fields, Malformed, Value, Writer, text};
 
 /// What is asked.
-enum Question<'a> {
+enum ReflectionRequest<'a> {
     Nothing,
     FileNamed(&'a str),
     FileWith(&'a str),
@@ -23,19 +23,19 @@ pub(super) fn answer(message: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
     writer.text(1, host.as_bytes());
     writer.bytes(2, message);
     match question {
-        Question::FileNamed(name) => {
+        ReflectionRequest::FileNamed(name) => {
             let found = FILES.into_iter().find(|file| file.name == name);
             tell_files(found, &mut writer);
         }
-        Question::FileWith(symbol) => {
+        ReflectionRequest::FileWith(symbol) => {
             let found = FILES.into_iter().find(|file| file.defines(symbol));
             tell_files(found, &mut writer);
         }
-        Question::Extensions(name) => writer.message(5, |writer| {
+        ReflectionRequest::Extensions(name) => writer.message(5, |writer| {
             // Messages of this version of the format have none.
             writer.text(1, name.as_bytes());
         }),
-        Question::Services => writer.message(6, |writer| {
+        ReflectionRequest::Services => writer.message(6, |writer| {
             for file in FILES {
                 for service in file.services {
                     let name = format!("{}.{}", file.package, service.name);
@@ -43,29 +43,32 @@ pub(super) fn answer(message: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
                 }
             }
         }),
-        Question::Nothing => tell_error(Code::InvalidArgument, "nothing is asked", &mut writer),
+        ReflectionRequest::Nothing => {
+            tell_error(Code::InvalidArgument, "nothing is asked", &mut writer)
+        }
     }
     Ok(())
 }
 
-fn read(message: &[u8]) -> Result<(&str, Question<'_>), Malformed> {
+fn read(message: &[u8]) -> Result<(&str, ReflectionRequest<'_>), Malformed> {
     let mut host = "";
-    let mut question = Question::Nothing;
+    let mut question = ReflectionRequest::Nothing;
     let mut fields = Fields::of(message);
     while let Some(field) = fields.next()? {
         match field {
             (1, Value::Bytes(bytes)) => host = text(bytes, "host")?,
             (3, Value::Bytes(bytes)) => {
-                question = Question::FileNamed(text(bytes, "file_by_filename")?);
+                question = ReflectionRequest::FileNamed(text(bytes, "file_by_filename")?);
             }
             (4, Value::Bytes(bytes)) => {
-                question = Question::FileWith(text(bytes, "file_containing_symbol")?);
+                question = ReflectionRequest::FileWith(text(bytes, "file_containing_symbol")?);
             }
-            (5, Value::Bytes(_)) => question = Question::FileWith(""),
+            (5, Value::Bytes(_)) => question = ReflectionRequest::FileWith(""),
             (6, Value::Bytes(bytes)) => {
-                question = Question::Extensions(text(bytes, "all_extension_numbers_of_type")?);
+                question =
+                    ReflectionRequest::Extensions(text(bytes, "all_extension_numbers_of_type")?);
             }
-            (7, Value::Bytes(_)) => question = Question::Services,
+            (7, Value::Bytes(_)) => question = ReflectionRequest::Services,
             _ => {}
         }
     }
