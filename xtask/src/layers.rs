@@ -72,9 +72,20 @@ const TABLE: &[Row] = &[
         "words for a verdict; a header never reaches a store",
     ),
     row(
+        "crates/service",
+        Only(&[
+            "crates/engine",
+            "crates/http",
+            "crates/policy",
+            "crates/store",
+            "crates/core",
+        ]),
+        "what every transport needs: decisions, header fields, tickets, metrics, reloads; no socket and no Redis",
+    ),
+    row(
         "crates/tower",
-        Only(&["crates/engine", "crates/http"]),
-        "a transport: the engine and the words for it",
+        Only(&["crates/service"]),
+        "a transport needs one crate: the service",
     ),
     row(
         "crates/client",
@@ -84,6 +95,7 @@ const TABLE: &[Row] = &[
     row(
         "crates/server",
         Only(&[
+            "crates/service",
             "crates/engine",
             "crates/http",
             "crates/tower",
@@ -92,7 +104,7 @@ const TABLE: &[Row] = &[
             "crates/store",
             "crates/core",
         ]),
-        "listeners over the engine; what is below it only to name what the engine is made of and says",
+        "listeners over the service; what is below it only to name what the service is made of and says",
     ),
     row(
         "crates/sim",
@@ -101,6 +113,8 @@ const TABLE: &[Row] = &[
             "crates/store",
             "crates/policy",
             "crates/engine",
+            "crates/http",
+            "crates/service",
         ]),
         "the same decisions under simulated time, without a network",
     ),

@@ -3,9 +3,9 @@
 //! [`Engine::decide`] finds the limits that a request falls under, makes their keys, asks the store about all of them in
 //! one step that charges all or none, and says in a [`Verdict`] what came of it. [`Engine::replace`] puts other rules in
 //! force while requests are decided. [`Engine::control`] is for operators, [`Engine::divergence`] compares candidates,
-//! [`reload`] follows a file and [`envoy`] decides by Envoy's. Nothing here waits, and a warm decision allocates nothing.
+//! [`envoy`] decides by Envoy's files. Nothing here waits, and a warm decision allocates nothing.
 //!
-//! Must not know: transports, headers of answers; files are known to `reload` alone.
+//! Must not know: transports, headers of answers, files.
 
 mod aftermath;
 mod asks;
@@ -24,7 +24,6 @@ mod lines;
 mod lots;
 mod numbers;
 mod plan;
-pub mod reload;
 mod stance;
 mod store;
 #[cfg(test)]

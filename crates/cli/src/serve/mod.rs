@@ -21,12 +21,13 @@ use std::sync::Arc;
 
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinSet;
-use tollgate_engine::reload::{Reload, Timing, Watch};
 use tollgate_server::admin::Admin;
 use tollgate_server::grpc::{Grpc, GrpcLimits};
 use tollgate_server::listen::{Bounds, Ended, Stop};
 use tollgate_server::resp::{self, Resp, RespLimits};
-use tollgate_server::{App, InvalidApp, Limits, Secret, demo_policy};
+use tollgate_server::{HttpApi, Limits};
+use tollgate_service::reload::{Reload, Timing, Watch};
+use tollgate_service::{InvalidService, Secret, demo_policy};
 use tollgate_store::{Memory, SystemClock};
 
 use announce::{announce, tell_the_end};
@@ -61,7 +62,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         resp = resp.with_password(&password);
     }
     if !app.is_by_envoys_files() {
-        let checker: Arc<dyn resp::Checker> = Arc::<App<SystemClock>>::clone(&app);
+        let checker: Arc<dyn resp::Checker> = Arc::<HttpApi<SystemClock>>::clone(&app);
         resp = resp.with_checker(checker);
     }
     let resp = Arc::new(resp.with_metrics(Arc::clone(app.metrics())));
@@ -109,7 +110,7 @@ fn runtimes(options: &Options) -> io::Result<(Runtime, Runtime)> {
 
 /// Everything that is served.
 struct Served {
-    app: Arc<App<SystemClock>>,
+    app: Arc<HttpApi<SystemClock>>,
     grpc: Arc<Grpc<SystemClock>>,
     resp: Arc<Resp<SystemClock>>,
     admin: Arc<Admin<SystemClock>>,
@@ -191,17 +192,16 @@ async fn run(
 }
 
 /// An app with the policy in the file, or with the one that is built in.
-fn open(options: &Options, secret: Option<Secret>) -> Result<App<SystemClock>, Box<dyn Error>> {
+fn open(options: &Options, secret: Option<Secret>) -> Result<HttpApi<SystemClock>, Box<dyn Error>> {
     let (clock, keys) = (SystemClock::new(), options.capacity.keys);
     let secret = secret.unwrap_or_else(Secret::random);
     let app = match &options.config {
-        Some(path) => App::following(path, keys, clock, secret),
-        None => App::keyed(&demo_policy()?, keys, clock, secret),
+        Some(path) => HttpApi::following(path, keys, clock, secret),
+        None => HttpApi::keyed(&demo_policy()?, keys, clock, secret),
     };
     let app = app.map_err(|error| -> Box<dyn Error> {
         match error {
-            InvalidApp::File(problems) => BadPolicy(vec![problems]).into(),
-            InvalidApp::Files(refused) => BadPolicy(refused.0).into(),
+            InvalidService::Files(problems) => BadPolicy(problems).into(),
             other => other.into(),
         }
     })?;

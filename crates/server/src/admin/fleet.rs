@@ -10,9 +10,9 @@ use tollgate_store::register::Load;
 
 use super::Admin;
 use super::state::utc;
-use crate::fleet::{Fellow, Membership, View, What};
 use crate::http::response::HttpResponse;
 use crate::http::verdict_body::json;
+use tollgate_service::fleet::{Fellow, Membership, View, What};
 
 /// The whole page; outside a fleet all of it is null.
 #[derive(Serialize, Default)]

@@ -6,7 +6,7 @@
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 use tollgate_engine::control::{Control, Refused};
-use tollgate_engine::reload::Looked;
+use tollgate_service::reload::Looked;
 use tollgate_store::{Clock, Memory};
 
 use super::Admin;

@@ -160,7 +160,7 @@ struct EventShown {
 impl<C: Clock + 'static> Admin<C> {
     pub(super) fn state(&self) -> HttpResponse {
         let engine = self.app.engine();
-        let (given_up, kept) = self.app.tickets.usage();
+        let (given_up, kept) = self.app.service.ticket_usage();
         let mut stores = vec![("policy", engine.store())];
         stores.extend(self.resp.as_ref().map(|resp| ("throttle", resp.store())));
         let store = |(name, store): (&'static str, &tollgate_store::Memory<C>)| {
@@ -197,7 +197,7 @@ impl<C: Clock + 'static> Admin<C> {
     }
 
     pub(super) fn policy(&self) -> HttpResponse {
-        let told = self.app.told();
+        let told = self.app.service.explanation();
         let explanation = &told.explanation;
         let reload = self.app.reload();
         let status = reload.as_ref().map(|reload| reload.status());

@@ -37,10 +37,10 @@ use crate::app::App;
 use crate::awaited::guarded;
 use crate::counters::{Counters, count};
 use crate::listen::{Ended, Listener, Peer, Serve, Stopping, Stream, accept};
-use crate::metrics::{Answered, Transport};
 use crate::rlqs::Session;
 use crate::rls::Refused;
 use crate::rls::message::{Descriptors, Entries, read_request, write_response};
+use tollgate_service::{Answered, Transport};
 
 /// What speaks gRPC for an app.
 pub struct Grpc<C> {
@@ -173,7 +173,7 @@ impl<C: Clock + 'static> GrpcHandler for Grpc<C> {
     }
 
     fn waits(&self) -> bool {
-        self.app.waits()
+        self.app.service.has_fleet()
     }
 
     async fn answer(

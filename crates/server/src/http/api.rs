@@ -19,7 +19,7 @@ use crate::http::response::HttpResponse;
 use crate::http::routes::{Endpoint, Route, max_body_len};
 use crate::http::{HttpHandler, HttpRequest, Limits, run};
 use crate::listen::{Ended, Listener, Peer};
-use crate::metrics::{Answered, Transport};
+use tollgate_service::{Answered, Transport};
 
 impl<C: Clock> App<C> {
     /// HttpHandler whoever comes to `listener`, until `shutdown` completes; then lets open connections finish. Never ends for
@@ -91,11 +91,11 @@ impl<C: Clock + 'static> HttpHandler for App<C> {
     }
 
     fn waits(&self) -> bool {
-        self.waits()
+        self.service.has_fleet()
     }
 
     async fn answer(&self, request: &HttpRequest<'_>) -> HttpResponse {
-        if self.waits() {
+        if self.service.has_fleet() {
             // In a box, and the other not in this future at all: what is large is copied again and again on its way.
             return Box::pin(self.find_answer(request)).await;
         }
@@ -121,7 +121,7 @@ impl<C: Clock + 'static> App<C> {
             let detail = "files of envoyproxy/ratelimit decide here; ask by gRPC or POST /json";
             return HttpResponse::plain(StatusCode::NOT_IMPLEMENTED, detail);
         }
-        let began = route.endpoint.decides().then(|| self.engine.store().now());
+        let began = route.endpoint.decides().then(|| self.service.now());
         let answered = match route.endpoint {
             Endpoint::Check => self.check(request).await,
             Endpoint::Batch => self.check_batch(request).await,
@@ -141,8 +141,8 @@ impl<C: Clock + 'static> App<C> {
             )),
         };
         if let Some(began) = began {
-            let span = self.engine.store().now().since(began);
-            self.metrics().took(Transport::Http, span, 1);
+            let span = self.service.now().since(began);
+            self.metrics().observe_duration(Transport::Http, span, 1);
             if answered.is_err() {
                 self.metrics()
                     .count_answer(Transport::Http, Answered::Failed);

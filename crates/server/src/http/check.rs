@@ -4,7 +4,7 @@
 
 use hyper::{Method, StatusCode};
 use tollgate_core::Outcome;
-use tollgate_engine::{Purpose, Terms, Verdict};
+use tollgate_engine::{Purpose, Terms};
 use tollgate_http::Answer;
 use tollgate_store::Clock;
 
@@ -17,8 +17,7 @@ use crate::http::json::{parse_check_request, parse_check_requests};
 use crate::http::query::parse_query;
 use crate::http::response::HttpResponse;
 use crate::http::verdict_body::VerdictBody;
-use crate::metrics::Transport;
-use crate::words::{About, with_words};
+use tollgate_service::{Subject, Transport, with_header_fields};
 
 impl<C: Clock> App<C> {
     pub(crate) async fn check(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, BadInput> {
@@ -59,13 +58,15 @@ impl<C: Clock> App<C> {
             if index > 0 {
                 body.push(b',');
             }
-            let told = self.ask_then(Transport::Http, &asked.known, terms, |decided| {
-                let ticket = self.keep_ticket(&mut decided.verdict);
-                self.answering(decided, About::Request, |answer| {
-                    let status = decided.verdict.status().unwrap_or(200);
-                    VerdictBody::new(&decided.verdict, ticket).write(answer, status, &mut body);
+            let told = self
+                .service
+                .check_then(Transport::Http, &asked.known, terms, |decided| {
+                    let ticket = self.service.issue_ticket(&mut decided.verdict);
+                    self.service.answer(decided, Subject::Request, |answer| {
+                        let status = decided.verdict.status().unwrap_or(200);
+                        VerdictBody::new(&decided.verdict, ticket).write(answer, status, &mut body);
+                    });
                 });
-            });
             told.await;
         }
         body.extend_from_slice(b"]}");
@@ -76,12 +77,14 @@ impl<C: Clock> App<C> {
     pub(crate) async fn status(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, BadInput> {
         let asked = parse_query(request.query)?;
         let terms = Terms::of(Purpose::Look, asked.cost);
-        let told = self.ask_then(Transport::Http, &asked.known, terms, |decided| {
-            self.answering(decided, About::Stand, |answer| {
-                let body = VerdictBody::new(&decided.verdict, None).to_json(answer);
-                self.say(HttpResponse::json(body), answer)
-            })
-        });
+        let told = self
+            .service
+            .check_then(Transport::Http, &asked.known, terms, |decided| {
+                self.service.answer(decided, Subject::Status, |answer| {
+                    let body = VerdictBody::new(&decided.verdict, None).to_json(answer);
+                    self.say(HttpResponse::json(body), answer)
+                })
+            });
         Ok(told.await)
     }
 
@@ -101,60 +104,61 @@ impl<C: Clock> App<C> {
         let clients = self.gateways.clients(gateway);
         let forwarded =
             ForwardedRequest::read(gateway, request.headers, request.peer.ip(), clients)?;
-        if self.saturation.is_full() {
+        if self.saturation().is_full() {
             let look = Terms::of(Purpose::Look, None);
-            let crowded = self.ask_then(Transport::Http, &forwarded, look, |seen| {
-                match seen.verdict.outcome() {
-                    Outcome::Wait(wait) => Some(self.crowd_out(gateway, seen, wait)),
-                    _ => None,
-                }
-            });
+            let crowded = self
+                .service
+                .check_then(Transport::Http, &forwarded, look, |seen| {
+                    match seen.verdict.outcome() {
+                        Outcome::Wait(_) => Some(self.answer_queue_full(gateway, seen)),
+                        _ => None,
+                    }
+                });
             if let Some(reply) = crowded.await {
                 return Ok(reply);
             }
         }
         let terms = Terms::of(Purpose::Charge, None);
-        let told = self.ask_then(Transport::Http, &forwarded, terms, |decided| {
-            let ticket = self.keep_ticket(&mut decided.verdict);
-            self.answering(decided, About::Request, |answer| {
-                let reply = gateway.reply(&decided.verdict, ticket, answer);
-                self.say(reply, answer)
-            })
-        });
+        let told = self
+            .service
+            .check_then(Transport::Http, &forwarded, terms, |decided| {
+                let ticket = self.service.issue_ticket(&mut decided.verdict);
+                self.service.answer(decided, Subject::Request, |answer| {
+                    let reply = gateway.reply(&decided.verdict, ticket, answer);
+                    self.say(reply, answer)
+                })
+            });
         let reply = told.await;
         Ok(match reply.wait().is_zero() {
             true => reply,
-            false => reply.at(self.saturation.enter()),
+            false => reply.at(self.saturation().enter()),
         })
     }
 
     async fn decide(&self, asked: &CheckRequest, purpose: Purpose) -> HttpResponse {
         let terms = asked.terms(purpose);
-        let told = self.ask_then(Transport::Http, &asked.known, terms, |decided| {
-            let ticket = self.keep_ticket(&mut decided.verdict);
-            self.answering(decided, About::Request, |answer| {
-                let body = VerdictBody::new(&decided.verdict, ticket).to_json(answer);
-                let reply = match decided.verdict.status() {
-                    None => HttpResponse::json(body),
-                    Some(status) => HttpResponse::refused(status, body),
-                };
-                self.say(reply, answer)
-            })
-        });
+        let told = self
+            .service
+            .check_then(Transport::Http, &asked.known, terms, |decided| {
+                let ticket = self.service.issue_ticket(&mut decided.verdict);
+                self.service.answer(decided, Subject::Request, |answer| {
+                    let body = VerdictBody::new(&decided.verdict, ticket).to_json(answer);
+                    let reply = match decided.verdict.status() {
+                        None => HttpResponse::json(body),
+                        Some(status) => HttpResponse::refused(status, body),
+                    };
+                    self.say(reply, answer)
+                })
+            });
         told.await
     }
 
     /// The reply with the fields that an answer has in the dialects that were chosen.
     pub(crate) fn say(&self, reply: HttpResponse, answer: &Answer<'_>) -> HttpResponse {
-        with_words(|words| {
-            answer.write(self.wording.dialects(), words);
+        with_header_fields(|words| {
+            answer.write(self.service.headers().dialects(), words);
             reply.saying(words)
         })
-    }
-
-    pub(crate) fn keep_ticket(&self, verdict: &mut Verdict) -> Option<u128> {
-        let ticket = verdict.take_ticket()?;
-        Some(self.tickets.keep(ticket, self.engine.store().now()))
     }
 }
 

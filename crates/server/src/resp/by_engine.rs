@@ -13,8 +13,7 @@ use tollgate_store::Clock;
 use super::check::{Asked, Awaited, Checker, Report, Reported, Said, Say};
 use crate::app::App;
 use crate::awaited::at_once;
-use crate::metrics::Transport;
-use crate::tickets::Taken;
+use tollgate_service::{TakenTicket, Transport};
 
 /// Decides without counting: for those who have an engine and no server around it.
 impl<S: StateStore> Checker for Engine<S> {
@@ -40,7 +39,7 @@ impl<C: Clock> Checker for App<C> {
     }
 
     fn waits(&self) -> bool {
-        self.waits()
+        self.service.has_fleet()
     }
 
     fn check_together<'a>(&'a self, asked: &'a Asked<'a>, say: Say<'a>) -> Awaited<'a, ()> {
@@ -54,7 +53,7 @@ impl<C: Clock> Checker for App<C> {
                 false => Purpose::Charge,
             };
             let terms = Terms::of(purpose, asked.cost);
-            let together = self.engine.together();
+            let together = self.engine().together();
             let mut verdict = together.ask(&request, terms, None).await;
             let ticket = self.noted(asked, &request, &mut verdict);
             say(&said(&verdict, ticket));
@@ -110,28 +109,29 @@ impl<C: Clock> App<C> {
         request: &Request<'_>,
         verdict: &mut Verdict,
     ) -> Option<u128> {
-        self.observe(Transport::Resp, request, verdict, asked.is_peek);
+        self.service
+            .observe(Transport::Resp, request, verdict, asked.is_peek);
         match asked.is_acquire {
-            true => self.keep_ticket(verdict),
+            true => self.service.issue_ticket(verdict),
             false => None,
         }
     }
 
     async fn reported(&self, report: Report, id: u128) -> Reported {
         match report {
-            Report::Renew => match self.renew_ticket(id).await {
+            Report::Renew => match self.service.renew_ticket(id).await {
                 Err(_failed) => Reported::Failed,
                 Ok(None) => Reported::Unknown,
                 Ok(Some(true)) => Reported::Done,
                 Ok(Some(false)) => Reported::Nothing,
             },
-            Report::Release => match self.take_ticket(id).await {
-                Taken::Open(ticket) => {
-                    let settled = self.engine.together().respond(ticket, &Unsaid).await;
+            Report::Release => match self.service.take_ticket(id).await {
+                TakenTicket::Open(ticket) => {
+                    let settled = self.engine().together().respond(ticket, &Unsaid).await;
                     settled.map_or(Reported::Failed, |()| Reported::Done)
                 }
-                Taken::Before => Reported::Nothing,
-                Taken::Unknown => Reported::Unknown,
+                TakenTicket::AlreadySettled => Reported::Nothing,
+                TakenTicket::Unknown => Reported::Unknown,
             },
         }
     }

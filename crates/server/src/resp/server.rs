@@ -18,7 +18,7 @@ use super::session::Session;
 use super::throttle::Throttle;
 use super::write::Reply;
 use crate::counters::Counters;
-use crate::metrics::Metrics;
+use tollgate_service::Metrics;
 
 /// Answers that have grown to this many bytes are sent before more is read: a short question may have a long answer.
 pub(super) const ENOUGH: usize = 64 * 1_024;

@@ -5,7 +5,8 @@
 use tollgate_core::Nanos;
 
 use super::throttle::Family;
-use crate::metrics::{Answered, Metrics, Throttling, Transport};
+use tollgate_service::metrics::ThrottleCommand as Throttling;
+use tollgate_service::{Answered, Metrics, Transport};
 
 /// What came of some commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,7 +72,7 @@ impl Tally {
             .saturating_add(all_denied)
             .saturating_add(failed)
             .saturating_add(tally.checked.into());
-        metrics.took(Transport::Resp, span(), all);
+        metrics.observe_duration(Transport::Resp, span(), all);
     }
 }
 

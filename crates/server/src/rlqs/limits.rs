@@ -67,7 +67,7 @@ impl<C: Clock> App<C> {
         let asked = Asked::new(&request, &descriptor);
         let noted = Noted::default();
         let terms = Terms::of(Purpose::Look, None);
-        let verdict = self.engine.ask(&asked, terms, &noted);
+        let verdict = self.engine().ask(&asked, terms, &noted);
         if let Some(Reason::Listed | Reason::Blocked | Reason::MissingKey | Reason::Unreadable) =
             verdict.reason().filter(|_| !verdict.is_admitted())
         {

@@ -20,4 +20,4 @@ mod tests;
 
 pub use bounds::QuotaBounds;
 pub(crate) use session::{Quotas, Session};
-pub use table::QuotaCounts;
+pub(crate) use tollgate_service::metrics::QuotaCounts;

@@ -12,8 +12,9 @@ use tollgate_store::Clock;
 use super::bounds::QuotaBounds;
 use super::client::Heard;
 use super::message::{Usage, read_reports, write_response};
-use super::table::{QuotaCounts, Table};
+use super::table::Table;
 use crate::app::App;
+use tollgate_service::metrics::QuotaCounts;
 
 /// Buckets of which one message tells. With the longest ids that is less than the window of anybody.
 const MOST_IN_MESSAGE: usize = 32;
@@ -125,7 +126,7 @@ impl<C: Clock> Session<C> {
     }
 
     fn now(&self) -> Timestamp {
-        self.app.engine.store().now()
+        self.app.service.now()
     }
 }
 

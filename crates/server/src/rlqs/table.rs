@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 use tollgate_core::{Nanos, Timestamp};
+use tollgate_service::metrics::QuotaCounts;
 
 use super::bounds::QuotaBounds;
 use super::client::{Bucket, Client, Gone, Heard};
@@ -19,26 +20,6 @@ use super::strategy::Strategy;
 
 /// There may be so many claims on limits for each bucket that there may be.
 const CLAIMS: usize = 2;
-
-/// What was done so far, for metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct QuotaCounts {
-    /// Clients that are connected.
-    pub streams: u64,
-    /// Buckets of all clients, each once for every client that has it.
-    pub buckets: u64,
-    /// Reports about buckets.
-    pub reports: u64,
-    /// Assignments that were other than those before, or the first.
-    pub changed: u64,
-    /// Assignments that were the same as before.
-    pub repeated: u64,
-    /// Buckets that clients were told to forget.
-    pub abandoned: u64,
-    /// Reports about buckets for which there was no room, or whose ids could not be used.
-    pub refused: u64,
-}
 
 /// Everything that is known.
 #[derive(Debug)]

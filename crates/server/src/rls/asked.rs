@@ -15,8 +15,7 @@ use super::said::Status;
 use super::seconds;
 use super::standing::limit_of;
 use crate::app::App;
-use crate::decided::Decided;
-use crate::http::wait_queue_full::WaitQueueFull;
+use tollgate_service::{Checked as Decided, WaitQueueFull};
 
 /// One descriptor as a request to the engine.
 pub(crate) struct Asked<'a> {
@@ -41,7 +40,7 @@ impl<'a> Answered<'a> {
         // Who only looks waits for nothing.
         let crowded = asked
             .is_charged()
-            .then(|| app.crowded(&decided.verdict))
+            .then(|| app.service.wait_queue_full(&decided.verdict))
             .flatten();
         Self {
             asked,
@@ -80,7 +79,7 @@ impl<'a> Asked<'a> {
     }
 
     pub(super) async fn decide<C: Clock>(&self, app: &App<C>) -> Decided {
-        app.ask_unseen(self, self.terms()).await
+        app.service.check_uncounted(self, self.terms()).await
     }
 
     /// What is asked to decide on it.
@@ -95,7 +94,7 @@ impl<'a> Asked<'a> {
 
     pub(super) async fn reserve<C: Clock>(&self, app: &App<C>) -> Decided {
         let terms = Terms::of(Purpose::Estimate, self.hits);
-        app.ask_unseen(self, terms).await
+        app.service.check_uncounted(self, terms).await
     }
 
     pub(super) async fn look<C: Clock>(&self, app: &App<C>) -> Decided {
@@ -104,7 +103,9 @@ impl<'a> Asked<'a> {
         } else {
             Some(0)
         };
-        app.ask_unseen(self, Terms::of(Purpose::Look, cost)).await
+        app.service
+            .check_uncounted(self, Terms::of(Purpose::Look, cost))
+            .await
     }
 }
 
@@ -112,7 +113,7 @@ impl Answered<'_> {
     /// Whether it is admitted. Whoever only looks is not where nothing is left, also by a limit that never refuses: that is
     /// how work that is paid for later is stopped.
     pub(super) fn is_admitted(&self) -> bool {
-        if self.crowded == Some(WaitQueueFull::TurnedAway) {
+        if let Some(WaitQueueFull::Refused(_)) = self.crowded {
             return false;
         }
         if self.asked.descriptor.limit.is_some() || self.asked.is_refund() {
@@ -173,7 +174,7 @@ impl Answered<'_> {
 
     /// Time until there is one more, where nothing is left.
     fn until_more(&self, state: &LimitState) -> Nanos {
-        match self.decided.more_after(state) {
+        match self.decided.time_to_next_unit(state) {
             Nanos::ZERO => state.status.reset_after,
             more_after => more_after,
         }

@@ -12,7 +12,7 @@ use super::Refused;
 use super::labels::OfVersion;
 use super::said::{Limit, Said, Status};
 use crate::app::App;
-use crate::words::with_words;
+use tollgate_service::with_header_fields;
 
 impl<C: Clock> App<C> {
     pub(super) async fn decide_by_files<T>(
@@ -22,7 +22,7 @@ impl<C: Clock> App<C> {
     ) -> Result<T, Refused> {
         let engine = &self.rls.engine;
         let see = |decided: &Decided<'_>| self.say_of_files(decided, see);
-        Ok(if self.waits() {
+        Ok(if self.service.has_fleet() {
             engine.decide_together(request, see).await?
         } else {
             engine.decide(request, see)?
@@ -41,7 +41,7 @@ impl<C: Clock> App<C> {
             .labels
             .of(decided.generation, decided.plan.policy().rules().len());
         let metadata = decided.reply.metadata();
-        with_words(|words| {
+        with_header_fields(|words| {
             match answered.len() {
                 0..=2 => self.word_files::<2>(decided, &labels, words),
                 3..=8 => self.word_files::<8>(decided, &labels, words),

@@ -17,8 +17,7 @@ use super::by_files::status_of;
 use super::said::{Said, Status};
 use super::standing::outcome_of;
 use crate::app::App;
-use crate::metrics::Transport;
-use crate::words::with_words;
+use tollgate_service::{Transport, standings, with_header_fields};
 
 /// The domain in which limits that come with descriptors are counted.
 const OVERRIDES: &str = "overrides";
@@ -41,7 +40,7 @@ impl<C: Clock> App<C> {
         {
             let asked = Asked::new(request, only);
             // Nobody is held back, so there is nothing to look at first: the whole of it in one step.
-            if !self.waits() && !self.saturation.is_full() {
+            if !self.service.has_fleet() && !self.saturation().is_full() {
                 return Ok(self.decide_here(transport, asked, see));
             }
             return Box::pin(self.decide_patiently(transport, asked, see)).await;
@@ -64,9 +63,9 @@ impl<C: Clock> App<C> {
     }
 
     fn charge_here<'a>(&self, asked: Asked<'a>) -> Answered<'a> {
-        let mut decided = self.ask_here(&asked, asked.terms());
+        let mut decided = self.service.check_local(&asked, asked.terms());
         if let Some(ticket) = decided.verdict.take_ticket().filter(Ticket::holds_places) {
-            let _released = self.engine.respond(ticket, &0_u16);
+            let _released = self.engine().respond(ticket, &0_u16);
         }
         Answered {
             asked,
@@ -89,7 +88,7 @@ impl<C: Clock> App<C> {
 
     /// One descriptor. While as many wait as may, it is looked at first: who cannot wait is not charged.
     async fn decide_one<'a>(&self, asked: Asked<'a>) -> Answered<'a> {
-        if self.saturation.is_full() {
+        if self.saturation().is_full() {
             let seen = Answered::looked_at(asked, self).await;
             if seen.crowded.is_some() {
                 return seen;
@@ -152,7 +151,7 @@ impl<C: Clock> App<C> {
         for ticket in tickets {
             if is_refused {
                 // What a store that answers no more keeps, it keeps.
-                let _given_back = self.engine.together().cancel(ticket).await;
+                let _given_back = self.engine().together().cancel(ticket).await;
             } else {
                 self.settle(Some(ticket)).await;
             }
@@ -225,7 +224,7 @@ impl<C: Clock> App<C> {
             }
         };
         let engine = &self.rls.engine;
-        Ok(Some(if self.waits() {
+        Ok(Some(if self.service.has_fleet() {
             engine.decide_together(&asked, see).await?
         } else {
             engine.decide(&asked, see)?
@@ -237,7 +236,8 @@ impl<C: Clock> App<C> {
         let speaks = all.iter().find(|one| !one.is_admitted()).or(all.first());
         if let Some(one) = speaks {
             let is_look = !one.is_charged();
-            self.observe(transport, &one.asked, &one.decided.verdict, is_look);
+            self.service
+                .observe(transport, &one.asked, &one.decided.verdict, is_look);
         }
     }
 
@@ -256,10 +256,10 @@ impl<C: Clock> App<C> {
         let statuses = statuses.get(..all.len()).unwrap_or_default();
         let outcome = outcome_of(statuses);
         let wait = all.iter().map(Answered::wait).max();
-        with_words(|words| {
+        with_header_fields(|words| {
             match all {
                 [only] if only.decided.verdict.is_admitted() == outcome.is_admitted() => {
-                    self.fields(&only.decided, words);
+                    self.service.fields(&only.decided, words);
                 }
                 all => self.word_all(outcome, all, words),
             }
@@ -281,26 +281,31 @@ impl<C: Clock> App<C> {
 
     /// The header fields of several descriptors. What two of them fall under is said once, as the tighter one has it.
     fn word_all(&self, outcome: Outcome, all: &[Answered<'_>], words: &mut Words) {
-        let mut standings: Vec<tollgate_http::Standing<'_>> = Vec::new();
-        let counted = all
-            .iter()
-            .filter(|one| one.asked.descriptor.limit.is_none());
-        for new in counted.flat_map(|one| one.decided.standings()) {
+        let mut merged: Vec<tollgate_http::Standing<'_>> = Vec::new();
+        let counted = || {
+            all.iter()
+                .filter(|one| one.asked.descriptor.limit.is_none())
+        };
+        let caches: Vec<_> = counted()
+            .map(|one| self.service.headers().cache(&one.decided))
+            .collect();
+        let all = counted().zip(&caches);
+        for new in all.flat_map(|(one, cache)| standings(&one.decided, cache)) {
             let is_same = |known: &&mut tollgate_http::Standing<'_>| known.policy == new.policy;
-            match standings.iter_mut().find(is_same) {
+            match merged.iter_mut().find(is_same) {
                 Some(known) if new.remaining < known.remaining => *known = new,
                 Some(_) => {}
-                None => standings.push(new),
+                None => merged.push(new),
             }
         }
-        self.word(outcome, &standings, words);
+        self.word(outcome, &merged, words);
     }
 
     /// Nobody tells Envoy's limiter when a request is over, so places cannot be held for it: they are given back at once.
     async fn settle(&self, ticket: Option<Ticket>) {
         if let Some(ticket) = ticket.filter(Ticket::holds_places) {
             // No rule counts responses of this status, which is none.
-            let _released = self.engine.together().respond(ticket, &0_u16).await;
+            let _released = self.engine().together().respond(ticket, &0_u16).await;
         }
     }
 }

@@ -5,24 +5,28 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tollgate_engine::reload::{EnvoyReloader, Reload, Reloader, Status};
 use tollgate_policy::envoy::EnvoyPolicy;
 use tollgate_policy::model::Policy;
+use tollgate_service::reload::{EnvoyReloader, Reload, Reloader, Status};
 use tollgate_store::Clock;
 
 use super::Rls;
 use crate::app::App;
-use crate::invalid::InvalidApp;
-use crate::secret::Secret;
+use tollgate_service::{InvalidService, Secret};
 
 impl<C: Clock> App<C> {
     /// An app that decides by files of envoyproxy/ratelimit, and only on what Envoy asks.
     ///
     /// # Errors
     /// There cannot be so many keys.
-    pub fn by_envoys_files(files: EnvoyPolicy, keys: usize, clock: C) -> Result<Self, InvalidApp> {
+    pub fn by_envoys_files(
+        files: EnvoyPolicy,
+        keys: usize,
+        clock: C,
+    ) -> Result<Self, InvalidService> {
         let mut app = Self::new(&Policy::default(), keys, clock)?;
-        app.rls = Rls::by_files(files, &app.engine, app.secret).map_err(InvalidApp::Numbers)?;
+        app.rls = Rls::by_files(files, app.engine(), app.service.secret().bytes())
+            .map_err(InvalidService::Numbers)?;
         Ok(app)
     }
 
@@ -32,9 +36,10 @@ impl<C: Clock> App<C> {
         keys: usize,
         clock: C,
         secret: Secret,
-    ) -> Result<Self, InvalidApp> {
+    ) -> Result<Self, InvalidService> {
         let mut app = Self::keyed(&Policy::default(), keys, clock, secret)?;
-        app.rls = Rls::following(path, &app.engine, app.secret).map_err(InvalidApp::Files)?;
+        app.rls = Rls::following(path, app.engine(), app.service.secret().bytes())
+            .map_err(|refused| InvalidService::Files(refused.0))?;
         Ok(app)
     }
 
@@ -46,7 +51,7 @@ impl<C: Clock> App<C> {
         if let Some(reloader) = self.rls.reloader() {
             return Some(Arc::<EnvoyReloader<_>>::clone(reloader));
         }
-        let reloader = self.reloader()?;
+        let reloader = self.service.reloader()?;
         Some(Arc::<Reloader<_>>::clone(reloader))
     }
 
@@ -54,7 +59,7 @@ impl<C: Clock> App<C> {
     pub(crate) fn file_status(&self) -> Option<Status> {
         match self.rls.reloader() {
             Some(reloader) => Some(reloader.status()),
-            None => Some(self.reloader()?.status()),
+            None => Some(self.service.reloader()?.status()),
         }
     }
 
@@ -62,7 +67,7 @@ impl<C: Clock> App<C> {
     pub(crate) fn generation(&self) -> u64 {
         self.rls
             .generation()
-            .unwrap_or_else(|| self.engine.generation().number())
+            .unwrap_or_else(|| self.engine().generation().number())
     }
 
     /// Whether files of envoyproxy/ratelimit decide. Then only what Envoy asks is answered.

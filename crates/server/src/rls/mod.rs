@@ -21,14 +21,13 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use hyper::header::RETRY_AFTER;
 use tollgate_core::{Nanos, Outcome};
 use tollgate_engine::envoy::{EnvoyEngine, Undecided};
 use tollgate_engine::fleet::Fleet;
-use tollgate_engine::reload::EnvoyReloader;
 use tollgate_engine::{Counted, Engine, OutOfNumbers};
 use tollgate_http::{Standing, Words};
 use tollgate_policy::envoy::{BadRequest, Code, EnvoyPolicy, FilesRefused, Modes, Request};
+use tollgate_service::reload::EnvoyReloader;
 use tollgate_store::{Clock, ErrorKind, Memory, StoreError};
 
 pub(crate) use self::asked::Asked;
@@ -38,7 +37,7 @@ use self::shared::SharedStore;
 use crate::app::App;
 use crate::awaited::at_once;
 use crate::http::response::HttpResponse as Reply;
-use crate::metrics::{Answered, Transport};
+use tollgate_service::{Answered, Refusal, Transport};
 
 /// Envoy's rules, on the store of an app's engine.
 pub(crate) struct Rls<C> {
@@ -153,8 +152,8 @@ impl<C: Clock> App<C> {
         request: &Request<'_>,
         see: impl FnOnce(&Said<'_>) -> T + Send,
     ) -> Result<T, Refused> {
-        let began = self.engine.store().now();
-        let decided = if self.waits() {
+        let began = self.service.now();
+        let decided = if self.service.has_fleet() {
             // In a box, and the other not in this future at all: what is large is copied again and again on its way.
             Box::pin(self.decide_for_envoy(transport, request, see)).await
         } else {
@@ -166,8 +165,8 @@ impl<C: Clock> App<C> {
         }
         // What comes by HTTP is measured with all else that does.
         if transport == Transport::Grpc {
-            let span = self.engine.store().now().since(began);
-            self.metrics().took(transport, span, 1);
+            let span = self.service.now().since(began);
+            self.metrics().observe_duration(transport, span, 1);
         }
         decided
     }
@@ -206,27 +205,27 @@ impl<C: Clock> App<C> {
             let reply = Reply::json(json::write_json(said));
             let reply = match said.overall {
                 Code::Ok => reply,
-                Code::OverLimit => reply.answered_with(StatusCode::TOO_MANY_REQUESTS),
+                Code::OverLimit => reply.answered_with(Refusal::over_limit(None).status),
             };
             match said.wait.is_zero() {
                 true => reply,
-                false => reply.after(said.wait).at(self.saturation.enter()),
+                false => reply.after(said.wait).at(self.saturation().enter()),
             }
         });
         answered.await.or_else(|refused| match refused {
             Refused::BadRequest(reason) => Err(reason.to_string()),
-            Refused::Store(error) => {
-                let status = StatusCode::SERVICE_UNAVAILABLE;
-                Ok(Reply::plain(status, error.to_string()).with(RETRY_AFTER, "1"))
-            }
+            Refused::Store(error) => Ok(Reply::refusal(
+                Refusal::store_unavailable(),
+                error.to_string(),
+            )),
         })
     }
 
     /// Writes the header fields that tell of limits, wherever they stand.
     fn word(&self, outcome: Outcome, standings: &[Standing<'_>], words: &mut Words) {
-        let now = || self.engine.store().now();
-        let answer = self.wording.about(outcome, standings, now);
-        answer.write(self.wording.dialects(), words);
+        let now = || self.service.now();
+        let answer = self.service.headers().answer_of(outcome, standings, now);
+        answer.write(self.service.headers().dialects(), words);
     }
 }
 

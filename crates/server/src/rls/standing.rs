@@ -7,7 +7,7 @@ use tollgate_engine::LimitState;
 use tollgate_policy::envoy::{Code, Unit};
 
 use super::said::{Limit, Status};
-use crate::decided::Decided;
+use tollgate_service::Checked as Decided;
 
 /// A limit as Envoy's messages can say it: so many in the shortest unit that its window fits in. Said of a longer time, a
 /// quota never promises more than there is; header fields of ours say it exactly.

@@ -24,7 +24,7 @@ use crate::http::Limits;
 use crate::http::handler::{HttpHandler, HttpRequest, answer};
 use crate::http::response::HttpResponse;
 use crate::listen::{Peer, ShutdownOrTimeout, Stopping, Stream, send};
-use crate::saturation::Place;
+use tollgate_service::WaitPermit as Place;
 
 /// What is read at once at most. A request that is longer is not plain.
 const READ_LEN: usize = 32 * 1_024;

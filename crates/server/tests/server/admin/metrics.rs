@@ -209,7 +209,7 @@ async fn counters_survive_another_policy_where_the_limit_stays() {
     managed.check("a");
     let other =
         "limits: [{ name: api, key: header.x-api-key, rate: 9/h }, { name: new, rate: 1/s }]";
-    managed.app.replace(&policy(other)).unwrap();
+    managed.app.service().replace(&policy(other)).unwrap();
     managed.check("a");
     let page = scraped(&managed).await;
     let allowed = |limit: &str| {
@@ -275,7 +275,11 @@ async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_l
         }
     }
     assert_eq!(scraped(&managed).await.samples.len(), before);
-    managed.app.replace(&policy(&limits(700))).unwrap();
+    managed
+        .app
+        .service()
+        .replace(&policy(&limits(700)))
+        .unwrap();
     for n in 0..700 {
         feed(
             &managed,
@@ -296,7 +300,11 @@ async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_l
     );
     let rest = r#"tollgate_limit_decisions_total{limit="other",outcome="allowed"}"#;
     assert_eq!(page.value(rest), "200", "nothing is lost");
-    managed.app.replace(&policy(&limits(2_000))).unwrap();
+    managed
+        .app
+        .service()
+        .replace(&policy(&limits(2_000)))
+        .unwrap();
     assert_eq!(of_limits(&scraped(&managed).await), 501 * 7);
 }
 

@@ -57,7 +57,7 @@ impl Member {
         let (stop, stopping) = Stop::new();
         let mut task = JoinSet::new();
         let node = Arc::<App<Arc<ManualClock>>>::clone(&app);
-        task.spawn(Arc::clone(&membership).run(register, node, stopping));
+        task.spawn(Arc::clone(&membership).run(register, node, stopping.wait()));
         membership.settled().await;
         let place = Place::Tcp(([127, 0, 0, 1], 0).into());
         let admin = Admin::new(Arc::clone(&app), &place, Tokens::default()).unwrap();

@@ -29,7 +29,7 @@ fn a_warm_decision_is_put_into_the_words_of_every_dialect_without_allocating() {
         let mut words = Words::new();
         let mut round = || {
             let decided = ask(&app, &says, 1);
-            app.fields(&decided, &mut words);
+            app.service().fields(&decided, &mut words);
             decided.verdict.is_admitted()
         };
         // The first admission and the first denial make room.

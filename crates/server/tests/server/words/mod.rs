@@ -46,13 +46,13 @@ impl Attributes for Says<'_> {
 /// Decides at this cost, or at the policy's.
 fn ask(app: &TestApp, says: &[(&str, &str)], cost: impl Into<Option<u64>>) -> Decided {
     let terms = Terms::of(Purpose::Charge, cost.into());
-    at_once(app.ask(Transport::Http, &Says(says), terms))
+    at_once(app.service().check(Transport::Http, &Says(says), terms))
 }
 
 /// The fields of a decision as text.
 fn told(app: &TestApp, decided: &Decided) -> Vec<(&'static str, String)> {
     let mut words = Words::new();
-    app.fields(decided, &mut words);
+    app.service().fields(decided, &mut words);
     let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
     words
         .iter()
