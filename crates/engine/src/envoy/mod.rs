@@ -4,7 +4,7 @@
 //! numbers the counters by their identities, and swaps files as the engine swaps policies: at once, keeping what was
 //! counted under the same identity. A warm decision allocates nothing. Must not know: protobuf, how files are read.
 
-mod ask;
+mod decision;
 mod tallies;
 #[cfg(test)]
 mod tests;
@@ -12,19 +12,19 @@ mod tests;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use tollgate_core::Nanos;
 use tollgate_core::limit::Limit;
 use tollgate_policy::envoy::{BadRequest, EnvoyPolicy, Modes, Plan, Quota, Reply, Request, State};
-use tollgate_store::{ErrorKind, LimitId, Ruled, StoreError};
+use tollgate_store::{LimitId, Ruled, StoreError};
 
+pub use self::decision::EnvoyDecision;
 use self::tallies::Tallies;
-use crate::asks::{Asks, AtOnce, at_once};
 use crate::counters::Counted;
-use crate::fleet::{Consulting, Fleet};
 use crate::numbers::{Assigned, ENVOY, Kind, Numbering, OutOfNumbers, Party, Wanted, lifetime};
+use crate::steps::run_local;
 use crate::store::StateStore;
 
 /// Decides by files of envoyproxy/ratelimit that can be replaced at any time.
@@ -53,21 +53,19 @@ use crate::store::StateStore;
 /// ```
 pub struct EnvoyEngine<S> {
     store: S,
-    current: ArcSwap<Loaded>,
+    current: ArcSwap<FileVersion>,
     /// Keys the digests of long keys.
     secret: [u8; 16],
     shadow_mode: AtomicBool,
     quota_mode: AtomicBool,
     numbering: Numbering,
-    /// Those that it shares counters with, if it does.
-    fleet: OnceLock<Arc<Fleet>>,
     /// Held while files are replaced, one after another.
     replacing: Mutex<()>,
 }
 
-/// Files as they are in force: the numbers of their counters, by [`State`].
+/// One version of the files: their rules, and the numbers of their counters.
 #[derive(Debug)]
-struct Loaded {
+pub struct FileVersion {
     number: u64,
     policy: EnvoyPolicy,
     ids: Box<[LimitId]>,
@@ -112,7 +110,7 @@ impl<S: StateStore> EnvoyEngine<S> {
             given.assign_for(Party::Envoy, &wanted(&policy, &names(&policy)), store.now())?;
         *given = numbers;
         drop(given);
-        let loaded = Loaded {
+        let loaded = FileVersion {
             number: 1,
             counted: Tallies::of(&policy, None),
             policy,
@@ -128,7 +126,6 @@ impl<S: StateStore> EnvoyEngine<S> {
             shadow_mode: AtomicBool::new(false),
             quota_mode: AtomicBool::new(false),
             numbering: numbering.clone(),
-            fleet: OnceLock::new(),
             replacing: Mutex::new(()),
         })
     }
@@ -150,7 +147,7 @@ impl<S: StateStore> EnvoyEngine<S> {
             &wanted(&policy, &names(&policy)),
             self.store.now(),
         )?;
-        let loaded = Loaded {
+        let loaded = FileVersion {
             number: before.number.saturating_add(1),
             counted: Tallies::of(&policy, Some(&before.counted)),
             policy,
@@ -168,10 +165,6 @@ impl<S: StateStore> EnvoyEngine<S> {
         }
         let number = loaded.number;
         self.current.store(Arc::new(loaded));
-        self.store.forget_denials(None);
-        if let Some(fleet) = self.fleet.get() {
-            fleet.forget_denials(None);
-        }
         for id in gone {
             self.store.forget(id);
         }
@@ -188,66 +181,39 @@ impl<S: StateStore> EnvoyEngine<S> {
         request: &Request<'_>,
         see: impl FnOnce(&Decided<'_>) -> T,
     ) -> Result<T, Undecided> {
-        let current = self.current.load();
-        let store = AtOnce(&self.store);
-        at_once(self.decide_on(&store, &current, request, see)).unwrap_or_else(|| {
-            let detail = "a store that answers at once did not";
-            let error = StoreError::new(ErrorKind::BadRequest, detail);
-            Err(Undecided::Store(error))
-        })
-    }
-
-    /// The same with the fleet that it has joined, if it has.
-    ///
-    /// # Errors
-    /// The request makes no sense, or the store did not answer.
-    pub async fn decide_together<T>(
-        &self,
-        request: &Request<'_>,
-        see: impl FnOnce(&Decided<'_>) -> T + Send,
-    ) -> Result<T, Undecided> {
-        let current = self.current.load_full();
-        match self.fleet.get() {
-            Some(fleet) => {
-                let both = Consulting::new(fleet, &self.store);
-                Box::pin(self.decide_on(&both, &current, request, see)).await
-            }
-            None => {
-                let store = AtOnce(&self.store);
-                self.decide_on(&store, &current, request, see).await
-            }
-        }
-    }
-
-    async fn decide_on<T, A: Asks>(
-        &self,
-        store: &A,
-        current: &Loaded,
-        request: &Request<'_>,
-        see: impl FnOnce(&Decided<'_>) -> T,
-    ) -> Result<T, Undecided> {
-        let plan = current
-            .policy
-            .plan(request)
-            .map_err(Undecided::BadRequest)?;
-        let reply = match self.ask(store, current, &plan).await {
-            Ok(reply) => reply,
-            Err(error) => {
-                current.counted.count_errors(&plan);
-                return Err(Undecided::Store(error));
-            }
-        };
-        current.counted.count(&plan, &reply, self.modes());
+        let version = self.current.load();
+        let plan = self.plan(&version, request)?;
+        let mut decision = self.decision(&version, &plan);
+        run_local(&mut decision, &self.store);
+        let reply = decision.finish(self.store.now())?;
         Ok(see(&Decided {
             plan: &plan,
             reply: &reply,
-            generation: current.number,
+            generation: version.number,
         }))
     }
 
-    /// Shares counters with a fleet from now on, for good: see [`Engine::join`](crate::Engine::join).
-    pub fn join(&self, fleet: Arc<Fleet>) -> bool {
-        self.fleet.set(fleet).is_ok()
+    /// The version of the files in force, for a driver of one's own.
+    #[must_use]
+    pub fn current(&self) -> Arc<FileVersion> {
+        self.current.load_full()
+    }
+
+    /// Which counters a request charges.
+    ///
+    /// # Errors
+    /// The request makes no sense.
+    pub fn plan<'a>(
+        &self,
+        version: &'a FileVersion,
+        request: &Request<'a>,
+    ) -> Result<Plan<'a>, Undecided> {
+        version.policy.plan(request).map_err(Undecided::BadRequest)
+    }
+
+    /// A decision that carries a plan out, for a driver of one's own: see [`StoreSteps`](crate::StoreSteps).
+    pub fn decision<'a>(&self, version: &'a FileVersion, plan: &'a Plan<'a>) -> EnvoyDecision<'a> {
+        EnvoyDecision::new(version, plan, self.secret, self.modes())
     }
 
     /// What holds for all rules at once, from the next decision on. In shadow nothing is denied: the kill switch.
@@ -293,7 +259,7 @@ impl<S: StateStore> EnvoyEngine<S> {
     }
 }
 
-impl Loaded {
+impl FileVersion {
     fn id(&self, state: State) -> Option<LimitId> {
         self.ids.get(usize::try_from(state.0).ok()?).copied()
     }
