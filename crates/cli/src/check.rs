@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tollgate_policy::envoy::{self, FilesRefused};
+use tollgate_envoy::config::{self, FilesRefused};
 use tollgate_policy::model::Policy;
 use tollgate_policy::source::Problems;
 use tollgate_policy::words_for::number;
@@ -130,7 +130,7 @@ fn set(sources: &[Source], merge_domains: bool) -> Checked {
         merge_domains,
         ..envoy::Options::default()
     };
-    let result = envoy::load_with(&files, options);
+    let result = config::load_with(&files, options);
     Checked {
         files: sources.iter().map(|source| source.name.clone()).collect(),
         kind: Kind::Envoy,

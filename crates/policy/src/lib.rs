@@ -9,7 +9,6 @@ mod check;
 pub mod compile;
 #[cfg(test)]
 mod corpus;
-pub mod envoy;
 pub mod explain;
 mod load;
 pub mod model;

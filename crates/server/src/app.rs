@@ -7,10 +7,13 @@ use std::sync::Arc;
 
 use tollgate_core::Nanos;
 use tollgate_engine::Engine;
-use tollgate_engine::fleet::Fleet;
+use tollgate_envoy::EnvoyService;
+use tollgate_envoy::config::EnvoyPolicy;
+use tollgate_envoy::engine::is_envoys;
+use tollgate_envoy::rlqs::QuotaBounds;
+use tollgate_fleet::Fleet;
 use tollgate_http::{Dialects, Networks};
 use tollgate_policy::model::Policy;
-use tollgate_service::reload::is_envoys;
 use tollgate_service::{InvalidService, LogDenials, Metrics, RateLimitService, Saturation, Secret};
 use tollgate_store::{Clock, Memory};
 
@@ -18,17 +21,13 @@ use crate::counters::Counters;
 use crate::http::forward_auth::Gateways;
 use crate::http::welcome::{introduction, introduction_of_files};
 use crate::listen::{Reached, Stopping};
-use crate::rlqs::{QuotaBounds, QuotaCounts, Quotas};
-use crate::rls::Rls;
 
 /// The HTTP API of a rate limit service.
 #[derive(Debug)]
 pub struct HttpApi<C> {
     pub(crate) service: Arc<RateLimitService<C>>,
-    /// Envoy's rate limit service.
-    pub(crate) rls: Rls<C>,
-    /// Envoy's rate limit quota service.
-    pub(crate) quotas: Quotas,
+    /// Envoy's rate limit services.
+    pub(crate) envoy: Arc<EnvoyService<C>>,
     pub(crate) gateways: Gateways,
     /// Once this is said no more requests should be sent here.
     leaving: Option<Stopping>,
@@ -57,7 +56,8 @@ impl<C: Clock> HttpApi<C> {
         clock: C,
         secret: Secret,
     ) -> Result<Self, InvalidService> {
-        Self::over(RateLimitService::new(policy, keys, clock, secret)?)
+        let service = RateLimitService::new(policy, keys, clock, secret)?;
+        Self::by_policy(service)
     }
 
     /// An API that decides by a policy file, or by a file or a directory of files of envoyproxy/ratelimit. Its
@@ -71,24 +71,46 @@ impl<C: Clock> HttpApi<C> {
         clock: C,
         secret: Secret,
     ) -> Result<Self, InvalidService> {
-        if is_envoys(path) {
-            return Self::following_files(path, keys, clock, secret);
+        if !is_envoys(path) {
+            let service = RateLimitService::from_file(path, keys, clock, secret)?;
+            return Self::by_policy(service);
         }
-        Self::over(RateLimitService::from_file(path, keys, clock, secret)?)
+        let service = RateLimitService::new(&Policy::default(), keys, clock, secret)?;
+        Ok(Self::over(EnvoyService::from_files(
+            Arc::new(service),
+            path,
+        )?))
     }
 
-    fn over(service: RateLimitService<C>) -> Result<Self, InvalidService> {
-        let secret = service.secret().bytes();
-        let rls = Rls::by_policy(service.engine(), secret).map_err(InvalidService::Numbers)?;
-        let quotas = Quotas::new(QuotaBounds::default(), service.now());
-        Ok(Self {
-            service: Arc::new(service),
-            rls,
-            quotas,
+    /// An API that decides by files of envoyproxy/ratelimit, and only on what Envoy asks.
+    ///
+    /// # Errors
+    /// There cannot be so many keys.
+    pub fn by_envoys_files(
+        files: EnvoyPolicy,
+        keys: usize,
+        clock: C,
+    ) -> Result<Self, InvalidService> {
+        let service = RateLimitService::new(&Policy::default(), keys, clock, Secret::random())?;
+        let envoy = EnvoyService::by_files(Arc::new(service), files);
+        Ok(Self::over(envoy.map_err(InvalidService::Numbers)?))
+    }
+
+    fn by_policy(service: RateLimitService<C>) -> Result<Self, InvalidService> {
+        let envoy = EnvoyService::new(Arc::new(service));
+        Ok(Self::over(envoy.map_err(InvalidService::Numbers)?))
+    }
+
+    /// The API over these services.
+    #[must_use]
+    pub fn over(envoy: EnvoyService<C>) -> Self {
+        Self {
+            service: Arc::clone(envoy.service()),
+            envoy: Arc::new(envoy),
             gateways: Gateways::in_networks(Networks::default()),
             leaving: None,
             counters: Counters::default(),
-        })
+        }
     }
 
     /// The same API, which believes gateways in these networks only.
@@ -100,9 +122,8 @@ impl<C: Clock> HttpApi<C> {
 
     /// The same API, which assigns quotas within these bounds.
     #[must_use]
-    pub fn sharing(mut self, bounds: QuotaBounds) -> Self {
-        self.quotas = Quotas::new(bounds, self.service.now());
-        self
+    pub fn sharing(self, bounds: QuotaBounds) -> Self {
+        self.changed(|envoy| envoy.with_quota_bounds(bounds))
     }
 
     /// The same API, which is not ready any more once this is said.
@@ -116,6 +137,12 @@ impl<C: Clock> HttpApi<C> {
     #[must_use]
     pub const fn service(&self) -> &Arc<RateLimitService<C>> {
         &self.service
+    }
+
+    /// Envoy's services.
+    #[must_use]
+    pub const fn envoy(&self) -> &Arc<EnvoyService<C>> {
+        &self.envoy
     }
 
     /// Whether no more requests should be sent here.
@@ -133,19 +160,13 @@ impl<C: Clock> HttpApi<C> {
     /// Shares state with a fleet from now on, for good. Call it before the first request. Returns whether it had joined
     /// none before.
     pub fn join(&self, fleet: &Arc<Fleet>) -> bool {
-        self.rls.join(fleet) && self.service.join(fleet)
-    }
-
-    /// What was done about quotas so far.
-    #[must_use]
-    pub fn quotas_given(&self) -> QuotaCounts {
-        self.quotas.counts()
+        self.service.join(fleet)
     }
 
     /// The policy in plain words and commands to try, for a server reached at `place`; `also` are further commands.
     #[must_use]
     pub fn introduction(&self, place: &Reached, also: &[String]) -> String {
-        match self.rls.rules_in_words() {
+        match self.envoy.rules_in_words() {
             Some(rules) => introduction_of_files(place, &rules, also),
             None => introduction(place, &self.service.explanation().explanation, also),
         }
@@ -178,17 +199,22 @@ impl<C: Clock> HttpApi<C> {
         self.configured(|service| service.with_retry_jitter(jitter))
     }
 
-    fn configured(
-        mut self,
-        change: impl FnOnce(RateLimitService<C>) -> RateLimitService<C>,
-    ) -> Self {
-        self.service = match Arc::try_unwrap(self.service) {
-            Ok(service) => Arc::new(change(service)),
+    fn configured(self, change: impl FnOnce(RateLimitService<C>) -> RateLimitService<C>) -> Self {
+        self.changed(|envoy| envoy.configured(change))
+    }
+
+    /// Changes the services before they are shared.
+    fn changed(mut self, change: impl FnOnce(EnvoyService<C>) -> EnvoyService<C>) -> Self {
+        let Self { service, envoy, .. } = self;
+        drop(service);
+        self.envoy = match Arc::try_unwrap(envoy) {
+            Ok(envoy) => Arc::new(change(envoy)),
             Err(shared) => {
                 debug_assert!(false, "a service is configured before it is shared");
                 shared
             }
         };
+        self.service = Arc::clone(self.envoy.service());
         self
     }
 

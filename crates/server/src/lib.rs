@@ -14,18 +14,16 @@ pub mod grpc;
 mod http;
 pub mod listen;
 pub mod resp;
-mod rlqs;
-mod rls;
 
 pub use app::{App, HttpApi};
 pub use counters::Counters;
 pub use http::Limits;
-pub use rlqs::QuotaBounds;
+pub use tollgate_envoy::rlqs::QuotaBounds;
 pub use tollgate_http::{Dialects, Networks};
 
 // What moved to `tollgate-service` keeps its path here until the next release.
 pub use tollgate_service::metrics::QuotaCounts;
 pub use tollgate_service::{
-    Answered, Cause, Checked as Decided, InvalidSecret, InvalidService as InvalidApp, LogDenials,
+    Answered, Cause, InvalidSecret, InvalidService as InvalidApp, LogDenials,
     MAX_RETRY_JITTER as MOST_RETRY_JITTER, Metrics, Saturation, Secret, Transport, demo_policy,
 };

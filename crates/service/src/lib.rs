@@ -20,17 +20,15 @@ pub mod reload;
 mod saturation;
 mod secret;
 mod service;
-#[cfg(test)]
-mod testing;
 mod tickets;
 mod wait_queue_full;
 
-pub use decision::{Checked, Refusal};
+pub use decision::Refusal;
 pub use demo::demo_policy;
 pub use denial_log::LogDenials;
 pub use error::InvalidService;
 pub use header_fields::{
-    HeaderCache, HeaderRenderer, Subject, role_name, standings, with_header_fields, write_problem,
+    HeaderCache, HeaderRenderer, Subject, role_name, with_header_fields, write_problem,
 };
 pub use metrics::{Answered, Cause, Metrics, Transport};
 pub use panic_guard::guarded;

@@ -3,25 +3,25 @@
 //! Must not know: sockets, protocols, what is in files.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_engine::fleet::Fleet;
 use tollgate_engine::{Engine, Verdict};
+use tollgate_fleet::Fleet;
 use tollgate_http::Dialects;
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::explain::{Explanation, explain};
 use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
-use tollgate_store::{Clock, Memory};
+use tollgate_store::{Clock, Memory, StoreError};
 
 use crate::denial_log::{DenialLog, LogDenials};
 use crate::error::InvalidService;
 use crate::header_fields::HeaderRenderer;
 use crate::metrics::{Metrics, Transport};
 use crate::redact::redacted;
-use crate::reload::Reloader;
+use crate::reload::PolicyReloader;
 use crate::saturation::{DEFAULT_MAX_WAITING, Saturation};
 use crate::secret::Secret;
 use crate::tickets::TicketTable;
@@ -36,8 +36,10 @@ pub const MAX_RETRY_JITTER: Nanos = Nanos::HOUR;
 #[derive(Debug)]
 pub struct RateLimitService<C> {
     engine: Arc<Engine<Memory<C>>>,
+    /// The fleet that it shares state with, if it has joined one.
+    fleet: OnceLock<Arc<Fleet>>,
     /// Loads the policy file again, if the policy comes from a file.
-    reloader: Option<Arc<Reloader<Memory<C>>>>,
+    reloader: Option<Arc<PolicyReloader<Memory<C>>>>,
     pub(crate) tickets: TicketTable,
     pub(crate) headers: HeaderRenderer,
     saturation: Arc<Saturation>,
@@ -80,7 +82,7 @@ impl<C: Clock> RateLimitService<C> {
         Ok(Self::over(Arc::new(engine), None, explanation, secret))
     }
 
-    /// A service that decides by a policy file. Call [`Reloader::look`] of its [`reloader`](Self::reloader) when the file
+    /// A service that decides by a policy file. Call [`look`](crate::reload::Reloader::look) of its [`reloader`](Self::reloader) when the file
     /// may have changed, or have a [`Watch`](crate::reload::Watch) do it.
     ///
     /// # Errors
@@ -92,26 +94,27 @@ impl<C: Clock> RateLimitService<C> {
         secret: Secret,
     ) -> Result<Self, InvalidService> {
         let store = Memory::with_clock(keys, clock).map_err(InvalidService::Size)?;
-        let reloader = Reloader::open(path, secret.0, store)
-            .map_err(|problems| InvalidService::Files(vec![problems]))?;
-        let (generation, policy) = reloader.in_force();
+        let reloader =
+            PolicyReloader::open_policy(path, secret.0, store).map_err(InvalidService::Files)?;
+        let (generation, policy) = reloader.engine().in_force();
         let explanation = PolicyExplanation {
             generation,
             explanation: explained(&policy, &secret)?,
         };
-        let engine = Arc::clone(reloader.engine());
+        let engine = Arc::clone(reloader.engine().engine());
         let reloader = Some(Arc::new(reloader));
         Ok(Self::over(engine, reloader, explanation, secret))
     }
 
     fn over(
         engine: Arc<Engine<Memory<C>>>,
-        reloader: Option<Arc<Reloader<Memory<C>>>>,
+        reloader: Option<Arc<PolicyReloader<Memory<C>>>>,
         explanation: PolicyExplanation,
         secret: Secret,
     ) -> Self {
         Self {
             engine,
+            fleet: OnceLock::new(),
             reloader,
             tickets: TicketTable::default(),
             headers: HeaderRenderer::new(secret),
@@ -176,13 +179,25 @@ impl<C: Clock> RateLimitService<C> {
     /// Shares state with a fleet from now on, for good. Call it before the first request: what was decided before stays on
     /// this node. Returns whether the service had joined no fleet before.
     pub fn join(&self, fleet: &Arc<Fleet>) -> bool {
-        self.engine.join(Arc::clone(fleet))
+        self.fleet.set(Arc::clone(fleet)).is_ok()
     }
 
-    /// Whether a decision may have to wait for the store that a fleet shares.
+    /// The fleet that the service has joined. Then a decision may have to wait for the store that the nodes share.
     #[must_use]
-    pub fn has_fleet(&self) -> bool {
-        self.engine.fleet().is_some()
+    pub fn fleet(&self) -> Option<&Arc<Fleet>> {
+        self.fleet.get()
+    }
+
+    /// Forgets what a key has used of a limit in the store that the fleet shares. The engine's
+    /// [`Control::reset`](tollgate_engine::Control::reset) does it on this node. Returns whether there was anything.
+    ///
+    /// # Errors
+    /// The store did not answer. Some of it may be forgotten.
+    pub async fn erase_shared(&self, limit: &str, key: &[&str]) -> Result<bool, StoreError> {
+        match self.fleet_engine() {
+            Some(fleet) => fleet.erase(limit, key).await,
+            None => Ok(false),
+        }
     }
 
     /// The engine that decides.
@@ -193,7 +208,7 @@ impl<C: Clock> RateLimitService<C> {
 
     /// What loads the policy file again, if the policy comes from a file.
     #[must_use]
-    pub const fn reloader(&self) -> Option<&Arc<Reloader<Memory<C>>>> {
+    pub const fn reloader(&self) -> Option<&Arc<PolicyReloader<Memory<C>>>> {
         self.reloader.as_ref()
     }
 
@@ -240,7 +255,7 @@ impl<C: Clock> RateLimitService<C> {
         let Some(reloader) = &self.reloader else {
             return known;
         };
-        let (generation, policy) = reloader.in_force();
+        let (generation, policy) = reloader.engine().in_force();
         if known.generation == generation {
             return known;
         }

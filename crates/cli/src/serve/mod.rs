@@ -52,7 +52,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let app = Arc::new(open(options, secret)?.until(leaving.clone()));
     let securing = Securing::open(&options.tls)?;
     // Until the end of this function the file is looked at whenever it changes.
-    let _watch = app.reload().map(follow).transpose()?;
+    let _watch = app.envoy().reload().map(follow).transpose()?;
     let mut resp = Resp::new(Memory::for_keys(options.capacity.keys)?)?;
     if let Some(joined) = &joined {
         app.join(joined.shared.fleet());
@@ -61,7 +61,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Some(password) = options.secrets.resp_password()? {
         resp = resp.with_password(&password);
     }
-    if !app.is_by_envoys_files() {
+    if !app.envoy().is_by_files() {
         let checker: Arc<dyn resp::Checker> = Arc::<HttpApi<SystemClock>>::clone(&app);
         resp = resp.with_checker(checker);
     }
@@ -130,7 +130,11 @@ async fn run(
     // Before anything is announced: whoever reads it may send a signal at once.
     let mut stop = StopSignals::listen()?;
     let manager = Manager::from_environment();
-    let reload = reload_signal(app.reload(), securing.tls().cloned(), manager.clone())?;
+    let reload = reload_signal(
+        app.envoy().reload(),
+        securing.tls().cloned(),
+        manager.clone(),
+    )?;
     let bound = Bound::everywhere(options, securing, aside).await?;
     let places = bound.places()?;
     let mut bounds = Bounds::default();

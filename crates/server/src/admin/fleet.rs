@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 use tollgate_core::Nanos;
-use tollgate_engine::fleet::{Breaker, BreakerState, Fleet};
+use tollgate_fleet::{Breaker, BreakerState, Fleet};
 use tollgate_store::Clock;
 use tollgate_store::register::Load;
 
@@ -98,7 +98,7 @@ struct Part {
 impl<C: Clock + 'static> Admin<C> {
     pub(super) fn fleet(&self) -> HttpResponse {
         let mut page = self.fleet.as_deref().map(shown).unwrap_or_default();
-        page.store = self.app.engine().fleet().map(|fleet| store(fleet));
+        page.store = self.app.service.fleet().map(|fleet| store(fleet));
         HttpResponse::json(json(&page))
     }
 }

@@ -165,7 +165,7 @@ impl<C: Clock + 'static> Admin<C> {
             .collect();
         let gathered = MetricSources {
             service: &self.app.service,
-            descriptor_rules: &self.app.rls.counted(),
+            descriptor_rules: &self.app.envoy.counted(),
             throttle_store: self.resp.as_ref().map(|resp| resp.store()),
             listeners: &listeners,
             certificate: self.tls.as_ref().map(|tls| CertificateStatus {
@@ -173,9 +173,9 @@ impl<C: Clock + 'static> Admin<C> {
                 loads: tls.loads(),
                 refusals: tls.refusals(),
             }),
-            generation: self.app.generation(),
-            files: self.app.file_status(),
-            quotas: self.app.quotas_given(),
+            generation: self.app.envoy.generation(),
+            files: self.app.envoy.file_status(),
+            quotas: self.app.envoy.quota_counts(),
             fleet: self.fleet.as_deref(),
         };
         HttpResponse::page(format.content_type(), gather(&gathered, format))
@@ -220,7 +220,7 @@ impl<C: Clock + 'static> HttpHandler for Admin<C> {
     }
 
     fn waits(&self) -> bool {
-        self.app.service.has_fleet()
+        self.app.service.fleet().is_some()
     }
 
     async fn answer(&self, request: &HttpRequest<'_>) -> HttpResponse {

@@ -3,12 +3,11 @@
 //! `start.rs` connects, `tending.rs` looks whether what was away is back. [`tollgate_service::fleet`] does everything else.
 //! Must not know: command lines, how anything is decided.
 
-mod node;
 mod start;
 mod tending;
 
 pub use start::Shared;
 pub use tending::Tending;
 pub use tollgate_service::fleet::{
-    Borrowing, Fellow, Membership, MembershipSettings, Node, Nodes, Tally, View, What,
+    Fellow, FleetMaintenance, Membership, MembershipSettings, Node, Nodes, Tally, View, What,
 };

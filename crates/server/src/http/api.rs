@@ -91,11 +91,11 @@ impl<C: Clock + 'static> HttpHandler for App<C> {
     }
 
     fn waits(&self) -> bool {
-        self.service.has_fleet()
+        self.service.fleet().is_some()
     }
 
     async fn answer(&self, request: &HttpRequest<'_>) -> HttpResponse {
-        if self.service.has_fleet() {
+        if self.service.fleet().is_some() {
             // In a box, and the other not in this future at all: what is large is copied again and again on its way.
             return Box::pin(self.find_answer(request)).await;
         }
@@ -117,7 +117,7 @@ impl<C: Clock + 'static> App<C> {
         if !route.allows(request.method) {
             return wrong_method(request.method, route.methods);
         }
-        if self.is_by_envoys_files() && !route.is_for_files() {
+        if self.envoy.is_by_files() && !route.is_for_files() {
             let detail = "files of envoyproxy/ratelimit decide here; ask by gRPC or POST /json";
             return HttpResponse::plain(StatusCode::NOT_IMPLEMENTED, detail);
         }
@@ -134,7 +134,7 @@ impl<C: Clock + 'static> App<C> {
             Endpoint::OpenApi => Ok(HttpResponse::json(openapi::DOCUMENT)),
             Endpoint::Health => Ok(HttpResponse::text("ok\n")),
             Endpoint::EnvoysHealth => Ok(HttpResponse::text("OK")),
-            Endpoint::Envoy => Ok(self.should_rate_limit_json(request.body).await),
+            Endpoint::Envoy => Ok(self.answer_rls_json(request.body).await),
             Endpoint::Ready => Ok(self.ready()),
             Endpoint::Front => Ok(HttpResponse::text(
                 self.introduction(&request.peer.local, &[]),

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 use tollgate_core::{Nanos, Outcome};
-use tollgate_engine::{LimitState, Reason, Standing, Verdict};
+use tollgate_engine::{EnforcementMode, LimitState, Reason, Verdict};
 use tollgate_http::Answer;
 
 use crate::http::http1::response_writer::write_number;
@@ -97,9 +97,9 @@ fn write_stand(verdict: &Verdict, state: &LimitState, json: &mut Json<'_>) {
     json.text_or_null(verdict.level(state));
     json.raw(",\"part\":");
     json.text(role_name(state.role()));
-    json.raw(match state.standing {
-        Standing::Enforced => ",\"mode\":\"enforce\",\"outcome\":",
-        Standing::Shadow => ",\"mode\":\"shadow\",\"outcome\":",
+    json.raw(match state.enforcement {
+        EnforcementMode::Enforced => ",\"mode\":\"enforce\",\"outcome\":",
+        EnforcementMode::Shadow => ",\"mode\":\"shadow\",\"outcome\":",
     });
     json.raw(match state.outcome {
         Outcome::Allow => "\"allow\",\"limit\":",

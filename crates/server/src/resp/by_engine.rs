@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::pin::pin;
 
 use tollgate_core::Nanos;
-use tollgate_engine::{Engine, Purpose, Response, StateStore, Terms, Verdict};
+use tollgate_engine::{CheckMode, CheckOptions, Engine, Response, StateStore, Verdict};
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_store::Clock;
 
@@ -39,7 +39,7 @@ impl<C: Clock> Checker for App<C> {
     }
 
     fn waits(&self) -> bool {
-        self.service.has_fleet()
+        self.service.fleet().is_some()
     }
 
     fn check_together<'a>(&'a self, asked: &'a Asked<'a>, say: Say<'a>) -> Awaited<'a, ()> {
@@ -48,13 +48,8 @@ impl<C: Clock> Checker for App<C> {
                 Ok(request) => request,
                 Err(wrong) => return say(&wrong),
             };
-            let purpose = match asked.is_peek {
-                true => Purpose::Look,
-                false => Purpose::Charge,
-            };
-            let terms = Terms::of(purpose, asked.cost);
-            let together = self.engine().together();
-            let mut verdict = together.ask(&request, terms, None).await;
+            let checked = self.service.check_uncounted(&request, options(asked));
+            let mut verdict = checked.await;
             let ticket = self.noted(asked, &request, &mut verdict);
             say(&said(&verdict, ticket));
         })
@@ -75,14 +70,20 @@ fn decide<S: StateStore>(
         Ok(request) => request,
         Err(wrong) => return say(&wrong),
     };
-    let mut verdict = match (asked.cost, asked.is_peek) {
-        (None, false) => engine.decide(&request),
-        (Some(cost), false) => engine.decide_at(&request, cost),
-        (None, true) => engine.peek(&request),
-        (Some(cost), true) => engine.peek_at(&request, cost),
-    };
+    let mut verdict = engine.check(&request, options(asked));
     let ticket = observe(&request, &mut verdict);
     say(&said(&verdict, ticket));
+}
+
+/// How a command is checked.
+const fn options(asked: &Asked<'_>) -> CheckOptions {
+    CheckOptions {
+        cost: asked.cost,
+        mode: match asked.is_peek {
+            true => CheckMode::Peek,
+            false => CheckMode::Charge,
+        },
+    }
 }
 
 fn said(verdict: &Verdict, ticket: Option<u128>) -> Said<'_> {
@@ -127,7 +128,7 @@ impl<C: Clock> App<C> {
             },
             Report::Release => match self.service.take_ticket(id).await {
                 TakenTicket::Open(ticket) => {
-                    let settled = self.engine().together().respond(ticket, &Unsaid).await;
+                    let settled = self.service.respond(ticket, &Unsaid).await;
                     settled.map_or(Reported::Failed, |()| Reported::Done)
                 }
                 TakenTicket::AlreadySettled => Reported::Nothing,

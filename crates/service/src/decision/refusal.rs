@@ -3,7 +3,7 @@
 //! Must not know: how a status is sent, dialects.
 
 use tollgate_core::{Nanos, Outcome};
-use tollgate_engine::{Reason, Standing, Verdict};
+use tollgate_engine::{EnforcementMode, Reason, Verdict};
 use tollgate_http::retry_after;
 use tollgate_policy::model::OnStoreFailure;
 
@@ -52,7 +52,7 @@ impl Refusal {
             let Some(rule) = verdict.rule(state) else {
                 continue;
             };
-            if !makes_wait || state.standing != Standing::Enforced {
+            if !makes_wait || state.enforcement != EnforcementMode::Enforced {
                 continue;
             }
             match rule.on_store_failure {

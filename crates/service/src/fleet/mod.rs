@@ -1,11 +1,10 @@
-//! A service as one of a fleet: which other nodes there are, what operators say on all of them, and slices and counts that
-//! this node borrows.
+//! A service as a node of a fleet: the other nodes, what operators say on all of them, and the upkeep of this node's part.
 //!
-//! `membership/` sees the other nodes and shares what operators say, `borrowing.rs` looks after slices and counts. Must not
-//! know: Redis, command lines, how anything is decided.
+//! `membership/` sees the other nodes and shares what operators say, `maintenance.rs` renews, reconciles and cancels. Must
+//! not know: Redis, command lines, how anything is decided.
 
-mod borrowing;
+mod maintenance;
 mod membership;
 
-pub use borrowing::Borrowing;
+pub use maintenance::FleetMaintenance;
 pub use membership::{Fellow, Membership, MembershipSettings, Node, Nodes, Tally, View, What};

@@ -7,9 +7,9 @@
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
+use tollgate_core::Unit;
 use tollgate_core::limit::Quota;
-use tollgate_core::{Nanos, Unit};
-use tollgate_engine::{Generation, LimitState, Verdict};
+use tollgate_engine::{Generation, LimitState, QuotaInfo, Verdict};
 use tollgate_http::{Policy, Scope};
 use tollgate_policy::rules::{Meter, MeterRef, Role, Rule};
 
@@ -77,7 +77,7 @@ impl HeaderCache {
         &self,
         verdict: &Verdict,
         state: &LimitState,
-        window: Nanos,
+        quota: &QuotaInfo<'_>,
     ) -> Option<&Policy> {
         let meters = self.rules.get(state.rule_index())?;
         let entries = meters.get(state.meter_index())?;
@@ -85,14 +85,14 @@ impl HeaderCache {
             Some(index) => entries.listed.get(index)?,
             None => {
                 let [requests, bytes, others] = &entries.computed;
-                match state.unit() {
+                match quota.unit() {
                     Unit::Requests => requests,
                     Unit::Bytes => bytes,
                     _ => others,
                 }
             }
         };
-        let policy = entry.get_or_init(|| render(verdict, state, window).map(Box::new));
+        let policy = entry.get_or_init(|| render(verdict, state, quota).map(Box::new));
         policy.as_deref()
     }
 }
@@ -107,7 +107,7 @@ impl MeterEntries {
 }
 
 #[cold]
-fn render(verdict: &Verdict, state: &LimitState, window: Nanos) -> Option<Policy> {
+fn render(verdict: &Verdict, state: &LimitState, quota: &QuotaInfo<'_>) -> Option<Policy> {
     let rule = verdict.rule(state)?;
     let meter = rule.meters.get(state.meter_index())?;
     let name = full_name(rule, meter, state);
@@ -119,7 +119,7 @@ fn render(verdict: &Verdict, state: &LimitState, window: Nanos) -> Option<Policy
     let policy = if is_concurrency {
         Policy::concurrent(&name, limit)
     } else {
-        Policy::new(&name, limit, window, state.unit())
+        Policy::new(&name, limit, quota.window(), quota.unit())
     };
     let policy = policy.ok()?.scope(scope(verdict, rule, state));
     match &rule.bucket {

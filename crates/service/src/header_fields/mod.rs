@@ -17,13 +17,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::Guard;
 use tollgate_core::{Nanos, Outcome, Timestamp};
-use tollgate_engine::{LimitState, Standing as Mode};
-use tollgate_http::{Answer, Dialect, Dialects, Jitter, Policy, Standing, Words as HeaderFields};
+use tollgate_engine::{EnforcementMode, LimitState, Verdict};
+use tollgate_http::{
+    Answer, Dialect, Dialects, Jitter, PartitionKey, Standing, Words as HeaderFields,
+};
 use tollgate_policy::rules::Role;
 use tollgate_store::contract::MAX_CHECKS;
 
 use self::header_cache::HeaderCaches;
-use crate::decision::{Checked, LimitDetail, LimitDetails};
 use crate::secret::Secret;
 
 /// Renders the header fields of answers.
@@ -76,22 +77,14 @@ impl HeaderRenderer {
         self.dialects
     }
 
-    /// Takes down the details of one decision that these dialects send.
-    pub(crate) fn details(&self) -> LimitDetails {
-        let names = [Dialect::Draft11, Dialect::Next];
-        let sends_partitions = names.iter().any(|one| self.dialects.contains(*one));
-        LimitDetails::new(sends_partitions.then_some(self.secret))
-    }
-
     /// Lends what a decision promises to `work`, which writes its fields and its body.
     pub(crate) fn answer<R>(
         &self,
-        checked: &Checked,
+        verdict: &Verdict,
         subject: Subject,
         now: impl FnOnce() -> Timestamp,
         work: impl FnOnce(&Answer<'_>) -> R,
     ) -> R {
-        let verdict = &checked.verdict;
         let outcome = match subject {
             Subject::Request => verdict.outcome(),
             Subject::Status => Outcome::Allow,
@@ -103,11 +96,11 @@ impl HeaderRenderer {
                 None => answer,
             })
         };
-        let cache = self.cache(checked);
+        let cache = self.cache(verdict);
         match verdict.limits().len() {
-            0..=2 => collect::<2, R>(checked, &cache, work),
-            3..=8 => collect::<8, R>(checked, &cache, work),
-            _ => collect::<MAX_CHECKS, R>(checked, &cache, work),
+            0..=2 => self.collect::<2, R>(verdict, &cache, work),
+            3..=8 => self.collect::<8, R>(verdict, &cache, work),
+            _ => self.collect::<MAX_CHECKS, R>(verdict, &cache, work),
         }
     }
 
@@ -133,9 +126,76 @@ impl HeaderRenderer {
         Answer::new(outcome, standings).at(now).spread_by(jitter)
     }
 
-    /// The rendered policies of the generation that decided. [`standings`] borrows them.
-    pub fn cache(&self, checked: &Checked) -> Guard<Arc<HeaderCache>> {
-        self.caches.of(checked.verdict.generation())
+    /// The rendered policies of the generation that decided. [`standings`](Self::standings) borrows them.
+    pub fn cache(&self, verdict: &Verdict) -> Guard<Arc<HeaderCache>> {
+        self.caches.of(verdict.generation())
+    }
+
+    /// Where the limits of a verdict stand that clients are told about.
+    pub fn standings<'a>(
+        &self,
+        verdict: &'a Verdict,
+        cache: &'a HeaderCache,
+    ) -> impl Iterator<Item = Standing<'a>> {
+        let states = verdict.limits().iter();
+        states.filter_map(move |state| self.standing(verdict, state, cache))
+    }
+
+    /// Where up to `N` limits stand that clients are told about, and which of them binds.
+    fn collect<const N: usize, R>(
+        &self,
+        verdict: &Verdict,
+        cache: &HeaderCache,
+        work: impl FnOnce(&[Standing<'_>], Option<usize>) -> R,
+    ) -> R {
+        let binding = verdict.binding();
+        let is_binding = |state: &LimitState| binding.is_some_and(|one| std::ptr::eq(one, state));
+        let states = verdict.limits().iter();
+        let mut told =
+            states.filter_map(|state| Some((state, self.standing(verdict, state, cache)?)));
+        let Some((state, first)) = told.next() else {
+            return work(&[], None);
+        };
+        let mut standings = [first; N];
+        let (mut len, mut bound) = (1, is_binding(state).then_some(0));
+        for (place, (state, standing)) in standings.iter_mut().skip(1).zip(told) {
+            if is_binding(state) {
+                bound = Some(len);
+            }
+            *place = standing;
+            len += 1;
+        }
+        work(standings.get(..len).unwrap_or_default(), bound)
+    }
+
+    /// Where a limit stands. `None` if clients are not told about it.
+    fn standing<'a>(
+        &self,
+        verdict: &'a Verdict,
+        state: &LimitState,
+        cache: &'a HeaderCache,
+    ) -> Option<Standing<'a>> {
+        if !is_told(state) {
+            return None;
+        }
+        let quota = verdict.quota_info(state);
+        let window = quota.window();
+        let policy = cache.policy(verdict, state, &quota)?;
+        let standing = Standing::new(policy, state.outcome, &state.status)
+            .with_quota(state.status.limit, window)
+            .with_more_after(quota.time_to_next_unit(&state.status))
+            .with_cost(state.cost);
+        let key = verdict.key(state);
+        if key.is_empty() || !self.sends_partitions() {
+            return Some(standing);
+        }
+        let partition = PartitionKey::digest(&self.secret.0, key);
+        Some(standing.with_partition(partition))
+    }
+
+    fn sends_partitions(&self) -> bool {
+        let names = [Dialect::Draft11, Dialect::Next];
+        names.iter().any(|one| self.dialects.contains(*one))
     }
 
     /// Where the seeds of random delays begin: elsewhere in every process, so that the nodes of a fleet do not add the same.
@@ -177,71 +237,8 @@ pub fn with_header_fields<R>(work: impl FnOnce(&mut HeaderFields) -> R) -> R {
     done
 }
 
-/// Where up to `N` limits stand that clients are told about, and which of them binds.
-fn collect<const N: usize, R>(
-    checked: &Checked,
-    cache: &HeaderCache,
-    work: impl FnOnce(&[Standing<'_>], Option<usize>) -> R,
-) -> R {
-    let verdict = &checked.verdict;
-    let binding = verdict.binding();
-    let is_binding = |position: usize| {
-        let state = verdict.limits().get(position);
-        state
-            .zip(binding)
-            .is_some_and(|(one, other)| std::ptr::eq(one, other))
-    };
-    let mut told = positioned(checked, cache);
-    let Some((position, first)) = told.next() else {
-        return work(&[], None);
-    };
-    let mut standings = [first; N];
-    let (mut len, mut bound) = (1, is_binding(position).then_some(0));
-    for (place, (position, standing)) in standings.iter_mut().skip(1).zip(told) {
-        if is_binding(position) {
-            bound = Some(len);
-        }
-        *place = standing;
-        len += 1;
-    }
-    work(standings.get(..len).unwrap_or_default(), bound)
-}
-
-/// Where the limits of a decision stand that clients are told about.
-pub fn standings<'a>(
-    checked: &'a Checked,
-    cache: &'a HeaderCache,
-) -> impl Iterator<Item = Standing<'a>> {
-    positioned(checked, cache).map(|(_, standing)| standing)
-}
-
-/// The same, each with its position in the verdict.
-fn positioned<'a>(
-    checked: &'a Checked,
-    cache: &'a HeaderCache,
-) -> impl Iterator<Item = (usize, Standing<'a>)> {
-    let Checked { verdict, details } = checked;
-    let states = verdict.limits().iter().enumerate();
-    states.filter_map(move |(position, state)| {
-        let state = Some(state).filter(|state| is_told(state))?;
-        let detail = details.of(position);
-        let policy = cache.policy(verdict, state, detail.window)?;
-        Some((position, standing(policy, state, &detail)))
-    })
-}
-
 /// Whether clients are told about a state: every enforced limit, and of what stands beside a limit only what refuses.
 fn is_told(state: &LimitState) -> bool {
-    state.standing == Mode::Enforced && (state.role() == Role::Main || !state.outcome.is_admitted())
-}
-
-fn standing<'a>(policy: &'a Policy, state: &LimitState, detail: &LimitDetail) -> Standing<'a> {
-    let standing = Standing::new(policy, state.outcome, &state.status)
-        .with_quota(state.status.limit, detail.window)
-        .with_more_after(detail.time_to_next_unit)
-        .with_cost(detail.cost);
-    match detail.partition {
-        Some(partition) => standing.with_partition(partition),
-        None => standing,
-    }
+    state.enforcement == EnforcementMode::Enforced
+        && (state.role() == Role::Main || !state.outcome.is_admitted())
 }

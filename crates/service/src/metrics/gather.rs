@@ -6,8 +6,8 @@
 use std::sync::atomic::Ordering;
 
 use tollgate_engine::control::{Controls, Halt};
-use tollgate_engine::fleet::Fleet;
 use tollgate_engine::{Comparisons, Counted, Generation};
+use tollgate_fleet::Fleet;
 use tollgate_store::{Clock, Memory};
 
 use super::families::{self as are, Family};
@@ -43,7 +43,7 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: Format) -> String {
     let mut stores = vec![("policy", engine.store())];
     stores.extend(from.throttle_store.map(|store| ("throttle", store)));
     store(&mut page, &stores);
-    if let Some(fleet) = engine.fleet() {
+    if let Some(fleet) = service.fleet() {
         shared(&mut page, fleet);
     }
     let mut degraded = page.family(&are::DEGRADED);

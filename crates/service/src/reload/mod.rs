@@ -1,36 +1,72 @@
-//! A policy file that is put in force again whenever it changes, and never when it is wrong.
+//! Rules that come from files: loaded again whenever the files change, and never when they are wrong.
 //!
-//! [`Reloader`] reads the file, checks it, compiles it and swaps it in; if any of that fails the policy in force stays, and
-//! the [`Status`] says what is wrong with the file. [`Watch`] tells it when to look: the operating system says that the
-//! directory has changed, a poll stands behind that, and [`Reloader::reload_now`] is for signals and people.
-//! [`EnvoyReloader`] does the same with files of envoyproxy/ratelimit. This is the one module of the engine that knows files. Must not know: requests, signals, what a policy says.
+//! [`Reloader`] reads the files, compiles them and swaps them in; if any of that fails the rules in force stay, and the
+//! [`Status`] says what is wrong with the files. [`Reloadable`] says how for one kind of rules: [`PolicyEngine`] for policy
+//! files. [`Watch`] tells it when to look: the operating system says that the directory has changed, a poll stands behind
+//! that, and [`Reloader::reload_now`] is for signals and people. Must not know: requests, signals, what files say.
 
-mod files;
-mod follow;
-mod seen;
+mod debounce;
+mod file_status;
+mod policy;
 #[cfg(test)]
 mod tests;
 mod watch;
 
-pub use files::{EnvoyReloader, is_envoys};
-pub use follow::{Events, Next, Timing, follow};
+pub use debounce::{Events, Next, Timing, follow};
+pub use policy::{PolicyEngine, PolicyReloader};
 pub use watch::Watch;
 
 use std::fmt;
 use std::hash::Hasher as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use tollgate_core::Timestamp;
-use tollgate_policy::model::Policy;
-use tollgate_policy::rules::Rules;
+use tollgate_engine::OutOfNumbers;
 use tollgate_policy::source::{Place, Problem, Problems};
-use tollgate_policy::{load_bytes, read_path};
 
-use tollgate_engine::{Engine, StateStore};
+use self::file_status::FileStatus;
 
-use self::seen::Seen;
+/// Files as they were read: names and bytes, in order.
+pub type Sources = Vec<(PathBuf, Vec<u8>)>;
+
+/// An engine whose rules come from files.
+pub trait Reloadable: Send + Sync {
+    /// What files compile to.
+    type Rules;
+
+    /// Reads the file or the files at a path.
+    ///
+    /// # Errors
+    /// The problems of each file that cannot be read.
+    fn read(path: &Path) -> Result<Sources, Vec<Problems>>;
+
+    /// A digest of what was read: the same on all nodes that share a secret and have the same files.
+    fn fingerprint(sources: &Sources, secret: [u8; 16]) -> Fingerprint;
+
+    /// Compiles what was read.
+    ///
+    /// # Errors
+    /// The problems of each file that is wrong.
+    fn compile(
+        sources: Sources,
+        path: &Path,
+        secret: [u8; 16],
+    ) -> Result<Self::Rules, Vec<Problems>>;
+
+    /// Puts other rules in force. Returns the number of the new generation.
+    ///
+    /// # Errors
+    /// There are no numbers left for new states. Then nothing changes.
+    fn swap(&self, rules: Self::Rules) -> Result<u64, OutOfNumbers>;
+
+    /// The generation in force.
+    fn generation(&self) -> u64;
+
+    /// The time by which the engine decides.
+    fn now(&self) -> Timestamp;
+}
 
 /// What is known of a file and of what is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,9 +100,11 @@ impl Fingerprint {
         u64::from_be_bytes([a, b, c, d, e, f, g, h])
     }
 
-    fn of(bytes: &[u8], secret: [u8; 16]) -> Self {
+    /// The digest of these parts, one after the other.
+    #[must_use]
+    pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>, secret: [u8; 16]) -> Self {
         let mut hasher = SipHasher24::new_with_key(&secret);
-        hasher.write(bytes);
+        parts.into_iter().for_each(|part| hasher.write(part));
         Self(hasher.finish128().as_bytes())
     }
 }
@@ -94,7 +132,7 @@ pub enum Looked {
     Refused,
 }
 
-/// What keeps an engine at what files say.
+/// A [`Reloader`] of any rules.
 pub trait Reload: Send + Sync {
     /// Looks at the files, and puts them in force if they have changed and are right.
     fn look(&self) -> Looked;
@@ -110,140 +148,112 @@ pub trait Reload: Send + Sync {
     fn path(&self) -> &Path;
 }
 
-/// Keeps an engine at what a file says.
-pub struct Reloader<S> {
-    engine: Arc<Engine<S>>,
+/// Keeps an engine at what files say.
+pub struct Reloader<E> {
+    engine: E,
     path: PathBuf,
     secret: [u8; 16],
-    /// Held while the file is looked at, so that an older version of it never replaces a newer one.
-    known: Mutex<Known>,
+    /// Held while the files are looked at, so that an older version of them never replaces a newer one.
+    status: Mutex<FileStatus>,
 }
 
-/// What is known of the file, and what it said when it was put in force.
-struct Known {
-    seen: Seen,
-    policy: Arc<Policy>,
-}
-
-impl<S: StateStore> Reloader<S> {
-    /// An engine that decides by a file. The secret keys every digest; a fleet shares one.
+impl<E: Reloadable> Reloader<E> {
+    /// Loads the files at a path, makes an engine of them by `make`, and keeps it at what they say. The secret keys every
+    /// digest; a fleet shares one.
     ///
     /// # Errors
-    /// Everything that is wrong with the file: there must be a policy to begin with.
-    pub fn open(path: &Path, secret: [u8; 16], store: S) -> Result<Self, Problems> {
-        let bytes = read_path(path)?;
-        let hash = Fingerprint::of(&bytes, secret);
-        let (policy, rules) = compile(bytes, path, secret)?;
-        let engine = Engine::new(rules, store).map_err(|error| whole(path, &error))?;
-        let generation = engine.generation().number();
-        let seen = Seen::first(generation, engine.store().now(), hash);
-        tracing::info!(path = %path.display(), %hash, "policy loaded");
+    /// Everything that is wrong with the files: there must be rules to begin with.
+    pub fn open(
+        path: &Path,
+        secret: [u8; 16],
+        make: impl FnOnce(E::Rules) -> Result<E, OutOfNumbers>,
+    ) -> Result<Self, Vec<Problems>> {
+        let sources = E::read(path)?;
+        let (files, hash) = (sources.len(), E::fingerprint(&sources, secret));
+        let rules = E::compile(sources, path, secret)?;
+        let engine = make(rules).map_err(|error| vec![whole(path, &error.to_string())])?;
+        let status = FileStatus::first(engine.generation(), engine.now(), hash);
+        tracing::info!(path = %path.display(), files, %hash, "policy loaded");
         Ok(Self {
-            engine: Arc::new(engine),
+            engine,
             path: path.to_owned(),
             secret,
-            known: Mutex::new(Known {
-                seen,
-                policy: Arc::new(policy),
-            }),
+            status: Mutex::new(status),
         })
-    }
-
-    /// Looks at the file, and puts it in force if it has changed and is right.
-    pub fn look(&self) -> Looked {
-        self.look_at(false)
-    }
-
-    /// The same even if it has not changed: what was refused is tried again, and what somebody has put in force by other
-    /// means is replaced.
-    pub fn reload_now(&self) -> Looked {
-        self.look_at(true)
-    }
-
-    /// What is known of the file.
-    #[must_use]
-    pub fn status(&self) -> Status {
-        self.known().seen.status.clone()
-    }
-
-    /// What the file said when it was put in force, and as which generation.
-    #[must_use]
-    pub fn in_force(&self) -> (u64, Arc<Policy>) {
-        let known = self.known();
-        (known.seen.status.generation, Arc::clone(&known.policy))
     }
 
     /// The engine.
     #[must_use]
-    pub const fn engine(&self) -> &Arc<Engine<S>> {
+    pub const fn engine(&self) -> &E {
         &self.engine
     }
 
-    /// The file.
+    /// See [`Reload::look`].
+    pub fn look(&self) -> Looked {
+        self.look_at(false)
+    }
+
+    /// See [`Reload::reload_now`].
+    pub fn reload_now(&self) -> Looked {
+        self.look_at(true)
+    }
+
+    /// See [`Reload::status`].
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.lock().status.clone()
+    }
+
+    /// See [`Reload::path`].
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     fn look_at(&self, always: bool) -> Looked {
-        let mut known = self.known();
-        let Known { seen, policy } = &mut *known;
-        let bytes = match read_path(&self.path) {
-            Ok(bytes) => bytes,
+        let mut status = self.lock();
+        let sources = match E::read(&self.path) {
+            Ok(sources) => sources,
             Err(problems) => {
-                seen.unreadable(always);
-                return self.refuse(seen, problems);
+                status.unreadable(always);
+                return status.refuse(&self.path, problems);
             }
         };
-        let hash = Fingerprint::of(&bytes, self.secret);
-        if !seen.read(&self.path, hash, always) {
+        let hash = E::fingerprint(&sources, self.secret);
+        if !status.read(&self.path, hash, always) {
             return Looked::Same;
         }
-        let replaced = compile(bytes, &self.path, self.secret).and_then(|(policy, rules)| {
-            let replaced = self.engine.replace(rules);
-            let generation = replaced.map_err(|error| whole(&self.path, &error))?;
-            Ok((policy, generation))
+        let compiled = E::compile(sources, &self.path, self.secret);
+        let swapped = compiled.and_then(|rules| {
+            let swapped = self.engine.swap(rules);
+            swapped.map_err(|error| vec![whole(&self.path, &error.to_string())])
         });
-        match replaced {
-            Ok((new, generation)) => {
-                *policy = Arc::new(new);
-                seen.loaded(&self.path, generation, self.engine.store().now(), hash);
+        match swapped {
+            Ok(generation) => {
+                status.loaded(&self.path, generation, self.engine.now(), hash);
                 Looked::Swapped(generation)
             }
             Err(problems) => {
-                seen.wrong();
-                self.refuse(seen, problems)
+                status.wrong();
+                status.refuse(&self.path, problems)
             }
         }
     }
 
-    fn refuse(&self, seen: &mut Seen, problems: Problems) -> Looked {
-        let all = problems.to_string();
-        seen.refuse(&self.path, &all, Some(problems))
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, FileStatus> {
         // It is written after everything else was done.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What the text of a file says, and the rules that it makes.
-fn compile(bytes: Vec<u8>, path: &Path, secret: [u8; 16]) -> Result<(Policy, Rules), Problems> {
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    let policy = load_bytes(bytes, path)?;
-    let rules = Rules::compile(&policy, secret)
-        .map_err(|list| Problems::new(&path.display().to_string(), &text, list))?;
-    Ok((policy, rules))
-}
-
-/// A problem of the file as a whole.
-fn whole(path: &Path, why: &dyn std::error::Error) -> Problems {
-    let problem = Problem::bare(Place::START, why.to_string());
+/// A problem of a file or a directory as a whole.
+#[must_use]
+pub fn whole(path: &Path, why: &str) -> Problems {
+    let problem = Problem::bare(Place::START, why);
     Problems::new(&path.display().to_string(), "", vec![problem])
 }
 
-impl<S: StateStore> Reload for Reloader<S> {
+impl<E: Reloadable> Reload for Reloader<E> {
     fn look(&self) -> Looked {
         Self::look(self)
     }
@@ -261,7 +271,7 @@ impl<S: StateStore> Reload for Reloader<S> {
     }
 }
 
-impl<S> fmt::Debug for Reloader<S> {
+impl<E> fmt::Debug for Reloader<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reloader")
             .field("path", &self.path)

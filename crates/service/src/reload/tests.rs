@@ -8,14 +8,17 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::Duration;
 
-use tollgate_core::{Nanos, Outcome};
+use tollgate_core::{Nanos, Outcome, Timestamp};
 use tollgate_engine::Verdict;
 use tollgate_engine::control::{By, Halt, Switch};
 use tollgate_policy::load_path;
 use tollgate_store::{ManualClock, Memory};
 
-use super::{Events, Fingerprint, Looked, Next, Reloader, Timing, Watch, follow};
-use crate::testing::{Caller, START};
+use super::{Events, Fingerprint, Looked, Next, PolicyReloader, Timing, Watch, follow};
+use tollgate_testkit::requests::Caller;
+
+/// When tests begin.
+const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
 /// A directory that is gone when the test is over.
 struct Dir(PathBuf);
@@ -50,12 +53,15 @@ impl Drop for Dir {
     }
 }
 
-type TestReloader = Reloader<Memory<Arc<ManualClock>>>;
+type TestReloader = PolicyReloader<Memory<Arc<ManualClock>>>;
 
 fn open(path: &Path) -> (TestReloader, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(START));
     let store = Memory::with_clock(1_000, Arc::clone(&clock)).unwrap();
-    (Reloader::open(path, [7; 16], store).unwrap(), clock)
+    (
+        PolicyReloader::open_policy(path, [7; 16], store).unwrap(),
+        clock,
+    )
 }
 
 fn policy(units: u64) -> String {
@@ -64,7 +70,7 @@ fn policy(units: u64) -> String {
 
 /// The limit that is in force.
 fn in_force(reloader: &TestReloader) -> u64 {
-    let verdict = reloader.engine().peek(&Caller::named("nobody"));
+    let verdict = reloader.engine().engine().peek(&Caller::named("nobody"));
     verdict.limits()[0].status.limit
 }
 
@@ -90,7 +96,10 @@ fn a_changed_file_is_put_in_force_and_the_status_says_so() {
         (2, START.after(Nanos::MINUTE))
     );
     assert_ne!(first.hash, second.hash);
-    assert_eq!(second.hash, Fingerprint::of(policy(9).as_bytes(), [7; 16]));
+    assert_eq!(
+        second.hash,
+        Fingerprint::of([policy(9).as_bytes()], [7; 16])
+    );
     assert_eq!(in_force(&reloader), 9);
     assert_eq!(
         reloader.reload_now(),
@@ -245,10 +254,17 @@ fn s40_a_file_that_is_cut_at_any_length_never_drops_to_nothing() {
     for len in (0..text.len()).rev() {
         dir.write("policy.yaml", &text[..len]);
         let looked = reloader.look();
-        let rules = reloader.engine().generation().rules().rules().len();
+        let rules = reloader
+            .engine()
+            .engine()
+            .generation()
+            .rules()
+            .rules()
+            .len();
         assert!(rules >= 1, "at {len}: {looked:?}");
         assert!(
             !reloader
+                .engine()
                 .engine()
                 .peek(&Caller::named("x"))
                 .limits()
@@ -285,9 +301,9 @@ fn a_file_that_is_wrong_at_the_start_starts_nothing() {
     let dir = Dir::new("start");
     dir.write("policy.yaml", "limits: [");
     let store = Memory::for_keys(10).unwrap();
-    assert!(Reloader::open(&dir.path("policy.yaml"), [7; 16], store).is_err());
+    assert!(PolicyReloader::open_policy(&dir.path("policy.yaml"), [7; 16], store).is_err());
     let store = Memory::for_keys(10).unwrap();
-    assert!(Reloader::open(&dir.path("missing.yaml"), [7; 16], store).is_err());
+    assert!(PolicyReloader::open_policy(&dir.path("missing.yaml"), [7; 16], store).is_err());
 }
 
 #[test]
@@ -296,12 +312,12 @@ fn s41_a_limit_is_raised_lowered_and_counted_otherwise_while_it_is_hot() {
     dir.write("policy.yaml", &policy(10));
     let (reloader, clock) = open(&dir.path("policy.yaml"));
     let alice = Caller::named("alice");
-    let ask = || reloader.engine().decide(&alice);
+    let ask = || reloader.engine().engine().decide(&alice);
     while ask().is_admitted() {}
     let change = |text: &str| {
         dir.write("policy.yaml", text);
         assert!(matches!(reloader.look(), Looked::Swapped(_)));
-        let verdict = reloader.engine().peek(&alice);
+        let verdict = reloader.engine().engine().peek(&alice);
         let status = verdict.limits()[0].status;
         assert!(status.remaining <= status.limit);
         status.remaining
@@ -341,6 +357,7 @@ fn switches_hold_whatever_the_file_becomes() {
     };
     reloader
         .engine()
+        .engine()
         .control()
         .switch(Some("api"), Switch::halted(Halt::Shadow), by)
         .unwrap();
@@ -349,6 +366,7 @@ fn switches_hold_whatever_the_file_becomes() {
     for _ in 0..9 {
         assert!(
             reloader
+                .engine()
                 .engine()
                 .decide(&Caller::named("alice"))
                 .is_admitted()
@@ -391,7 +409,7 @@ fn i09_every_verdict_under_reloads_of_right_and_wrong_files_is_explained_by_one_
             scope.spawn(move || {
                 let caller = Caller::named(&format!("user-{index}"));
                 while !done.load(Ordering::Relaxed) {
-                    let verdict = reloader.engine().decide(&caller);
+                    let verdict = reloader.engine().engine().decide(&caller);
                     assert!(is_of_one_version(&verdict), "{verdict:?}");
                     seen[verdict.limits().len()].fetch_add(1, Ordering::Relaxed);
                     decided.fetch_add(1, Ordering::Relaxed);
@@ -430,7 +448,7 @@ fn control_a_verdict_of_two_versions_is_noticed() {
     dir.write("policy.yaml", &version(2).replacen("\"2\"", "\"3\"", 1));
     let (reloader, _clock) = open(&dir.path("policy.yaml"));
     assert!(!is_of_one_version(
-        &reloader.engine().decide(&Caller::named("alice"))
+        &reloader.engine().engine().decide(&Caller::named("alice"))
     ));
 }
 

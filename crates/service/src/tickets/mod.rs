@@ -32,7 +32,7 @@ impl<C: Clock> RateLimitService<C> {
     /// The store did not answer.
     pub async fn renew_ticket(&self, id: u128) -> Result<Option<bool>, StoreError> {
         let now = self.now();
-        if !self.has_fleet() {
+        let Some(fleet) = self.fleet_engine() else {
             // In one step with finding it, so that no other report sees it borrowed.
             let mut failure = None;
             let held = self.tickets.renew(id, now, |ticket| {
@@ -43,14 +43,14 @@ impl<C: Clock> RateLimitService<C> {
                 })
             });
             return failure.map_or(Ok(held), Err);
-        }
+        };
         let Some(borrowed) = self.tickets.borrow(id, now).await else {
             return Ok(None);
         };
         let Some(ticket) = borrowed.ticket() else {
             return Ok(None);
         };
-        let held = self.engine().together().renew(ticket).await?;
+        let held = fleet.renew(ticket).await?;
         if held {
             borrowed.renew(now);
         }
@@ -62,7 +62,10 @@ impl<C: Clock> RateLimitService<C> {
     /// # Errors
     /// The store did not carry out all of it.
     pub async fn settle(&self, ticket: Ticket, cost: u64) -> Result<(), StoreError> {
-        self.engine().together().settle(ticket, cost).await
+        match self.fleet_engine() {
+            Some(fleet) => fleet.settle(ticket, cost).await,
+            None => self.engine().settle(ticket, cost),
+        }
     }
 
     /// Gives back what a request was charged: it never happened.
@@ -70,19 +73,21 @@ impl<C: Clock> RateLimitService<C> {
     /// # Errors
     /// The store did not carry out all of it.
     pub async fn cancel(&self, ticket: Ticket) -> Result<(), StoreError> {
-        self.engine().together().cancel(ticket).await
+        match self.fleet_engine() {
+            Some(fleet) => fleet.cancel(ticket).await,
+            None => self.engine().cancel(ticket),
+        }
     }
 
     /// Releases the places of a request and charges what limits charge for its response.
     ///
     /// # Errors
     /// The store did not carry out all of it.
-    pub async fn respond(
-        &self,
-        ticket: Ticket,
-        response: &(dyn Response + Sync),
-    ) -> Result<(), StoreError> {
-        self.engine().together().respond(ticket, response).await
+    pub async fn respond(&self, ticket: Ticket, response: &dyn Response) -> Result<(), StoreError> {
+        match self.fleet_engine() {
+            Some(fleet) => fleet.respond(ticket, response).await,
+            None => self.engine().respond(ticket, response),
+        }
     }
 
     /// How many tickets were dropped for want of room, and how many are open.

@@ -312,7 +312,7 @@ async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_l
 #[tokio::test]
 async fn rules_of_envoys_files_are_counted_switched_and_told() {
     let file = "domain: edge\ndescriptors: [{ key: user, rate_limit: { unit: hour, requests_per_unit: 5 } }]";
-    let files = tollgate_policy::envoy::load(&[("edge.yaml", file)]).unwrap();
+    let files = tollgate_envoy::config::load(&[("edge.yaml", file)]).unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
     let app = App::by_envoys_files(files, 1_000, Arc::clone(&clock)).unwrap();
     let managed = manage(app, clock, Tokens::default()).await;

@@ -94,7 +94,7 @@ impl<C: Clock + 'static> Node for RateLimitService<C> {
     }
 
     fn share_among(&self, nodes: NonZeroU32) {
-        if let Some(fleet) = self.engine().fleet() {
+        if let Some(fleet) = self.fleet() {
             fleet.set_nodes(nodes.get());
         }
     }
