@@ -10,7 +10,14 @@ mod op;
 mod quota;
 mod state;
 
-pub use batch::{Answer, Check, decide_all};
+pub use batch::{LimitReply, StateCheck, decide_all};
 pub use op::{Op, Refused};
 pub use quota::{Limit, Quota};
 pub use state::{Edit, State};
+
+/// The former name of [`StateCheck`]. It goes with the next release.
+#[doc(hidden)]
+pub type Check<'a> = StateCheck<'a>;
+/// The former name of [`LimitReply`]. It goes with the next release.
+#[doc(hidden)]
+pub type Answer = LimitReply;

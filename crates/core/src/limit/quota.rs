@@ -5,7 +5,7 @@ use super::state::{Edit, State};
 use crate::concurrency::Concurrency;
 use crate::fixed_window::FixedWindow;
 use crate::leaky_bucket::LeakyBucket;
-use crate::outcome::{Status, Transition, Unit};
+use crate::outcome::{Receipt, Status, Transition, Unit};
 use crate::sliding_counter::SlidingCounter;
 use crate::sliding_log::SlidingLog;
 use crate::time::Timestamp;
@@ -152,9 +152,13 @@ macro_rules! on_charges {
                 Op::ChargeAlways(cost) => quota.charge_always(state, now, cost),
                 Op::Settle { receipt, actual } => quota.settle(state, now, &receipt, actual),
                 Op::Credit(amount) => quota.credit(state, now, amount),
-                Op::Acquire { .. } | Op::Renew(_) | Op::Release(_) => {
-                    return Err(Refused::Unsupported);
-                }
+                Op::Peek(cost) => peeked(quota.decide(state, now, cost)),
+                Op::Reserve { .. }
+                | Op::SettleReserved { .. }
+                | Op::CancelReserved(_)
+                | Op::Acquire { .. }
+                | Op::Renew(_)
+                | Op::Release(_) => return Err(Refused::Unsupported),
             };
             Ok(transition.map(Edit::$edit))
         }
@@ -177,11 +181,20 @@ fn on_leases(
         Op::Acquire { id, weight } => quota.acquire(leases, now, id, weight),
         Op::Renew(id) => quota.renew(leases, now, id).ok_or(Refused::NotHeld)?,
         Op::Release(id) => quota.release(leases, now, id),
-        Op::Spend(_)
-        | Op::SpendUpTo(_)
-        | Op::ChargeAlways(_)
-        | Op::Settle { .. }
-        | Op::Credit(_) => return Err(Refused::Unsupported),
+        _ => return Err(Refused::Unsupported),
     };
     Ok(transition.map(Edit::Leases))
+}
+
+/// The transition of a spend that is only looked at.
+const fn peeked<S: Copy>(transition: Transition<S>) -> Transition<S> {
+    let receipt = Receipt {
+        cost: 0,
+        ..transition.receipt
+    };
+    Transition {
+        outcome: transition.outcome,
+        next: None,
+        receipt,
+    }
 }

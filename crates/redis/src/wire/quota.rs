@@ -2,56 +2,44 @@
 //! computed here, so the scripts multiply and divide as little as possible. Must not know: keys, batches, replies.
 
 use tollgate_core::fixed_window::{Calendar, Window};
-use tollgate_core::limit::Quota;
+use tollgate_core::limit::{Op, Quota};
 use tollgate_core::{Concurrency, FixedWindow, SlidingCounter, SlidingLog, TokenBucket};
 
 use super::bytes::Blob;
 use super::code;
 
-/// What is asked, in the limit's own units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
-    Spend(u64),
-    UpTo(u64),
-    Always(u64),
-    Credit(u64),
-    Settle,
-    Acquire { id: u128, weight: u64 },
-    Renew(u128),
-    Release(u128),
-}
-
-/// The blob for a limit and an ask, or `None` if the algorithm does not know it. Its second byte is the operation.
-pub(super) fn blob(quota: &Quota, ask: Ask) -> Option<Blob> {
+/// The blob for a limit and an operation, or `None` if the algorithm does not know it. Its second byte is the operation's
+/// code.
+pub(super) fn blob(quota: &Quota, op: Op) -> Option<Blob> {
     match quota {
-        Quota::TokenBucket(bucket) => of_bucket(bucket, false, ask),
-        Quota::LeakyBucket(leaky) => of_bucket(leaky.as_tokens(), leaky.is_queue(), ask),
-        Quota::FixedWindow(window) => of_window(window, ask),
-        Quota::SlidingCounter(counter) => of_counter(counter, ask),
-        Quota::SlidingLog(log) => of_log(log, ask),
-        Quota::Concurrency(limit) => of_leases(limit, ask),
+        Quota::TokenBucket(bucket) => of_bucket(bucket, false, op),
+        Quota::LeakyBucket(leaky) => of_bucket(leaky.as_tokens(), leaky.is_queue(), op),
+        Quota::FixedWindow(window) => of_window(window, op),
+        Quota::SlidingCounter(counter) => of_counter(counter, op),
+        Quota::SlidingLog(log) => of_log(log, op),
+        Quota::Concurrency(limit) => of_leases(limit, op),
         _ => None,
     }
 }
 
-fn of_bucket(bucket: &TokenBucket, is_queue: bool, ask: Ask) -> Option<Blob> {
+fn of_bucket(bucket: &TokenBucket, is_queue: bool, op: Op) -> Option<Blob> {
     let (interval, block) = (bucket.interval().as_nanos().max(1), bucket.block().max(1));
     let (capacity, saturation) = (bucket.refill().as_nanos(), bucket.saturation().as_nanos());
     let price = |blocks: u64| blocks.saturating_mul(interval);
     let burst = capacity / interval;
-    let (operation, bound, price) = match ask {
-        Ask::Spend(cost) => match cost.div_ceil(block) {
+    let (operation, bound, price) = match op {
+        Op::Spend(cost) => match cost.div_ceil(block) {
             0 => (code::LOOK, 0, 0),
             blocks if blocks > burst => (code::NEVER, 0, 0),
             blocks => (code::SPEND, capacity, price(blocks)),
         },
-        Ask::UpTo(0) => (code::LOOK, 0, 0),
-        Ask::UpTo(_) if burst == 0 => (code::NEVER, 0, 0),
-        Ask::UpTo(most) => (code::UP_TO, capacity, price(most.div_ceil(block))),
-        Ask::Always(cost) => (code::ALWAYS, saturation, price(cost.div_ceil(block))),
-        Ask::Credit(amount) => (code::CREDIT, saturation, price(amount / block)),
-        Ask::Settle => (code::SETTLE, saturation, 0),
-        Ask::Acquire { .. } | Ask::Renew(_) | Ask::Release(_) => return None,
+        Op::SpendUpTo(0) => (code::LOOK, 0, 0),
+        Op::SpendUpTo(_) if burst == 0 => (code::NEVER, 0, 0),
+        Op::SpendUpTo(most) => (code::UP_TO, capacity, price(most.div_ceil(block))),
+        Op::ChargeAlways(cost) => (code::ALWAYS, saturation, price(cost.div_ceil(block))),
+        Op::Credit(amount) => (code::CREDIT, saturation, price(amount / block)),
+        Op::Settle { .. } => (code::SETTLE, saturation, 0),
+        _ => return None,
     };
     let blob = Blob::of(1, operation).pair(bucket.ceiling().as_nanos());
     Some(match operation {
@@ -66,18 +54,18 @@ fn of_bucket(bucket: &TokenBucket, is_queue: bool, ask: Ask) -> Option<Blob> {
     })
 }
 
-fn of_window(window: &FixedWindow, ask: Ask) -> Option<Blob> {
+fn of_window(window: &FixedWindow, op: Op) -> Option<Blob> {
     let (limit, saturation) = (window.limit(), window.saturation());
-    let (operation, bound, asked) = match ask {
-        Ask::Spend(cost) | Ask::UpTo(cost) if cost == 0 => (code::LOOK, 0, 0),
-        Ask::Spend(cost) if cost > limit => (code::NEVER, 0, 0),
-        Ask::UpTo(_) if limit == 0 => (code::NEVER, 0, 0),
-        Ask::Spend(cost) => (code::SPEND, limit, cost),
-        Ask::UpTo(most) => (code::UP_TO, limit, most),
-        Ask::Always(cost) => (code::ALWAYS, saturation, cost),
-        Ask::Credit(amount) => (code::CREDIT, saturation, amount),
-        Ask::Settle => (code::SETTLE, saturation, 0),
-        Ask::Acquire { .. } | Ask::Renew(_) | Ask::Release(_) => return None,
+    let (operation, bound, asked) = match op {
+        Op::Spend(cost) | Op::SpendUpTo(cost) if cost == 0 => (code::LOOK, 0, 0),
+        Op::Spend(cost) if cost > limit => (code::NEVER, 0, 0),
+        Op::SpendUpTo(_) if limit == 0 => (code::NEVER, 0, 0),
+        Op::Spend(cost) => (code::SPEND, limit, cost),
+        Op::SpendUpTo(most) => (code::UP_TO, limit, most),
+        Op::ChargeAlways(cost) => (code::ALWAYS, saturation, cost),
+        Op::Credit(amount) => (code::CREDIT, saturation, amount),
+        Op::Settle { .. } => (code::SETTLE, saturation, 0),
+        _ => return None,
     };
     let blob = Blob::of(2, operation).pair(bound).pair(asked);
     Some(match window.window() {
@@ -98,18 +86,18 @@ fn of_window(window: &FixedWindow, ask: Ask) -> Option<Blob> {
     })
 }
 
-fn of_counter(counter: &SlidingCounter, ask: Ask) -> Option<Blob> {
+fn of_counter(counter: &SlidingCounter, op: Op) -> Option<Blob> {
     let limit = counter.limit();
-    let (operation, asked) = match ask {
-        Ask::Spend(cost) | Ask::UpTo(cost) if cost == 0 => (code::LOOK, 0),
-        Ask::Spend(cost) if cost > limit => (code::NEVER, 0),
-        Ask::UpTo(_) if limit == 0 => (code::NEVER, 0),
-        Ask::Spend(cost) => (code::SPEND, cost),
-        Ask::UpTo(most) => (code::UP_TO, most),
-        Ask::Always(cost) => (code::ALWAYS, cost),
-        Ask::Credit(amount) => (code::CREDIT, amount),
-        Ask::Settle => (code::SETTLE, 0),
-        Ask::Acquire { .. } | Ask::Renew(_) | Ask::Release(_) => return None,
+    let (operation, asked) = match op {
+        Op::Spend(cost) | Op::SpendUpTo(cost) if cost == 0 => (code::LOOK, 0),
+        Op::Spend(cost) if cost > limit => (code::NEVER, 0),
+        Op::SpendUpTo(_) if limit == 0 => (code::NEVER, 0),
+        Op::Spend(cost) => (code::SPEND, cost),
+        Op::SpendUpTo(most) => (code::UP_TO, most),
+        Op::ChargeAlways(cost) => (code::ALWAYS, cost),
+        Op::Credit(amount) => (code::CREDIT, amount),
+        Op::Settle { .. } => (code::SETTLE, 0),
+        _ => return None,
     };
     let (length, tick) = (
         counter.window().as_nanos(),
@@ -128,21 +116,21 @@ fn of_counter(counter: &SlidingCounter, ask: Ask) -> Option<Blob> {
     Some(blob)
 }
 
-fn of_log(log: &SlidingLog, ask: Ask) -> Option<Blob> {
+fn of_log(log: &SlidingLog, op: Op) -> Option<Blob> {
     let (limit, block) = (log.limit_blocks(), log.block().max(1));
-    let (operation, asked) = match ask {
-        Ask::Spend(cost) => match cost.div_ceil(block) {
+    let (operation, asked) = match op {
+        Op::Spend(cost) => match cost.div_ceil(block) {
             0 => (code::LOOK, 0),
             blocks if blocks > limit => (code::NEVER, 0),
             blocks => (code::SPEND, blocks),
         },
-        Ask::UpTo(0) => (code::LOOK, 0),
-        Ask::UpTo(_) if limit == 0 => (code::NEVER, 0),
-        Ask::UpTo(most) => (code::UP_TO, most.div_ceil(block)),
-        Ask::Always(cost) => (code::ALWAYS, cost.div_ceil(block)),
-        Ask::Credit(amount) => (code::CREDIT, amount / block),
-        Ask::Settle => (code::SETTLE, 0),
-        Ask::Acquire { .. } | Ask::Renew(_) | Ask::Release(_) => return None,
+        Op::SpendUpTo(0) => (code::LOOK, 0),
+        Op::SpendUpTo(_) if limit == 0 => (code::NEVER, 0),
+        Op::SpendUpTo(most) => (code::UP_TO, most.div_ceil(block)),
+        Op::ChargeAlways(cost) => (code::ALWAYS, cost.div_ceil(block)),
+        Op::Credit(amount) => (code::CREDIT, amount / block),
+        Op::Settle { .. } => (code::SETTLE, 0),
+        _ => return None,
     };
     let blob = Blob::of(4, operation)
         .count(limit)
@@ -154,16 +142,14 @@ fn of_log(log: &SlidingLog, ask: Ask) -> Option<Blob> {
     Some(blob)
 }
 
-fn of_leases(quota: &Concurrency, ask: Ask) -> Option<Blob> {
-    let (operation, id, weight) = match ask {
-        Ask::Acquire { weight: 0, .. } => (code::LOOK, 0, 0),
+fn of_leases(quota: &Concurrency, op: Op) -> Option<Blob> {
+    let (operation, id, weight) = match op {
+        Op::Acquire { weight: 0, .. } => (code::LOOK, 0, 0),
         // Also what can never be admitted: it may be held already, from before the limit was lowered.
-        Ask::Acquire { id, weight } => (code::ACQUIRE, id, weight),
-        Ask::Renew(id) => (code::RENEW, id, 0),
-        Ask::Release(id) => (code::RELEASE, id, 0),
-        Ask::Spend(_) | Ask::UpTo(_) | Ask::Always(_) | Ask::Credit(_) | Ask::Settle => {
-            return None;
-        }
+        Op::Acquire { id, weight } => (code::ACQUIRE, id.0, weight),
+        Op::Renew(id) => (code::RENEW, id.0, 0),
+        Op::Release(id) => (code::RELEASE, id.0, 0),
+        _ => return None,
     };
     let blob = Blob::of(5, operation)
         .count(quota.limit())

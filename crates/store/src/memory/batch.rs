@@ -6,7 +6,7 @@
 use std::sync::MutexGuard;
 
 use tollgate_core::Timestamp;
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::sketch::Sketch;
 
 use super::Memory;
@@ -65,7 +65,7 @@ impl<'a, const N: usize> Batch<'a, N> {
         memory: &'a Memory<C>,
         checks: &[Check<'_>],
         answers: &mut [Answer],
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<BatchOutcome, StoreError> {
         let mut batch = Self {
             places: [None; N],
             holdings: std::array::from_fn(|_| Holding::Nothing),
@@ -264,8 +264,8 @@ impl<'a, const N: usize> Batch<'a, N> {
         checks: &[Check<'_>],
         answers: &mut [Answer],
         now: Timestamp,
-    ) -> Result<Verdict, StoreError> {
-        let mut verdict = Verdict::default();
+    ) -> Result<BatchOutcome, StoreError> {
+        let mut verdict = BatchOutcome::default();
         let mut steps: [Option<Stepped>; N] = std::array::from_fn(|_| None);
         for (index, check) in checks.iter().enumerate() {
             let Some(mut step) = self.step(memory, check, index, now) else {

@@ -29,7 +29,7 @@ mod worth;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::{Edit, Quota, State};
 use tollgate_core::{Nanos, Timestamp};
 
@@ -213,7 +213,7 @@ impl<C: Clock> Memory<C> {
     pub fn ask<const N: usize>(
         &self,
         checks: [Check<'_>; N],
-    ) -> Result<(Verdict, [Answer; N]), StoreError> {
+    ) -> Result<(BatchOutcome, [Answer; N]), StoreError> {
         let mut answers = [Answer::EMPTY; N];
         let verdict = self.decide(&checks, &mut answers)?;
         Ok((verdict, answers))
@@ -287,7 +287,7 @@ impl<C: Clock> Memory<C> {
         &self,
         checks: &[Check<'_>],
         answers: &mut [Answer],
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<BatchOutcome, StoreError> {
         match brisk::spend_all::<N, C>(self, checks, answers) {
             Some(verdict) => Ok(verdict),
             None => Batch::<N>::decide(self, checks, answers),
@@ -330,13 +330,17 @@ impl<C> Memory<C> {
 }
 
 impl<C: Clock> Store for Memory<C> {
-    fn decide(&self, checks: &[Check<'_>], answers: &mut [Answer]) -> Result<Verdict, StoreError> {
+    fn decide(
+        &self,
+        checks: &[Check<'_>],
+        answers: &mut [Answer],
+    ) -> Result<BatchOutcome, StoreError> {
         let bad = |detail| Err(StoreError::new(ErrorKind::BadRequest, detail));
         if answers.len() != checks.len() {
             return bad("there must be room for as many answers as there are checks");
         }
         match checks.len() {
-            0 => Ok(Verdict::default()),
+            0 => Ok(BatchOutcome::default()),
             1 => self.decide_up_to::<1>(checks, answers),
             2 => self.decide_up_to::<2>(checks, answers),
             3..=4 => self.decide_up_to::<4>(checks, answers),
