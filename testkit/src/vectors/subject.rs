@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use tollgate_core::limit::{Limit, LimitReply, Op, Quota, Refused, State, StateCheck, decide_all};
+use tollgate_core::limit::{Limit, LimitReply, Op, Refused, State, StateCheck, decide_all};
 use tollgate_core::reservation::{Correction, ReservationId, Reservations, Standing, Terms};
 use tollgate_core::{Outcome, Timestamp};
 
@@ -126,10 +126,8 @@ impl Subject for PlainCore {
 
     fn replace(&mut self, now: Timestamp, key: &str, old: &Limit, new: &Limit) {
         let state = self.states.entry(key.to_owned()).or_default();
-        if let (Quota::SlidingCounter(old), Quota::SlidingCounter(new), State::Counter(counter)) =
-            (old.quota(), new.quota(), &*state)
-        {
-            *state = State::Counter(new.inherit(old, *counter, now));
+        if let Some(edit) = new.carry_over(old, state, now) {
+            state.apply(edit);
         }
     }
 

@@ -5,11 +5,13 @@
 //!
 //! Must not know: clocks, keys, stores.
 
+pub(crate) mod algorithm;
 mod batch;
 mod op;
 mod quota;
 mod state;
 
+pub use algorithm::{AlgorithmKind, RefillPeriod, StateSize, UsageScale};
 pub use batch::{LimitReply, StateCheck, decide_all};
 pub use op::{Op, Refused};
 pub use quota::{Limit, Quota};

@@ -9,7 +9,9 @@ use tollgate_core::limit::{Edit, Limit};
 use tollgate_core::{Outcome, Receipt, Timestamp, Transition};
 use tollgate_store::{Answer, Check, ErrorKind, Note, Op, StoreError};
 
-use super::seen::{Ledger, Reader, Seen, Standing};
+use super::algorithm;
+use super::ledger::{Ledger, ReservationStatus};
+use super::observed_state::{ObservedState, Reader};
 
 /// What a batch was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +26,7 @@ pub struct Decided {
 
 /// One check on its way from the reply to the answer.
 struct Judged {
-    seen: Seen,
+    seen: ObservedState,
     transition: Transition<Edit>,
     note: Note,
     /// Judged, but never carried out.
@@ -100,7 +102,7 @@ impl Judged {
             _ => None,
         };
         let id = lease_of(check.op);
-        let seen = Seen::read(reader, quota, id)?;
+        let seen = algorithm::observe(quota, reader, id)?;
         let plan = Plan::of(check.op, ledger, seen.is_held, now)?;
         let nothing = |outcome| Transition {
             outcome,
@@ -194,22 +196,26 @@ impl Plan {
         let receipt = ledger.receipt;
         let looking = Ok(Op::Spend(0));
         let settling = |actual| Ok(Op::Settle { receipt, actual });
-        let (op, note) = match (ledger.standing, op) {
-            (Standing::Fresh, Op::Reserve { cost, .. }) => (Ok(Op::Spend(cost)), Note::Plain),
-            (Standing::Known, Op::Reserve { .. }) => (looking, Note::AlreadyReserved),
-            (Standing::Full, Op::Reserve { .. }) => {
+        let (op, note) = match (ledger.status, op) {
+            (ReservationStatus::Fresh, Op::Reserve { cost, .. }) => {
+                (Ok(Op::Spend(cost)), Note::Plain)
+            }
+            (ReservationStatus::Known, Op::Reserve { .. }) => (looking, Note::AlreadyReserved),
+            (ReservationStatus::Full, Op::Reserve { .. }) => {
                 let retry_after = ledger.room_after(now);
                 (Err(Outcome::Deny { retry_after }), Note::ReservationsFull)
             }
             (_, Op::Reserve { .. }) => return None,
-            (Standing::Open, Op::SettleReserved { actual, .. }) => (settling(actual), Note::Plain),
-            (Standing::Late, Op::SettleReserved { actual, .. }) => {
+            (ReservationStatus::Open, Op::SettleReserved { actual, .. }) => {
+                (settling(actual), Note::Plain)
+            }
+            (ReservationStatus::Late, Op::SettleReserved { actual, .. }) => {
                 (settling(actual.max(receipt.cost)), Note::Plain)
             }
-            (Standing::Open, Op::CancelReserved(_)) => (settling(0), Note::Plain),
-            (Standing::Closed, _) => (looking, Note::AlreadyClosed),
-            (Standing::Expired, _) => (looking, Note::ReservationExpired),
-            (Standing::Unknown, _) => (looking, Note::ReservationUnknown),
+            (ReservationStatus::Open, Op::CancelReserved(_)) => (settling(0), Note::Plain),
+            (ReservationStatus::Closed, _) => (looking, Note::AlreadyClosed),
+            (ReservationStatus::Expired, _) => (looking, Note::ReservationExpired),
+            (ReservationStatus::Unknown, _) => (looking, Note::ReservationUnknown),
             _ => return None,
         };
         let earlier = (note == Note::AlreadyReserved).then_some(receipt);

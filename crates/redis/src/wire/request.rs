@@ -6,9 +6,9 @@ use tollgate_core::{Nanos, Receipt, Timestamp};
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{Check, ErrorKind, Op, StoreError};
 
+use super::algorithm;
 use super::bytes::Blob;
 use super::code;
-use super::quota::blob;
 use super::words::Words;
 use crate::name::{Digest, Named, Secret, ledger_of, marker_of};
 use crate::options::Remembering;
@@ -148,7 +148,7 @@ impl Request {
         named: Named,
     ) -> Result<(), StoreError> {
         let quota = check.ruled.limit.quota();
-        let part = Part::of(check.op, quota, remembering).ok_or_else(unsupported)?;
+        let part = Part::of(check.op, quota, remembering);
         let beside = part.as_op.is_some().then_some(Beside::Ledger);
         self.push(part, check, named, beside)
     }
@@ -169,7 +169,7 @@ impl Request {
         if self.keys.repeats_last() {
             return Err(bad("the same key of the same limit twice in one batch"));
         }
-        let mut blob = blob(quota, part.op).ok_or_else(unsupported)?;
+        let mut blob = algorithm::encode(quota, part.op).ok_or_else(unsupported)?;
         let operation = blob.operation_mut();
         let mut about = part.about;
         if let (Some(ledger), Some(of)) = (part.as_op, about) {
@@ -177,10 +177,10 @@ impl Request {
             *operation = ledger;
         }
         *operation |= part.flags;
-        let which = match *operation {
+        let which = match (*operation, algorithm::script(quota)) {
             _ if part.as_op.is_some() => Which::All,
-            code::SPEND if Which::of(quota) == Which::Buckets => Which::Spend,
-            _ => Which::of(quota),
+            (code::SPEND, Which::Buckets) => Which::Spend,
+            (_, script) => script,
         };
         self.which = if is_first {
             which
@@ -227,8 +227,7 @@ struct Part {
 }
 
 impl Part {
-    fn of(op: Op, quota: &Quota, remembering: Remembering) -> Option<Self> {
-        let is_leases = matches!(quota, Quota::Concurrency(_));
+    fn of(op: Op, quota: &Quota, remembering: Remembering) -> Self {
         let plain = |op| Self {
             op,
             as_op: None,
@@ -253,7 +252,7 @@ impl Part {
             receipt: Receipt::default(),
             actual,
         };
-        Some(match op {
+        match op {
             Op::Peek(cost) => Self {
                 flags: code::PEEK,
                 ..plain(Op::Spend(cost))
@@ -262,9 +261,6 @@ impl Part {
                 about: Some(settled(receipt, quota).pair(actual)),
                 ..plain(op)
             },
-            Op::Reserve { .. } | Op::SettleReserved { .. } | Op::CancelReserved(_) if is_leases => {
-                return None;
-            }
             Op::Reserve { id, cost, hold } => {
                 reserved(Op::Spend(cost), code::RESERVE, id, hold.as_nanos(), cost)
             }
@@ -273,21 +269,19 @@ impl Part {
             }
             Op::CancelReserved(id) => reserved(settling(0), code::CANCEL_RESERVED, id, 0, 0),
             op => plain(op),
-        })
+        }
     }
 }
 
 /// The charge that is to be corrected, as its receipt says.
 fn settled(receipt: Receipt, quota: &Quota) -> Blob {
-    let blob = Blob::default()
+    // So many steps of a mark are a second.
+    let step = algorithm::mark_nanos(quota);
+    let second = 1_000_000_000 / step;
+    Blob::default()
         .pair(receipt.cost)
-        .pair(receipt.at.as_nanos());
-    if matches!(quota, Quota::SlidingLog(_)) {
-        // A log's mark is in microseconds.
-        blob.split(receipt.mark / 1_000_000, receipt.mark % 1_000_000 * 1_000)
-    } else {
-        blob.pair(receipt.mark)
-    }
+        .pair(receipt.at.as_nanos())
+        .split(receipt.mark / second, receipt.mark % second * step)
 }
 
 fn bad(detail: &'static str) -> StoreError {

@@ -4,7 +4,7 @@
 
 use std::sync::MutexGuard;
 
-use tollgate_core::limit::{Edit, Limit, Quota, Refused, State};
+use tollgate_core::limit::{Edit, Limit, Refused, State};
 use tollgate_core::reservation::{Correction, ReservationId, Standing};
 use tollgate_core::sketch::Sketch;
 use tollgate_core::token_bucket::Tat;
@@ -13,7 +13,6 @@ use tollgate_core::{Nanos, Outcome, Receipt, Status, Timestamp, Transition};
 use super::Memory;
 use super::batch::Holding;
 use super::hash::Place;
-use super::overflow::stand_in;
 use super::shelf::Shelf;
 use super::states::{self, Words};
 use crate::contract::{Answer, Check, Note, Op};
@@ -192,12 +191,9 @@ impl<C> Step<'_, '_, C> {
             mark: 0,
         };
         let limit = &self.check.ruled.limit;
-        let Some(bucket) = stand_in(limit) else {
+        let Some(bucket) = limit.stricter_bucket() else {
             // Nothing stands in for places held: refuse until somebody may have left.
-            let retry_after = match limit.quota() {
-                Quota::Concurrency(quota) => quota.lease(),
-                _ => Nanos::SECOND,
-            };
+            let retry_after = limit.lease().unwrap_or(Nanos::SECOND);
             return Stepped::said(Outcome::Deny { retry_after }, receipt, Note::Overflow);
         };
         let memory = self.memory;
@@ -356,7 +352,7 @@ impl<C> Step<'_, '_, C> {
             Holding::Pair(slot) => of(&read(limit, slot.state())),
             Holding::NewWord(room) => of(&read(limit, room.state(self.place))),
             Holding::NewPair(room) => of(&read(limit, room.state(self.place))),
-            Holding::Full => match (stand_in(limit), self.overflow.as_ref()) {
+            Holding::Full => match (limit.stricter_bucket(), self.overflow.as_ref()) {
                 (Some(bucket), Some(sketch)) => bucket.status(sketch.owed(self.place.bits()), now),
                 _ => of(&State::default()),
             },
