@@ -41,10 +41,7 @@ pub struct Wrong {
 impl Wrong {
     /// Wrong, and nothing to suggest.
     #[must_use]
-    #[track_caller]
     pub fn new(message: impl Into<Box<str>>) -> Self {
-        #[cfg(test)]
-        crate::corpus::made_at(std::panic::Location::caller());
         Self {
             message: message.into(),
             help: None,
@@ -53,10 +50,7 @@ impl Wrong {
 
     /// Wrong, and what would be right.
     #[must_use]
-    #[track_caller]
     pub fn with(message: impl Into<Box<str>>, help: impl Into<Box<str>>) -> Self {
-        #[cfg(test)]
-        crate::corpus::made_at(std::panic::Location::caller());
         Self {
             message: message.into(),
             help: Some(help.into()),
