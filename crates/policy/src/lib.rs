@@ -7,8 +7,6 @@
 pub mod attributes;
 mod check;
 pub mod compile;
-#[cfg(test)]
-mod corpus;
 pub mod envoy;
 pub mod explain;
 mod load;
@@ -19,13 +17,8 @@ pub mod schema;
 pub mod source;
 pub mod words;
 pub mod words_for;
-pub mod write;
 
 pub use load::{load, load_bytes, load_path, read_path, read_text, text_of_bytes};
 
 #[cfg(test)]
-mod generate;
-#[cfg(test)]
-mod sample;
-#[cfg(test)]
-mod shipped;
+mod tests;

@@ -142,7 +142,7 @@ pub(super) fn missing(key: &[KeyPart]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::model::Glob;
-    use crate::sample::named;
+    use crate::tests::sample::named;
 
     #[test]
     fn every_test_has_its_words() {

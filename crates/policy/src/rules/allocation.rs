@@ -5,7 +5,7 @@ use tollgate_testkit::allocation::{Counting, calls};
 use super::{Found, KeyBuffer, MeterRef, Rules};
 use crate::attributes::Attribute;
 use crate::model::{Condition, Glob, LimitRule, Match, Network, Policy, Template, Test};
-use crate::sample::{MINUTE, Request, bucket, key, limit, named, policy};
+use crate::tests::sample::{MINUTE, Request, bucket, key, limit, named, policy};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;

@@ -18,7 +18,7 @@ use crate::attributes::{Attribute, Attributes};
 use crate::model::{
     Apply, Condition, DenyRule, Glob, Group, Match, Mode, Network, Policy, Template, Test,
 };
-use crate::sample::{MINUTE, bucket, limit, named};
+use crate::tests::sample::{MINUTE, bucket, limit, named};
 
 const NAMES: [&str; 12] = [
     "ip",

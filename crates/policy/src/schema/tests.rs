@@ -39,6 +39,11 @@ pub(crate) fn wrong(yaml: &str) -> Vec<String> {
     errors(&SCHEMA, &as_json(&tree))
 }
 
+/// What is wrong with a JSON text by the schema.
+pub(crate) fn wrong_json(text: &str) -> Vec<String> {
+    errors(&schema(), &serde_json::from_str(text).unwrap())
+}
+
 /// A limit with these fields.
 fn limit(fields: &str) -> String {
     format!(

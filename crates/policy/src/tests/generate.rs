@@ -11,7 +11,7 @@ use crate::model::{
     Group, KeyPart, Level, LimitRule, Match, Missing, Mode, Network, OnStoreFailure, Override,
     Penalty, Percent, Period, Policy, QuotaSpec, StatusClass, Template, Test, Tiers,
 };
-use crate::sample::{Request, computed, limit, named, of_amount, quota};
+use crate::tests::sample::{Request, computed, limit, named, of_amount, quota};
 
 const ATTRIBUTES: [&str; 8] = [
     "ip",
@@ -231,7 +231,10 @@ fn any_action() -> impl Strategy<Value = LimitRule> {
     )
         .prop_map(
             |(mode, penalty, consistency, failure, count, overdraft, cost, wait, share)| {
-                let mut rule = limit("x", crate::sample::bucket(1, Period::Span(Nanos::SECOND)));
+                let mut rule = limit(
+                    "x",
+                    crate::tests::sample::bucket(1, Period::Span(Nanos::SECOND)),
+                );
                 rule.mode = mode;
                 rule.penalty = penalty.into();
                 rule.consistency = consistency.into();
