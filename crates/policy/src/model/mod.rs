@@ -12,10 +12,13 @@ mod quota;
 pub use action::{Consistency, Mode, OnStoreFailure, Penalty, Percent};
 pub use cost::{Cost, Count, StatusClass};
 pub use key::{KeyPart, Missing};
-pub use matching::{Condition, Glob, Match, Network, Template, Test};
+#[expect(deprecated, reason = "kept for one release")]
+pub use matching::Network;
+pub use matching::{Condition, Glob, Match, Template, Test};
 pub use quota::{Algorithm, Amount, Burst, Computed, Override, Period, QuotaSpec, RateSpec, Tiers};
 
 pub use crate::source::At;
+pub use ipnet::IpNet;
 
 use crate::attributes::Attribute;
 

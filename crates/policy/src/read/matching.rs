@@ -6,7 +6,7 @@ use super::Reader;
 use super::fields::Fields;
 use super::scalar::{FAMILIES, found};
 use crate::attributes::Attribute;
-use crate::model::{Condition, Match, Network, Test};
+use crate::model::{Condition, IpNet, Match, Test};
 use crate::source::{At, Entry, Node, Value};
 use crate::words::{self, Wrong, nearest, quoted};
 
@@ -325,7 +325,7 @@ fn each<T>(
 }
 
 /// The networks of a list, without those that are wrong, which are reported.
-pub(super) fn networks(reader: &mut Reader, nodes: &[Node], name: &str) -> Vec<Network> {
+pub(super) fn networks(reader: &mut Reader, nodes: &[Node], name: &str) -> Vec<IpNet> {
     nodes
         .iter()
         .filter_map(|node| {

@@ -25,7 +25,7 @@ mod tests;
 pub(crate) use places::Places;
 pub(crate) use report::Report;
 
-use crate::model::{Network, Policy};
+use crate::model::{IpNet, Policy};
 use crate::rules::Rules;
 use crate::source::{Node, Problem, given_twice};
 
@@ -73,5 +73,5 @@ struct Reader {
     /// What is wrong so far.
     report: Report,
     /// The named networks.
-    lists: Vec<(Box<str>, Vec<Network>)>,
+    lists: Vec<(Box<str>, Vec<IpNet>)>,
 }

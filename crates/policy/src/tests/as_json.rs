@@ -141,9 +141,7 @@ fn test(test: &Test) -> Json {
         // Always a list: as a single value `absent` would be the word.
         Test::OneOf(values) => texts(values),
         Test::Route(routes) => texts(routes.iter().map(|route| &route.0)),
-        Test::Within(networks) => {
-            texts(networks.iter().map(|n| format!("{}/{}", n.address, n.bits)))
-        }
+        Test::Within(networks) => texts(networks),
         Test::Glob(globs) => map(vec![("glob", Some(texts(globs.iter().map(|g| &g.0))))]),
         Test::Present => text("present"),
         Test::Absent => text("absent"),

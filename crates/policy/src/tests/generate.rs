@@ -8,7 +8,7 @@ use tollgate_core::{Nanos, Unit};
 
 use crate::model::{
     Algorithm, Amount, Apply, At, Burst, Condition, Consistency, Cost, Count, DenyRule, Glob,
-    Group, KeyPart, Level, LimitRule, Match, Missing, Mode, Network, OnStoreFailure, Override,
+    Group, IpNet, KeyPart, Level, LimitRule, Match, Missing, Mode, OnStoreFailure, Override,
     Penalty, Percent, Period, Policy, QuotaSpec, StatusClass, Template, Test, Tiers,
 };
 use crate::tests::sample::{Request, computed, limit, named, of_amount, quota};
@@ -131,7 +131,7 @@ fn any_match(how_many: std::ops::Range<usize>) -> impl Strategy<Value = Match> {
         "ip" => select(vec![0_u8, 8, 24, 32])
             .prop_map(|bits| {
                 let address = [192, 0, 2, 7].into();
-                Test::Within(vec![Network { address, bits }])
+                Test::Within(vec![IpNet::new(address, bits).unwrap()])
             })
             .boxed(),
         "route" => select(vec!["/", "/api/{*rest}", "/items/{id}"])

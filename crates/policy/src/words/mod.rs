@@ -22,6 +22,7 @@ pub use duration::duration;
 pub use glob::glob;
 pub use name::{header, method, name};
 pub use nearest::nearest;
+pub(crate) use network::unmapped;
 pub use network::{address, network};
 pub use offset::utc_offset;
 pub use percent::percent;
