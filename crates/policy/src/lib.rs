@@ -4,6 +4,7 @@
 //! the [`model`] of it, which is what the file says, in full and checked; `compile` makes [`rules`] of the model, which is
 //! what the engine asks. After the file is read everything is pure. Must not know: stores, clocks, sockets.
 
+mod algorithm;
 pub mod attributes;
 mod check;
 pub mod compile;
@@ -12,6 +13,7 @@ pub mod explain;
 mod load;
 pub mod model;
 pub mod read;
+pub mod reference;
 pub mod rules;
 pub mod schema;
 pub mod source;

@@ -15,8 +15,9 @@ pub use key::{KeyPart, Missing};
 #[expect(deprecated, reason = "kept for one release")]
 pub use matching::Network;
 pub use matching::{Condition, Glob, Match, Template, Test};
-pub use quota::{Algorithm, Amount, Burst, Computed, Override, Period, QuotaSpec, RateSpec, Tiers};
+pub use quota::{Amount, Burst, Computed, Override, Period, QuotaSpec, RateSpec, Tiers};
 
+pub use crate::algorithm::Algorithm;
 pub use crate::source::At;
 pub use ipnet::IpNet;
 

@@ -58,7 +58,7 @@ fn the_published_schema_is_current() {
     let published = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         published == text(),
-        "docs/policy.schema.json is not current: cargo run -p tollgate-policy --example schema > docs/policy.schema.json"
+        "docs/policy.schema.json is not current: cargo run -- schema > docs/policy.schema.json"
     );
 }
 

@@ -8,9 +8,9 @@ use std::fmt;
 use tollgate_core::Nanos;
 
 use crate::model::{
-    Algorithm, Amount, Apply, Burst, Computed, Consistency, Cost, Count, DenyRule, KeyPart, Level,
-    LimitRule, Match, Missing, Mode, OnStoreFailure, Override, Penalty, Percent, Period, Policy,
-    QuotaSpec, RateSpec, Test, Tiers,
+    Amount, Apply, Burst, Computed, Consistency, Cost, Count, DenyRule, KeyPart, Level, LimitRule,
+    Match, Missing, Mode, OnStoreFailure, Override, Penalty, Percent, Period, Policy, QuotaSpec,
+    RateSpec, Test, Tiers,
 };
 
 /// A value of JSON whose fields keep their order: conditions, tiers and groups have one.
@@ -363,7 +363,7 @@ fn quota(quota: &QuotaSpec, own: Option<&QuotaSpec>) -> Vec<(&'static str, Optio
         Burst::Units(units) => number(units),
         Burst::Auto => text("auto"),
     });
-    let name = algorithm_name(quota).filter(|_| is_said(quota, own, |one| one.algorithm));
+    let is_named = !quota.algorithm.counts_places() && is_said(quota, own, |one| one.algorithm);
     let minutes = quota.utc_offset_minutes;
     let offset = || {
         let sign = if minutes < 0 { '-' } else { '+' };
@@ -371,7 +371,7 @@ fn quota(quota: &QuotaSpec, own: Option<&QuotaSpec>) -> Vec<(&'static str, Optio
         text(format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60))
     };
     fields.extend([
-        ("algorithm", name.map(text)),
+        ("algorithm", is_named.then(|| text(quota.algorithm.name()))),
         ("burst", burst),
         (
             "unit",
@@ -429,17 +429,4 @@ fn duration(span: Nanos) -> String {
         }
     }
     if out.is_empty() { "0s".to_owned() } else { out }
-}
-
-/// The name of an algorithm; `concurrency` is a field of its own.
-fn algorithm_name(quota: &QuotaSpec) -> Option<&'static str> {
-    match quota.algorithm {
-        Algorithm::TokenBucket => Some("token_bucket"),
-        Algorithm::LeakyBucket => Some("leaky_bucket"),
-        Algorithm::LeakyQueue => Some("leaky_queue"),
-        Algorithm::FixedWindow => Some("fixed_window"),
-        Algorithm::SlidingWindow => Some("sliding_window"),
-        Algorithm::SlidingLog => Some("sliding_log"),
-        Algorithm::Concurrency => None,
-    }
 }
