@@ -3,6 +3,7 @@
 //! Must not know: how policies are written or read.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -13,7 +14,7 @@ use tollgate_core::{Nanos, Unit};
 use crate::attributes::Attribute;
 use crate::model::{
     Algorithm, Amount, Apply, Burst, Computed, Condition, Consistency, Cost, Count, DenyRule, Glob,
-    Group, KeyPart, Level, LimitRule, Match, Missing, Mode, Network, OnStoreFailure, Override,
+    Group, IpNet, KeyPart, Level, LimitRule, Match, Missing, Mode, OnStoreFailure, Override,
     Penalty, Percent, Period, Policy, QuotaSpec, RateSpec, StatusClass, Template, Test, Tiers,
 };
 
@@ -56,19 +57,20 @@ fn texts_attribute() -> impl Strategy<Value = Attribute> {
     ]
 }
 
-fn network() -> impl Strategy<Value = Network> {
+fn network() -> impl Strategy<Value = IpNet> {
     prop_oneof![
-        (any::<u32>(), 1..=32_u8).prop_map(|(address, bits)| Network {
-            address: std::net::Ipv4Addr::from(address & (u32::MAX << (32 - bits))).into(),
-            bits,
-        }),
+        (any::<u32>(), 1..=32_u8)
+            .prop_map(|(address, bits)| network_of(Ipv4Addr::from(address).into(), bits)),
         // Not below ::ffff:0:0/96, which would be another way to write IPv4.
-        (any::<u128>(), 8..=128_u8).prop_map(|(address, bits)| Network {
-            address: std::net::Ipv6Addr::from((address | 1 << 125) & (u128::MAX << (128 - bits)),)
-                .into(),
-            bits,
-        }),
+        (any::<u128>(), 8..=128_u8).prop_map(|(address, bits)| network_of(
+            Ipv6Addr::from(address | 1 << 125).into(),
+            bits
+        )),
     ]
+}
+
+fn network_of(address: IpAddr, bits: u8) -> IpNet {
+    IpNet::new(address, bits).unwrap().trunc()
 }
 
 fn template() -> impl Strategy<Value = Template> {

@@ -8,10 +8,10 @@ use tollgate_core::{Nanos, Unit};
 
 use crate::model::{
     Algorithm, Amount, Apply, At, Burst, Condition, Consistency, Cost, Count, DenyRule, Glob,
-    Group, KeyPart, Level, LimitRule, Match, Missing, Mode, Network, OnStoreFailure, Override,
+    Group, IpNet, KeyPart, Level, LimitRule, Match, Missing, Mode, OnStoreFailure, Override,
     Penalty, Percent, Period, Policy, QuotaSpec, StatusClass, Template, Test, Tiers,
 };
-use crate::sample::{Request, computed, limit, named, of_amount, quota};
+use crate::tests::sample::{Request, computed, limit, named, of_amount, quota};
 
 const ATTRIBUTES: [&str; 8] = [
     "ip",
@@ -131,7 +131,7 @@ fn any_match(how_many: std::ops::Range<usize>) -> impl Strategy<Value = Match> {
         "ip" => select(vec![0_u8, 8, 24, 32])
             .prop_map(|bits| {
                 let address = [192, 0, 2, 7].into();
-                Test::Within(vec![Network { address, bits }])
+                Test::Within(vec![IpNet::new(address, bits).unwrap()])
             })
             .boxed(),
         "route" => select(vec!["/", "/api/{*rest}", "/items/{id}"])
@@ -231,7 +231,10 @@ fn any_action() -> impl Strategy<Value = LimitRule> {
     )
         .prop_map(
             |(mode, penalty, consistency, failure, count, overdraft, cost, wait, share)| {
-                let mut rule = limit("x", crate::sample::bucket(1, Period::Span(Nanos::SECOND)));
+                let mut rule = limit(
+                    "x",
+                    crate::tests::sample::bucket(1, Period::Span(Nanos::SECOND)),
+                );
                 rule.mode = mode;
                 rule.penalty = penalty.into();
                 rule.consistency = consistency.into();
