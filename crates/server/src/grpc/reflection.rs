@@ -44,7 +44,7 @@ pub(super) fn answer(message: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
             }
         }),
         ReflectionRequest::Nothing => {
-            tell_error(Code::InvalidArgument, "nothing is asked", &mut writer)
+            tell_error(Code::InvalidArgument, "nothing is asked", &mut writer);
         }
     }
     Ok(())
