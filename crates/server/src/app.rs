@@ -19,7 +19,8 @@ use tollgate_store::{Clock, Memory};
 
 use crate::counters::Counters;
 use crate::denials::{Denials, LogDenials};
-use crate::gateways::Gateways;
+use crate::http::forward_auth::Gateways;
+use crate::http::welcome::{introduction, introduction_of_files};
 use crate::invalid::InvalidApp;
 use crate::listen::{Reached, Stopping};
 use crate::metrics::{Metrics, Transport};
@@ -29,7 +30,6 @@ use crate::rls::Rls;
 use crate::saturation::{MOST_WAITING, Saturation};
 use crate::secret::Secret;
 use crate::tickets::Tickets;
-use crate::welcome::{introduction, introduction_of_files};
 use crate::words::Wording;
 
 /// The longest that anyone is told to wait beyond what is needed.

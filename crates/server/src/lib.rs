@@ -6,47 +6,26 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
-mod answers;
 mod app;
-mod asked;
 mod awaited;
-mod body;
-mod brisk;
-mod check;
 mod counters;
-mod crowded;
 mod decided;
 mod demo;
 mod denials;
 pub mod fleet;
-mod gateways;
 pub mod grpc;
 mod http;
-mod idle;
-mod input;
 mod invalid;
-mod json;
-mod known;
-mod limits;
 pub mod listen;
 mod metrics;
-mod openapi;
-mod patient;
-mod plain;
-mod query;
 mod redact;
-mod reply;
-mod report;
 pub mod resp;
 mod rlqs;
 mod rls;
-mod routes;
 mod saturation;
 mod secret;
 mod settling;
 mod tickets;
-mod welcome;
-mod wire;
 mod words;
 
 pub use app::{App, MOST_RETRY_JITTER};

@@ -12,8 +12,8 @@ use tollgate_engine::{Agreement, Divergence};
 use tollgate_store::Clock;
 
 use super::Admin;
-use crate::body::json;
-use crate::reply::Reply;
+use crate::http::response::HttpResponse;
+use crate::http::verdict_body::json;
 
 #[derive(Serialize)]
 struct State<'a> {
@@ -158,7 +158,7 @@ struct EventShown {
 }
 
 impl<C: Clock + 'static> Admin<C> {
-    pub(super) fn state(&self) -> Reply {
+    pub(super) fn state(&self) -> HttpResponse {
         let engine = self.app.engine();
         let (given_up, kept) = self.app.tickets.usage();
         let mut stores = vec![("policy", engine.store())];
@@ -185,7 +185,7 @@ impl<C: Clock + 'static> Admin<C> {
             };
             (name, counted)
         });
-        Reply::json(json(&State {
+        HttpResponse::json(json(&State {
             version: env!("CARGO_PKG_VERSION"),
             ready: self.is_ready(),
             generation: self.app.generation(),
@@ -196,7 +196,7 @@ impl<C: Clock + 'static> Admin<C> {
         }))
     }
 
-    pub(super) fn policy(&self) -> Reply {
+    pub(super) fn policy(&self) -> HttpResponse {
         let told = self.app.told();
         let explanation = &told.explanation;
         let reload = self.app.reload();
@@ -213,7 +213,7 @@ impl<C: Clock + 'static> Admin<C> {
                 .collect(),
             notes: &limit.notes,
         });
-        Reply::json(json(&Policy {
+        HttpResponse::json(json(&Policy {
             file: reload.map(|reload| reload.path().display().to_string()),
             generation: self.app.generation(),
             rules: self.app.rls.rules_in_words(),
@@ -231,16 +231,16 @@ impl<C: Clock + 'static> Admin<C> {
         }))
     }
 
-    pub(super) fn switches(&self) -> Reply {
+    pub(super) fn switches(&self) -> HttpResponse {
         let controls = self.app.engine().control().controls();
         let limits = controls.limits.into_iter();
-        Reply::json(json(&Switches {
+        HttpResponse::json(json(&Switches {
             everything: switch(controls.everything),
             limits: limits.map(|(name, to)| (name, switch(to))).collect(),
         }))
     }
 
-    pub(super) fn overrides(&self) -> Reply {
+    pub(super) fn overrides(&self) -> HttpResponse {
         let controls = self.app.engine().control().controls();
         let shown = |one: KeyOverride| {
             let NamedKey { limit, shown, .. } = one.key;
@@ -252,10 +252,10 @@ impl<C: Clock + 'static> Admin<C> {
             }
         };
         let overrides = controls.overrides.into_iter().map(shown).collect();
-        Reply::json(json(&Overrides { overrides }))
+        HttpResponse::json(json(&Overrides { overrides }))
     }
 
-    pub(super) fn blocks(&self) -> Reply {
+    pub(super) fn blocks(&self) -> HttpResponse {
         let controls = self.app.engine().control().controls();
         let ends = |until: Option<u64>| until.map(|until| utc(Timestamp::from_nanos(until)));
         let shown = |one: Block| match one {
@@ -273,10 +273,10 @@ impl<C: Clock + 'static> Admin<C> {
             },
         };
         let blocks = controls.blocks.into_iter().map(shown).collect();
-        Reply::json(json(&Blocks { blocks }))
+        HttpResponse::json(json(&Blocks { blocks }))
     }
 
-    pub(super) fn audit(&self) -> Reply {
+    pub(super) fn audit(&self) -> HttpResponse {
         let events = self.app.engine().control().events();
         let shown = |event: tollgate_engine::control::Event| EventShown {
             when: utc(event.when),
@@ -285,7 +285,7 @@ impl<C: Clock + 'static> Admin<C> {
             why: event.why,
         };
         let events = events.into_iter().rev().map(shown).collect();
-        Reply::json(json(&Audit { events }))
+        HttpResponse::json(json(&Audit { events }))
     }
 }
 

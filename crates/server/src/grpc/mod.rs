@@ -31,7 +31,7 @@ use tollgate_store::Clock;
 
 use self::connection::live;
 use self::frame::{frame, sealed};
-use self::methods::{Answer, Method, Service, Subscriber};
+use self::methods::{GrpcHandler, GrpcReply, Method, QuotaSubscriber};
 use self::status::{Code, Status};
 use crate::app::App;
 use crate::awaited::guarded;
@@ -132,7 +132,7 @@ impl<C: Clock + 'static> Grpc<C> {
         method: Method,
         message: &[u8],
         is_stopping: bool,
-    ) -> Result<Answer, Status> {
+    ) -> Result<GrpcReply, Status> {
         let mut out = frame();
         let mut wait = Nanos::ZERO;
         match method {
@@ -144,7 +144,7 @@ impl<C: Clock + 'static> Grpc<C> {
             // It has no one answer, and whoever knows that does not ask for it.
             Method::StreamQuotas => return Err(Status::new(Code::Internal, "it is a stream")),
         }
-        Ok(Answer {
+        Ok(GrpcReply {
             message: sealed(out),
             wait,
             place: (!wait.is_zero()).then(|| self.app.saturation().enter()),
@@ -152,12 +152,12 @@ impl<C: Clock + 'static> Grpc<C> {
     }
 }
 
-impl<C: Clock + 'static> Service for Grpc<C> {
+impl<C: Clock + 'static> GrpcHandler for Grpc<C> {
     fn leaving(&self) -> Option<&Stopping> {
         self.leaving.as_ref()
     }
 
-    fn subscribe(&self) -> Result<Box<dyn Subscriber>, Status> {
+    fn subscribe(&self) -> Result<Box<dyn QuotaSubscriber>, Status> {
         if self.app.is_by_envoys_files() {
             let message =
                 "quotas are given out by a policy, and files of envoyproxy/ratelimit are in force";
@@ -181,7 +181,7 @@ impl<C: Clock + 'static> Service for Grpc<C> {
         method: Method,
         message: &[u8],
         is_stopping: bool,
-    ) -> Result<Answer, Status> {
+    ) -> Result<GrpcReply, Status> {
         let is_stopping = is_stopping || self.leaving().is_some_and(Stopping::is_said);
         let answered = guarded(self.reply(method, message, is_stopping)).await;
         answered.unwrap_or_else(|| {
@@ -193,7 +193,7 @@ impl<C: Clock + 'static> Service for Grpc<C> {
     }
 }
 
-impl<C: Clock> Subscriber for Session<C> {
+impl<C: Clock> QuotaSubscriber for Session<C> {
     fn hear(&mut self, message: &[u8]) -> Result<(), String> {
         self.hear(message)
     }

@@ -23,7 +23,7 @@ use super::parse::MAX_COMMAND_LEN;
 use super::serve::RespLimits;
 use super::server::{Resp, Then};
 use super::session::Session;
-use crate::listen::{Peer, Reached, Stopping, Stream, Vigil, Woken, send};
+use crate::listen::{Peer, Reached, ShutdownOrTimeout, Stopping, Stream, WakeReason, send};
 
 /// What is read at once at most, beside the beginning of a command that has arrived before.
 const READ_LEN: usize = 64 * 1_024;
@@ -112,7 +112,7 @@ impl<C: Clock> Connection<C> {
         // One timer that is looked at once in a while is cheaper than one for every read: a connection is idle if
         // nothing was done between two looks.
         let (stopped, timer) = (pin!(stopping.wait()), pin!(sleep(idle)));
-        let mut vigil = Vigil::new(stopping, stopped, timer);
+        let mut vigil = ShutdownOrTimeout::new(stopping, stopped, timer);
         loop {
             let mut is_busy = std::mem::take(&mut self.is_busy);
             let next = |context: &mut Context<'_>| self.poll_input(context);
@@ -265,7 +265,7 @@ impl<C> Drop for Connection<C> {
 /// What comes of a poll for input; `None` if the server stops before it is ready, or if nothing was done since the timer
 /// was looked at last.
 async fn next_input<T, F: Future<Output = ()>>(
-    vigil: &mut Vigil<'_, F>,
+    vigil: &mut ShutdownOrTimeout<'_, F>,
     idle: Duration,
     is_busy: &mut bool,
     mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
@@ -278,13 +278,13 @@ async fn next_input<T, F: Future<Output = ()>>(
         }
         match woken {
             None => Poll::Pending,
-            Some(Woken::Timer) if std::mem::take(is_busy) => {
+            Some(WakeReason::Timer) if std::mem::take(is_busy) => {
                 // The runtime's own clock: it decides nothing, and tests can move it.
                 vigil.wake_at(Instant::now() + idle);
                 let _told = vigil.look(context);
                 Poll::Pending
             }
-            Some(Woken::Timer | Woken::Stop) => Poll::Ready(Ok(None)),
+            Some(WakeReason::Timer | WakeReason::Stop) => Poll::Ready(Ok(None)),
         }
     })
     .await

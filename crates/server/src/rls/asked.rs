@@ -15,8 +15,8 @@ use super::said::Status;
 use super::seconds;
 use super::standing::limit_of;
 use crate::app::App;
-use crate::crowded::Crowded;
 use crate::decided::Decided;
+use crate::http::wait_queue_full::WaitQueueFull;
 
 /// One descriptor as a request to the engine.
 pub(crate) struct Asked<'a> {
@@ -31,7 +31,7 @@ pub(super) struct Answered<'a> {
     pub(super) asked: Asked<'a>,
     pub(super) decided: Decided,
     /// What became of it because too many wait, if so.
-    pub(super) crowded: Option<Crowded>,
+    pub(super) crowded: Option<WaitQueueFull>,
 }
 
 impl<'a> Answered<'a> {
@@ -112,7 +112,7 @@ impl Answered<'_> {
     /// Whether it is admitted. Whoever only looks is not where nothing is left, also by a limit that never refuses: that is
     /// how work that is paid for later is stopped.
     pub(super) fn is_admitted(&self) -> bool {
-        if self.crowded == Some(Crowded::TurnedAway) {
+        if self.crowded == Some(WaitQueueFull::TurnedAway) {
             return false;
         }
         if self.asked.descriptor.limit.is_some() || self.asked.is_refund() {

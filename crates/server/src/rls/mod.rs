@@ -37,8 +37,8 @@ use self::said::Said;
 use self::shared::SharedStore;
 use crate::app::App;
 use crate::awaited::at_once;
+use crate::http::response::HttpResponse as Reply;
 use crate::metrics::{Answered, Transport};
-use crate::reply::Reply;
 
 /// Envoy's rules, on the store of an app's engine.
 pub(crate) struct Rls<C> {

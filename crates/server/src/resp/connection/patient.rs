@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use tollgate_store::Clock;
 
 use super::{Connection, KEPT_INPUT_LEN, next_input, with_scratch};
-use crate::listen::{Stopping, Vigil};
+use crate::listen::{ShutdownOrTimeout, Stopping};
 use crate::resp::serve::RespLimits;
 use crate::resp::server::Then;
 
@@ -25,7 +25,7 @@ impl<C: Clock> Connection<C> {
         stopping: &Stopping,
     ) -> io::Result<()> {
         let (stopped, timer) = (pin!(stopping.wait()), pin!(sleep(limits.idle)));
-        let mut vigil = Vigil::new(stopping, stopped, timer);
+        let mut vigil = ShutdownOrTimeout::new(stopping, stopped, timer);
         loop {
             let (stream, pending) = (&mut self.stream, &mut self.pending);
             let read = |context: &mut Context<'_>| {
