@@ -126,9 +126,9 @@ fn set(sources: &[Source], merge_domains: bool) -> Checked {
         .iter()
         .map(|source| (&*source.name, &*source.text))
         .collect();
-    let options = envoy::Options {
+    let options = config::Options {
         merge_domains,
-        ..envoy::Options::default()
+        ..config::Options::default()
     };
     let result = config::load_with(&files, options);
     Checked {

@@ -9,12 +9,16 @@ use tollgate_policy::rules::MOST_LIMITS;
 
 use crate::plan::{Plan, PlanContext};
 
-/// Settles the mode of every limit that was found, in their order. Keys that have to be made for it stay in the plan.
+/// Settles the mode of every limit that was found, in their order; none is listed where all are enforced. Keys that have to be
+/// made for it stay in the plan.
 pub(crate) fn effective_modes(
     context: &PlanContext<'_>,
     plan: &mut Plan,
     modes: &mut ArrayVec<Mode, MOST_LIMITS>,
 ) {
+    if context.overrides.is_none() && context.generation.is_all_enforced() {
+        return;
+    }
     let found = context.found.rules().iter();
     modes.extend(found.map(|index| effective_mode(context, *index, plan)));
 }

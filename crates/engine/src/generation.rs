@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use tollgate_core::Timestamp;
 use tollgate_core::limit::Limit;
-use tollgate_policy::model::{Count, KeyPart, Penalty};
-use tollgate_policy::rules::{Meter, MeterRef, Recipe, Role, Rule, Rules};
+use tollgate_policy::attributes::{Attribute, Attributes};
+use tollgate_policy::model::{Count, KeyPart, Mode, Penalty, Percent};
+use tollgate_policy::rules::{Chosen, Meter, MeterRef, Recipe, Role, Rule, Rules};
 use tollgate_store::{LimitId, Ruled};
 
 use crate::candidate::{Comparison, Comparisons, Divergence};
@@ -17,6 +18,7 @@ use crate::carried_over::CarriedOverCounters;
 use crate::counters::{Counted, Counters};
 use crate::numbers::{Assigned, Kind, Numbers, OutOfNumbers, Wanted, lifetime};
 use crate::override_snapshot::OverrideSlot;
+use crate::plan::QuotaRef;
 use crate::rollout::RolloutSampler;
 use crate::sharing::DenialCaching;
 use crate::waiting::{Patience, Patient, bound};
@@ -29,6 +31,10 @@ pub struct Generation {
     limits: Box<[LimitEntry]>,
     /// Whether any rule has a candidate.
     has_candidates: bool,
+    /// Whether every rule is enforced for all keys.
+    is_all_enforced: bool,
+    /// Whether any rule leaves something to be settled: places, or costs that responses say.
+    has_tickets: bool,
     /// What operators have overridden; the one thing that changes.
     overrides: OverrideSlot,
 }
@@ -63,6 +69,8 @@ pub(crate) struct MeterState {
     pub(crate) queueing: Box<[Option<(Ruled, Patient)>]>,
     /// How quotas computed for a request may be waited for.
     pub(crate) patience: Option<Patience>,
+    /// The quota that decides on every request, where it depends neither on the request nor on its key.
+    pub(crate) only_quota: Option<QuotaRef>,
     pub(crate) is_concurrency: bool,
     /// Whether another rule has the same states.
     pub(crate) is_shared: bool,
@@ -137,6 +145,22 @@ impl Generation {
     /// Whether any rule has a candidate.
     pub(crate) const fn has_candidates(&self) -> bool {
         self.has_candidates
+    }
+
+    /// The counters of a rule, by its index.
+    #[inline]
+    pub(crate) fn counters_of(&self, rule: usize) -> Option<&Counters> {
+        self.limits.get(rule).map(|entry| &*entry.counters)
+    }
+
+    /// Whether every rule is enforced for all keys, unless operators say otherwise.
+    pub(crate) const fn is_all_enforced(&self) -> bool {
+        self.is_all_enforced
+    }
+
+    /// Whether any rule leaves something to be settled.
+    pub(crate) const fn has_tickets(&self) -> bool {
+        self.has_tickets
     }
 
     /// What operators have overridden in it.
@@ -243,12 +267,19 @@ impl Generation {
         };
         let limits: Box<[LimitEntry]> = rules.rules().iter().enumerate().map(entry).collect();
         let has_candidates = limits.iter().any(|entry| entry.comparison.is_some());
+        let has_tickets = limits.iter().any(|entry| {
+            entry.awaits_response || entry.meters.iter().any(|meter| meter.is_concurrency)
+        });
+        let is_enforced = |rule: &Rule| rule.mode == Mode::Enforce && rule.enforce == Percent::ALL;
+        let is_all_enforced = rules.rules().iter().all(is_enforced);
         Ok(Prepared {
             generation: Self {
+                is_all_enforced,
                 number,
                 rules,
                 limits,
                 has_candidates,
+                has_tickets,
                 overrides: OverrideSlot::default(),
             },
             numbers,
@@ -278,18 +309,40 @@ impl MeterState {
             let patient = patience?.stretch(limit)?;
             Some((ruled(patient.limit), patient))
         };
-        let is_concurrency = meter.quotas.first().map(Kind::of) == Some(Kind::Concurrency);
+        let is_concurrency = meter.quotas.first().map(Limit::kind) == Some(Kind::Concurrency);
+        let queueing: Box<[_]> = meter.quotas.iter().map(stretch).collect();
         Self {
             id,
             key,
             slot_key,
             listed: meter.quotas.iter().map(own).map(ruled).collect(),
-            queueing: meter.quotas.iter().map(stretch).collect(),
+            only_quota: only_quota(rule, meter).filter(|_| queueing.iter().all(Option::is_none)),
+            queueing,
             patience,
             is_concurrency,
             is_shared,
             denial_caching: denial_caching(rule, is_concurrency),
         }
+    }
+}
+
+/// The quota of a meter that has only one.
+fn only_quota(rule: &Rule, meter: &Meter) -> Option<QuotaRef> {
+    if !rule.choice.is_own() || meter.is_computed(0) {
+        return None;
+    }
+    match meter.chosen(0, &NoAttributes, None) {
+        Chosen::Listed(index) => u16::try_from(index).ok().map(QuotaRef::Listed),
+        Chosen::Computed(_) | Chosen::Unlimited => None,
+    }
+}
+
+/// A request of which nothing is known.
+struct NoAttributes;
+
+impl Attributes for NoAttributes {
+    fn get(&self, _: &Attribute) -> Option<&[u8]> {
+        None
     }
 }
 
@@ -338,7 +391,7 @@ fn wanted<'a>(rule: &'a Rule, meter: &'a Meter) -> Wanted<'a> {
     Wanted {
         identity: &meter.identity,
         asked: meter.number,
-        kind: meter.quotas.first().map_or(Kind::Other, Kind::of),
+        kind: meter.quotas.first().map_or(Kind::TokenBucket, Limit::kind),
         lifetime: longest.saturating_add(rule.wait.unwrap_or_default()),
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwapOption, Guard};
 use tollgate_core::{Outcome, Timestamp};
-use tollgate_policy::model::{Mode, Network, Percent};
+use tollgate_policy::model::{IpNet, Mode, Percent};
 use tollgate_policy::rules::{Chosen, Rule, Rules};
 
 /// Another mode of one limit, or of all of them: only ever less force than the policy gives it, except for the share of
@@ -67,7 +67,7 @@ pub(crate) struct KeyOverrides {
 /// Addresses that are refused.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
-    blocked: HashMap<Network, OverrideExpiry>,
+    blocked: HashMap<IpNet, OverrideExpiry>,
     /// Every length that a blocked network has.
     lengths: Vec<(bool, u8)>,
 }
@@ -125,8 +125,8 @@ impl KeyOverrides {
 }
 
 impl Addresses {
-    pub(crate) fn insert(&mut self, network: Network, until: OverrideExpiry) {
-        let length = (network.address.is_ipv4(), network.bits);
+    pub(crate) fn insert(&mut self, network: IpNet, until: OverrideExpiry) {
+        let length = (network.addr().is_ipv4(), network.prefix_len());
         if !self.lengths.contains(&length) {
             self.lengths.push(length);
         }
@@ -138,28 +138,12 @@ impl Addresses {
         let address = address.to_canonical();
         let of_kind = |(v4, _): &&(bool, u8)| *v4 == address.is_ipv4();
         let found = self.lengths.iter().filter(of_kind).filter_map(|(_, bits)| {
-            let network = Network {
-                address: leading(address, *bits),
-                bits: *bits,
-            };
+            let network = IpNet::new(address, *bits).ok()?.trunc();
             self.blocked.get(&network).copied()
         });
         found
             .filter(|until| until.holds(now))
             .max_by_key(|until| until.0.map_or(u64::MAX, Timestamp::as_nanos))
-    }
-}
-
-fn leading(address: IpAddr, bits: u8) -> IpAddr {
-    match address {
-        IpAddr::V4(v4) => {
-            let drop = 32_u32.saturating_sub(bits.into());
-            IpAddr::V4((v4.to_bits() & u32::MAX.checked_shl(drop).unwrap_or(0)).into())
-        }
-        IpAddr::V6(v6) => {
-            let drop = 128_u32.saturating_sub(bits.into());
-            IpAddr::V6((v6.to_bits() & u128::MAX.checked_shl(drop).unwrap_or(0)).into())
-        }
     }
 }
 

@@ -3,8 +3,8 @@
 //! A limit may be decided by one of many quotas, and two of them may admit the same number in different times. Must not know:
 //! how header fields are written.
 
-use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{Nanos, Status, TokenBucket, Unit, Window};
+use tollgate_core::limit::{Limit, RefillPeriod};
+use tollgate_core::{Nanos, Status, TokenBucket, Unit};
 
 use crate::verdict::Reason;
 
@@ -30,26 +30,12 @@ impl<'a> QuotaInfo<'a> {
 
     /// Of a quota. `capacity` is the debt that it admits of its own, where waits were added to what decides.
     pub(crate) fn of(limit: &'a Limit, capacity: Option<Nanos>) -> Self {
-        let mut bucket = None;
-        let (comes_back_in, reason) = match limit.quota() {
-            Quota::TokenBucket(tokens) => {
-                bucket = Some(tokens);
-                of_length(capacity.unwrap_or(tokens.refill()))
-            }
-            Quota::LeakyBucket(leaky) => {
-                let tokens = leaky.as_tokens();
-                bucket = Some(tokens);
-                of_length(capacity.unwrap_or(tokens.refill()))
-            }
-            Quota::FixedWindow(quota) => match quota.window() {
-                Window::Epoch(length) | Window::FirstHit(length) => of_length(length),
-                // Months have no one length, and the shortest calendar window is a day.
-                _ => (Nanos::ZERO, Reason::Quota),
-            },
-            Quota::SlidingLog(quota) => of_length(quota.window()),
-            Quota::SlidingCounter(quota) => of_length(quota.window()),
-            Quota::Concurrency(_) => (Nanos::ZERO, Reason::Concurrency),
-            _ => (Nanos::ZERO, Reason::Rate),
+        let bucket = limit.bucket();
+        let (comes_back_in, reason) = match limit.refill_period() {
+            Some(RefillPeriod::Span(span)) => of_length(bucket.and(capacity).unwrap_or(span)),
+            // Months have no one length, and the shortest calendar window is a day.
+            Some(RefillPeriod::Calendar) => (Nanos::ZERO, Reason::Quota),
+            None => (Nanos::ZERO, Reason::Concurrency),
         };
         Self {
             unit: limit.unit(),

@@ -95,6 +95,11 @@ impl VerdictBuilder {
 
     /// Draws the conclusion from the states of the limits that are enforced.
     pub(crate) fn conclude(&mut self) {
+        // Most requests fall under one limit, and there is nothing to compare it with.
+        if let [only] = self.states.as_slice() {
+            (self.outcome, self.reason, self.binding) = (only.outcome, only.reason, Some(0));
+            return;
+        }
         let enforced = |state: &&LimitState| state.enforcement == EnforcementMode::Enforced;
         let states = self.states().iter().filter(enforced);
         let all: compose::Verdict = states.clone().map(|state| state.outcome).collect();

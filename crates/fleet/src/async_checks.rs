@@ -12,7 +12,7 @@ use crate::leased_checks::CORRECTED;
 use crate::leases::Taken;
 use crate::local_tier::{ChargedOn, LocalCharge};
 use crate::reconciled::Reconciled;
-use crate::tiered_decider::{SharingPolicy, TieredBatch, TieredDecider};
+use crate::tiered_decider::{TieredBatch, TieredDecider};
 
 impl<S: StateStore> TieredDecider<'_, S> {
     /// Whether this node's count decides on a check.
@@ -25,18 +25,17 @@ impl<S: StateStore> TieredDecider<'_, S> {
 
     /// Decides on the checks that are counted here, and answers whether all of them are admitted. Those that there is no
     /// room for become the store's.
-    pub(crate) fn decide_counted<P: SharingPolicy, const N: usize>(
+    pub(crate) fn decide_counted<const N: usize>(
         &self,
-        batch: &mut TieredBatch<'_, P, N>,
+        batch: &mut TieredBatch<'_, N>,
         by_store: impl Fn(usize) -> DecisionSource,
     ) -> bool {
         let reconciled = &self.fleet.reconciled;
-        let checks = batch.checks.iter().zip(&mut batch.sources).enumerate();
-        for (position, (check, source)) in checks {
+        let checks = batch.checks.iter().zip(&batch.sharing);
+        for (position, ((check, sharing), source)) in checks.zip(&mut batch.sources).enumerate() {
             let DecisionSource::Counted { part } = *source else {
                 continue;
             };
-            let sharing = batch.sharing.sharing(position);
             let now = self.local.now();
             let taken = match (check.op, sharing.consistency) {
                 (Op::Settle { receipt, actual }, _) => {

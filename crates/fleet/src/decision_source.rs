@@ -3,11 +3,10 @@
 //! Must not know: how anything is decided, breakers, stores.
 
 use arrayvec::ArrayVec;
-use tollgate_engine::DenialCaching;
+use tollgate_engine::{DenialCaching, Sharing};
 use tollgate_store::{Check, Key};
 
 use crate::denial_cache::DenialId;
-use crate::tiered_decider::SharingPolicy;
 
 /// Who decides on a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +63,7 @@ pub(crate) struct StoreBatch<'a, const N: usize> {
 impl<'a, const N: usize> StoreBatch<'a, N> {
     pub(crate) fn new(
         checks: &[Check<'a>],
-        sharing: &'a impl SharingPolicy,
+        sharing: &[Sharing<'a>],
         sources: &[DecisionSource],
         id: impl Fn(usize, &Check<'_>, u64) -> DenialId,
     ) -> Self {
@@ -77,9 +76,9 @@ impl<'a, const N: usize> StoreBatch<'a, N> {
             ids: ArrayVec::new(),
             are_counters: false,
         };
-        for (position, (check, source)) in checks.iter().zip(sources).enumerate() {
+        let checks = checks.iter().zip(sharing).zip(sources).enumerate();
+        for (position, ((check, sharing), source)) in checks {
             if let DecisionSource::Store { part } = source {
-                let sharing = sharing.sharing(position);
                 if !asked.parts.contains(part) {
                     asked.parts.push(*part);
                 }

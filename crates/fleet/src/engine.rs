@@ -41,6 +41,11 @@ impl<'e, S: StateStore> FleetEngine<'e, S> {
     /// [`cancel_abandoned`](Self::cancel_abandoned) gives back what was taken.
     pub async fn check(self, request: &dyn Attributes, options: CheckOptions) -> Verdict {
         let mut decision = self.engine.fleet_decision(request, options);
+        let decider = TieredDecider::new(self.fleet, self.engine.store());
+        if decider.is_without_store() {
+            decider.run_alone(&mut decision);
+            return decision.into_verdict();
+        }
         let mut until_decided = UntilDecided {
             decision: &mut decision,
             abandoned: &self.fleet.abandoned,
@@ -158,12 +163,28 @@ impl<S: StateStore> TieredDecider<'_, S> {
         replies: &mut [Answer],
     ) -> Result<BatchOutcome, StoreError> {
         let checks = checks::<N, P>(steps);
-        let sharing = StepSharing(steps);
-        if self.is_without_store() {
-            // Nobody is waited for then, and nothing is made ready for it.
-            return self.decide_alone::<N>(&checks, &sharing, replies);
+        self.decide::<N>(&checks, &StepSharing(steps), replies)
+            .await
+    }
+
+    /// Runs a procedure while every part of the store is away: nobody is waited for, and nothing is made ready for it.
+    pub(crate) fn run_alone<P: StoreSteps + Sync>(&self, steps: &mut P) {
+        loop {
+            match steps.batch_len() {
+                0 => return,
+                1 => self.ask_alone::<1, P>(steps),
+                2..=4 => self.ask_alone::<4, P>(steps),
+                _ => self.ask_alone::<MAX_CHECKS, P>(steps),
+            }
         }
-        self.decide::<N>(&checks, &sharing, replies).await
+    }
+
+    fn ask_alone<const N: usize, P: StoreSteps + Sync>(&self, steps: &mut P) {
+        let mut replies = steps.take_replies();
+        let checks = checks::<N, P>(steps);
+        let outcome = self.decide_alone::<N>(&checks, &StepSharing(steps), &mut replies);
+        drop(checks);
+        steps.resume(replies, outcome);
     }
 }
 

@@ -9,25 +9,25 @@ use tollgate_store::{Answer, Check, ErrorKind, Note, Op, Ruled, StoreError};
 
 use crate::decision_source::DecisionSource;
 use crate::local_tier::{ChargedOn, LocalCharge};
-use crate::tiered_decider::{SharingPolicy, TieredBatch, TieredDecider, UNASKED};
+use crate::tiered_decider::{TieredBatch, TieredDecider, UNASKED};
 
 impl<S: StateStore> TieredDecider<'_, S> {
     /// Decides on what the store does not answer. If not all of that is admitted, none of it is charged. `is_lost`: the store
     /// may have charged it all the same, so it is not replayed.
-    pub(crate) fn decide_by_fallback<P: SharingPolicy, const N: usize>(
+    pub(crate) fn decide_by_fallback<const N: usize>(
         &self,
-        batch: &mut TieredBatch<'_, P, N>,
+        batch: &mut TieredBatch<'_, N>,
         is_lost: bool,
     ) -> Result<bool, StoreError> {
         self.fleet.counters.count_without_store();
         let mut fallbacks: ArrayVec<LocalCharge, N> = ArrayVec::new();
-        for (position, (check, source)) in batch.checks.iter().zip(&batch.sources).enumerate() {
+        let checks = batch.checks.iter().zip(&batch.sharing);
+        for (position, ((check, sharing), source)) in checks.zip(&batch.sources).enumerate() {
             let (DecisionSource::Away { part }, Some(answer)) =
                 (source, batch.answers.get_mut(position))
             else {
                 continue;
             };
-            let sharing = batch.sharing.sharing(position);
             // A correction is dropped: charges stay charged, and places return when their leases end.
             if is_correction(check.op) {
                 *answer = WAIVED;
@@ -36,7 +36,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
             match sharing.on_failure {
                 OnStoreFailure::Closed => return Err(away()),
                 OnStoreFailure::Open => *answer = WAIVED,
-                OnStoreFailure::Local => match self.fallback_quota(check, &sharing) {
+                OnStoreFailure::Local => match self.fallback_quota(check, sharing) {
                     Some(ruled) => fallbacks.push(LocalCharge {
                         position,
                         ruled,
@@ -67,10 +67,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
     }
 
     /// Keeps what was admitted without the store, to replay it when the store is back.
-    pub(crate) fn note_for_replay<P: SharingPolicy, const N: usize>(
-        &self,
-        batch: &TieredBatch<'_, P, N>,
-    ) {
+    pub(crate) fn note_for_replay<const N: usize>(&self, batch: &TieredBatch<'_, N>) {
         for one in &batch.charged {
             let ChargedOn::Fallback {
                 replay_to: Some(part),
@@ -87,7 +84,8 @@ impl<S: StateStore> TieredDecider<'_, S> {
                 Op::Spend(_) | Op::SpendUpTo(_) | Op::ChargeAlways(_)
             );
             if spends {
-                let slot_key = batch.sharing.sharing(one.position).slot_key;
+                let slot_key = batch.sharing.get(one.position);
+                let slot_key = slot_key.and_then(|sharing| sharing.slot_key);
                 let cost = answer.receipt.cost;
                 let replay = &self.fleet.replay;
                 replay.note(part, check, slot_key.as_ref(), cost);

@@ -7,7 +7,7 @@
 use std::num::NonZeroU32;
 
 use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{Concurrency, FixedWindow, MAX_CAPACITY, Nanos, Rate, TokenBucket, Window};
+use tollgate_core::{Concurrency, FixedWindow, MAX_CAPACITY, Nanos, Rate, TokenBucket};
 
 /// The most units whose refill is computed; what is larger is a limit in name only.
 const MOST: u64 = 1 << 40;
@@ -16,8 +16,8 @@ const CALENDAR: Nanos = Nanos::from_secs(31 * 86_400);
 
 /// The fallback of a limit on one of so many nodes. `None` for a limit that admits nothing: nothing stands in for that.
 pub(crate) fn fallback_quota(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> {
-    if let Quota::Concurrency(places) = limit.quota() {
-        let places = Concurrency::new(share(places.limit(), nodes)?, places.lease()).ok()?;
+    if let Some(lease) = limit.lease() {
+        let places = Concurrency::new(share(limit.capacity(), nodes)?, lease).ok()?;
         return Some(Limit::new(places).counting(limit.unit()));
     }
     let (whole, period) = whole(limit)?;
@@ -62,14 +62,8 @@ fn bucket_of(limit: &Limit) -> Option<TokenBucket> {
 
 /// What a limit gives in all, and in how long all of it comes back. `None` for places, and for what gives nothing.
 fn whole(limit: &Limit) -> Option<(u64, Nanos)> {
-    let (whole, period) = match limit.quota() {
-        Quota::TokenBucket(bucket) => (bucket.limit(), bucket.refill()),
-        Quota::LeakyBucket(bucket) => (bucket.limit(), bucket.as_tokens().refill()),
-        Quota::FixedWindow(fixed) => (fixed.limit(), length(fixed.window())),
-        Quota::SlidingLog(log) => (log.limit(), log.window()),
-        Quota::SlidingCounter(counter) => (counter.limit(), counter.window()),
-        _ => return None,
-    };
+    let period = limit.refill_period()?.span_or(CALENDAR);
+    let whole = limit.capacity();
     (whole > 0).then_some((whole, period))
 }
 
@@ -103,18 +97,11 @@ fn slower(period: Nanos, whole: u64, nodes: NonZeroU32) -> Nanos {
     })
 }
 
-fn length(window: Window) -> Nanos {
-    match window {
-        Window::Epoch(length) | Window::FirstHit(length) => length,
-        _ => CALENDAR,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use tollgate_core::limit::{Op, State};
-    use tollgate_core::{Timestamp, Unit};
+    use tollgate_core::{Timestamp, Unit, Window};
 
     fn nodes(count: u32) -> NonZeroU32 {
         NonZeroU32::new(count).unwrap()

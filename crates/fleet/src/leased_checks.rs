@@ -7,13 +7,13 @@
 use tollgate_core::{Outcome, Receipt};
 use tollgate_engine::{Sharing, StateStore};
 use tollgate_policy::model::Consistency;
-use tollgate_store::{Answer, Check, Lender, Op, StoreError};
+use tollgate_store::{Answer, Check, Key, Lender, Op, StoreError};
 
 use crate::breaker::Breaker;
 use crate::decision_source::DecisionSource;
 use crate::leases::{Leases, Taken};
 use crate::local_tier::{ChargedOn, LocalCharge};
-use crate::tiered_decider::{SharingPolicy, TieredBatch, TieredDecider};
+use crate::tiered_decider::{TieredBatch, TieredDecider};
 
 /// What slices say about a check.
 enum FromSlice {
@@ -36,9 +36,9 @@ impl<S: StateStore> TieredDecider<'_, S> {
     }
 
     /// Decides on the leased checks one after another, and answers whether all of them are admitted.
-    pub(crate) async fn decide_leased<P: SharingPolicy, const N: usize>(
+    pub(crate) async fn decide_leased<const N: usize>(
         &self,
-        batch: &mut TieredBatch<'_, P, N>,
+        batch: &mut TieredBatch<'_, N>,
     ) -> Result<bool, StoreError> {
         let Some(lender) = &self.fleet.lender else {
             return Ok(true);
@@ -50,8 +50,9 @@ impl<S: StateStore> TieredDecider<'_, S> {
             let answer = match self.spend_slice(check) {
                 FromSlice::Answer(answer) => Some(answer),
                 FromSlice::Borrow => {
-                    let sharing = batch.sharing.sharing(position);
-                    self.borrow(&**lender, part, check, &sharing).await
+                    let sharing = batch.sharing.get(position);
+                    let slot_key = sharing.and_then(|sharing| sharing.slot_key);
+                    self.borrow(&**lender, part, check, slot_key).await
                 }
             };
             if !self.apply(batch, position, part, answer)? {
@@ -62,9 +63,9 @@ impl<S: StateStore> TieredDecider<'_, S> {
     }
 
     /// The same from the slices that are here, while nothing can be borrowed.
-    pub(crate) fn decide_from_slices<P: SharingPolicy, const N: usize>(
+    pub(crate) fn decide_from_slices<const N: usize>(
         &self,
-        batch: &mut TieredBatch<'_, P, N>,
+        batch: &mut TieredBatch<'_, N>,
     ) -> Result<bool, StoreError> {
         for position in 0..batch.checks.len() {
             let Some((check, part)) = leased_at(batch, position) else {
@@ -82,9 +83,9 @@ impl<S: StateStore> TieredDecider<'_, S> {
     }
 
     /// Notes what a slice answered; without an answer the fallback quota decides. Whether the check is admitted.
-    fn apply<P: SharingPolicy, const N: usize>(
+    fn apply<const N: usize>(
         &self,
-        batch: &mut TieredBatch<'_, P, N>,
+        batch: &mut TieredBatch<'_, N>,
         position: usize,
         part: usize,
         answer: Option<Answer>,
@@ -137,14 +138,14 @@ impl<S: StateStore> TieredDecider<'_, S> {
         lender: &dyn Lender,
         part: usize,
         check: &Check<'_>,
-        sharing: &Sharing<'_>,
+        slot_key: Option<Key<'_>>,
     ) -> Option<Answer> {
         let breaker = self.fleet.breakers().get(part);
         breaker.filter(|breaker| Breaker::is_closed(breaker))?;
         let now = || self.local.now();
         let leases = &self.fleet.leases;
         let check_spending = spending(check);
-        let borrowed = leases.borrow(lender, sharing.slot_key, &check_spending, now);
+        let borrowed = leases.borrow(lender, slot_key, &check_spending, now);
         let borrowed = borrowed.await;
         self.fleet
             .note_call(&[part], now(), borrowed.as_ref().err());
@@ -171,8 +172,8 @@ impl<S: StateStore> TieredDecider<'_, S> {
 }
 
 /// The check at this position and its part of the store, if slices decide on it.
-fn leased_at<'b, P, const N: usize>(
-    batch: &TieredBatch<'b, P, N>,
+fn leased_at<'b, const N: usize>(
+    batch: &TieredBatch<'b, N>,
     position: usize,
 ) -> Option<(&'b Check<'b>, usize)> {
     match batch.sources.get(position)? {

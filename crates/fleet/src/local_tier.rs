@@ -14,7 +14,7 @@ use tollgate_store::{Answer, Check, LimitId, Note, Op, Ruled};
 
 use crate::fallback_quota::{ceiling, counter, fallback_quota};
 use crate::fleet::Fleet;
-use crate::tiered_decider::{SharingPolicy, TieredBatch, TieredDecider};
+use crate::tiered_decider::{TieredBatch, TieredDecider};
 
 /// Limits whose quotas are kept. Two that fall on one place are compiled again and again, which is slower and not wrong.
 const KEPT: usize = 256;
@@ -106,10 +106,7 @@ pub(crate) enum ChargedOn {
 
 impl<S: StateStore> TieredDecider<'_, S> {
     /// Takes back what was carried out on this node, because another limit refused.
-    pub(crate) fn take_back<P: SharingPolicy, const N: usize>(
-        &self,
-        batch: &mut TieredBatch<'_, P, N>,
-    ) {
+    pub(crate) fn take_back<const N: usize>(&self, batch: &mut TieredBatch<'_, N>) {
         for here in &batch.charged {
             let (Some(check), Some(answer)) = (
                 batch.checks.get(here.position),

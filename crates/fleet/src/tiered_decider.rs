@@ -49,13 +49,20 @@ impl<S> Clone for TieredDecider<'_, S> {
 impl<S> Copy for TieredDecider<'_, S> {}
 
 /// Where a batch stands while it is decided.
-pub(crate) struct TieredBatch<'b, P, const N: usize> {
+pub(crate) struct TieredBatch<'b, const N: usize> {
     pub(crate) checks: &'b [Check<'b>],
-    pub(crate) sharing: &'b P,
+    pub(crate) sharing: ArrayVec<Sharing<'b>, N>,
     pub(crate) answers: &'b mut [Answer],
     pub(crate) sources: ArrayVec<DecisionSource, N>,
     /// Everything that was carried out on this node, to be taken back if another limit refuses.
     pub(crate) charged: ArrayVec<LocalCharge, N>,
+}
+
+impl<const N: usize> TieredBatch<'_, N> {
+    /// The version of the policy that asks.
+    fn version(&self) -> u64 {
+        self.sharing.first().map_or(0, |sharing| sharing.version)
+    }
 }
 
 /// Whether a batch is admitted, and whether the store was asked about it and did not answer.
@@ -86,7 +93,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         answers: &mut [Answer],
     ) -> Result<BatchOutcome, StoreError> {
         let by_store = |part| self.by_store(part);
-        let mut batch: TieredBatch<'_, _, N> = self.begin(checks, sharing, answers, by_store);
+        let mut batch: TieredBatch<'_, N> = self.begin(checks, sharing, answers, by_store);
         if self.is_held_here(&mut batch) {
             return Ok(BatchOutcome::default());
         }
@@ -94,7 +101,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         let mut ids: ArrayVec<DenialId, N> = ArrayVec::new();
         if batch.sources.iter().any(DecisionSource::may_ask_store) {
             let denials = &self.fleet.denials;
-            let version = sharing.sharing(0).version;
+            let version = batch.version();
             let id = |check: &Check<'_>| denials.id(&check.key, check.ruled.id, version);
             ids.extend(checks.iter().take(N).map(id));
             // Of most keys no denial is cached.
@@ -138,7 +145,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         answers: &mut [Answer],
     ) -> Result<BatchOutcome, StoreError> {
         let away = |part| DecisionSource::Away { part };
-        let mut batch: TieredBatch<'_, _, N> = self.begin(checks, sharing, answers, away);
+        let mut batch: TieredBatch<'_, N> = self.begin(checks, sharing, answers, away);
         if self.is_held_here(&mut batch) {
             return Ok(BatchOutcome::default());
         }
@@ -156,27 +163,28 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         sharing: &'b P,
         answers: &'b mut [Answer],
         by_store: impl Fn(usize) -> DecisionSource,
-    ) -> TieredBatch<'b, P, N> {
-        let source = |(position, check): (usize, &Check<'_>)| {
-            let sharing = sharing.sharing(position);
+    ) -> TieredBatch<'b, N> {
+        let shared = (0..checks.len().min(N)).map(|position| sharing.sharing(position));
+        let sharing: ArrayVec<Sharing<'b>, N> = shared.collect();
+        let source = |(check, sharing): (&Check<'_>, &Sharing<'_>)| {
             if sharing.is_local {
                 return DecisionSource::Own;
             }
             self.fleet.note_version(sharing.version);
             let part = self.fleet.part_of(&check.key, sharing.slot_key.as_ref());
-            if self.is_leased(check, &sharing) {
+            if self.is_leased(check, sharing) {
                 return DecisionSource::Leased { part };
             }
-            if Self::is_counted(check, &sharing) {
+            if Self::is_counted(check, sharing) {
                 return DecisionSource::Counted { part };
             }
             by_store(part)
         };
         TieredBatch {
             checks,
-            sharing,
             answers,
-            sources: checks.iter().enumerate().take(N).map(source).collect(),
+            sources: checks.iter().zip(&sharing).map(source).collect(),
+            sharing,
             charged: ArrayVec::new(),
         }
     }
@@ -190,10 +198,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
     }
 
     /// Whether a batch only releases or renews a place that this node gave while the store was away; then it is done.
-    fn is_held_here<P: SharingPolicy, const N: usize>(
-        &self,
-        batch: &mut TieredBatch<'_, P, N>,
-    ) -> bool {
+    fn is_held_here<const N: usize>(&self, batch: &mut TieredBatch<'_, N>) -> bool {
         let [check] = batch.checks else {
             return false;
         };
@@ -232,11 +237,11 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
     }
 
     /// The denial that is still true, if one is cached.
-    fn cached_denial<P: SharingPolicy, const N: usize>(
+    fn cached_denial<const N: usize>(
         &self,
-        batch: &mut TieredBatch<'_, P, N>,
+        batch: &mut TieredBatch<'_, N>,
     ) -> Option<BatchOutcome> {
-        let version = batch.sharing.sharing(0).version;
+        let version = batch.version();
         let mut known = [None; N];
         let known = known.get_mut(..batch.checks.len())?;
         let denials = &self.fleet.denials;
@@ -258,9 +263,9 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
     }
 
     /// Decides tier by tier, until one refuses.
-    async fn decide_on_tiers<P: SharingPolicy, const N: usize>(
+    async fn decide_on_tiers<const N: usize>(
         &self,
-        batch: &mut TieredBatch<'_, P, N>,
+        batch: &mut TieredBatch<'_, N>,
         ids: &[DenialId],
     ) -> Result<Decided, StoreError> {
         let is_leased = |source: &DecisionSource| matches!(source, DecisionSource::Leased { .. });
@@ -277,7 +282,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
             None => denials.id(&check.key, check.ruled.id, version),
         };
         let asked: StoreBatch<'_, N> =
-            StoreBatch::new(batch.checks, batch.sharing, &batch.sources, id);
+            StoreBatch::new(batch.checks, &batch.sharing, &batch.sources, id);
         if asked.checks.is_empty() {
             return Ok(Decided::ByAll(true));
         }
@@ -295,9 +300,9 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
 
     /// Decides on everything for which nobody has to be waited for: this node's own limits, counted ones, and those whose part of
     /// the store is away. Answers whether all of them admit.
-    fn decide_here<P: SharingPolicy, const N: usize>(
+    fn decide_here<const N: usize>(
         &self,
-        batch: &mut TieredBatch<'_, P, N>,
+        batch: &mut TieredBatch<'_, N>,
         by_store: impl Fn(usize) -> DecisionSource,
     ) -> Result<bool, StoreError> {
         let is_away = |source: &DecisionSource| matches!(source, DecisionSource::Away { .. });
@@ -311,9 +316,9 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
     }
 
     /// Decides on this node's own limits, and answers whether all of them admit.
-    fn decide_own<P: SharingPolicy, const N: usize>(
+    fn decide_own<const N: usize>(
         &self,
-        batch: &mut TieredBatch<'_, P, N>,
+        batch: &mut TieredBatch<'_, N>,
     ) -> Result<bool, StoreError> {
         if !batch.sources.contains(&DecisionSource::Own) {
             return Ok(true);
@@ -374,11 +379,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
     }
 
     /// Notes what was admitted without the store, or takes back what was charged here.
-    fn finish<P: SharingPolicy, const N: usize>(
-        &self,
-        batch: &mut TieredBatch<'_, P, N>,
-        is_admitted: bool,
-    ) {
+    fn finish<const N: usize>(&self, batch: &mut TieredBatch<'_, N>, is_admitted: bool) {
         if is_admitted {
             self.note_for_replay(batch);
         } else {

@@ -136,8 +136,12 @@ fn plan_enforced(context: &PlanContext<'_>, work: &mut Work) {
     if context.found.more_than_fit() {
         refuse_too_many(verdict);
     }
-    for (index, mode) in context.found.rules().iter().zip(modes) {
-        if *mode != Mode::Enforce {
+    for (position, index) in context.found.rules().iter().enumerate() {
+        // Without modes all are enforced.
+        if modes
+            .get(position)
+            .is_some_and(|mode| *mode != Mode::Enforce)
+        {
             continue;
         }
         let (reason, outcome) = match plan.add_rule(context, *index, EnforcementMode::Enforced) {

@@ -153,7 +153,6 @@ impl<'a> Decision<'a> {
             generation: &self.generation,
             request: self.request,
             found,
-            route: self.generation.rules().route(self.request, found),
             options: self.options,
             lease_ids: self.lease_ids,
             overrides: overrides.and_then(|overrides| overrides.as_deref()),
@@ -170,6 +169,9 @@ impl<'a> Decision<'a> {
     /// Adds to the ticket what the answered checks of the plan leave to be settled.
     fn collect_ticket(&mut self) {
         let reserves = matches!(self.options.mode, CheckMode::Reserve);
+        if !reserves && !self.generation.has_tickets() {
+            return;
+        }
         let Work { plan, verdict, .. } = &mut self.scratch.work;
         Ticket::collect(&mut verdict.ticket, &self.generation, plan, reserves);
     }

@@ -7,7 +7,7 @@ use tollgate_policy::rules::Role;
 use tollgate_store::{Answer, Note, Op};
 
 use super::Work;
-use crate::counters::Event;
+use crate::counters::{Counters, Event};
 use crate::generation::Generation;
 use crate::plan::{Plan, PlannedCheck};
 use crate::verdict::{EnforcementMode, LimitState, Reason};
@@ -70,28 +70,24 @@ pub(super) fn count(generation: &Generation, rule: usize, event: Event) {
 
 /// Counts what each rule of the plan has said, once for all of its meters.
 pub(super) fn count_all(generation: &Generation, plan: &Plan, is_admitted: bool, denied: Event) {
-    let mut answered = plan.answered().peekable();
-    while let Some((first, _)) = answered.peek() {
-        let rule = first.rule;
-        let mut sum = RuleSum::default();
-        while let Some((planned, answer)) = answered.next_if(|(one, _)| one.rule == rule) {
-            sum.add(planned, answer);
+    let count = |rule: usize, sum: &RuleSum| {
+        if let Some(counters) = generation.counters_of(rule) {
+            sum.count(counters, is_admitted, denied);
         }
-        let Some((_, limit)) = generation.rule(rule) else {
-            continue;
-        };
-        for (occurred, event) in [
-            (is_admitted, Event::Allowed),
-            (sum.denies, denied),
-            (sum.waits && is_admitted, Event::Waited),
-            (sum.is_near && is_admitted, Event::NearLimit),
-            (sum.overflowed, Event::Overflow),
-        ] {
-            if occurred {
-                limit.counters.count(event);
-            }
+    };
+    let Some(first) = plan.planned().first() else {
+        return;
+    };
+    // The meters of a rule stand one behind another.
+    let (mut rule, mut sum) = (first.rule, RuleSum::default());
+    for (planned, answer) in plan.answered() {
+        if planned.rule != rule {
+            count(rule, &sum);
+            (rule, sum) = (planned.rule, RuleSum::default());
         }
+        sum.add(planned, answer);
     }
+    count(rule, &sum);
 }
 
 /// What the meters of one rule said together.
@@ -113,6 +109,25 @@ impl RuleSum {
         self.overflowed |= answer.note == Note::Overflow;
         let status = &answer.status;
         self.is_near |= planned.is_limit() && status.remaining.saturating_mul(5) <= status.limit;
+    }
+
+    #[inline]
+    fn count(&self, counters: &Counters, is_admitted: bool, denied: Event) {
+        if is_admitted {
+            counters.count(Event::Allowed);
+            if self.waits {
+                counters.count(Event::Waited);
+            }
+            if self.is_near {
+                counters.count(Event::NearLimit);
+            }
+        }
+        if self.denies {
+            counters.count(denied);
+        }
+        if self.overflowed {
+            counters.count(Event::Overflow);
+        }
     }
 }
 

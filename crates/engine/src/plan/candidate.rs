@@ -49,11 +49,11 @@ impl Plan {
             let key_override =
                 overrides.and_then(|overrides| overrides.of_key(rules, opinion.rule, bytes));
             let is_own = rule.choice.is_own()
-                || rule.choice.variant(context.request, context.route, bytes) == 0;
+                || rule.choice.variant(context.request, context.route(), bytes) == 0;
             if !is_own || key_override.is_some_and(|one| one.has_quota(context.now)) {
                 return false;
             }
-            let chosen = meter.chosen(0, context.request, context.route);
+            let chosen = meter.chosen(0, context.request, context.route());
             let Some(quota) = self.quota(state, chosen, opinion.cost) else {
                 continue;
             };

@@ -21,7 +21,6 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) generation: &'a Generation,
     pub(crate) request: &'a dyn Attributes,
     pub(crate) found: &'a Found,
-    pub(crate) route: Option<&'a [u8]>,
     pub(crate) options: CheckOptions,
     pub(crate) lease_ids: &'a LeaseIdGenerator,
     /// What operators have overridden, if anything.
@@ -30,6 +29,14 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) now: Timestamp,
     /// Whether a fleet decides, which has to know where states lie.
     pub(crate) is_fleet: bool,
+}
+
+impl<'a> PlanContext<'a> {
+    /// The route template that matched, as tiers, costs and computed quotas see it.
+    pub(crate) fn route(&self) -> Option<&'a [u8]> {
+        let rules = self.generation.rules();
+        rules.route(self.request, self.found)
+    }
 }
 
 /// What became of a rule's part in a plan.
@@ -57,10 +64,8 @@ impl Plan {
             return AddedRule::Planned;
         };
         let before = self.planned.len();
-        let cost = context
-            .options
-            .cost
-            .unwrap_or_else(|| rule.price.of_request(context.request, context.route));
+        let fixed = context.options.cost.or(rule.price.fixed());
+        let cost = fixed.unwrap_or_else(|| rule.price.of_request(context.request, context.route()));
         let mut of = OfRule {
             context,
             index,
@@ -113,30 +118,22 @@ impl Plan {
         if let Some(until) = overridden.and_then(|key| key.blocked(context.now)) {
             return AddedRule::Blocked(until);
         }
-        let variant = match of.variant {
-            Some(variant) => variant,
-            None => {
-                let bytes = self.keys.bytes(key);
-                let variant = of
-                    .rule
-                    .choice
-                    .variant(context.request, context.route, bytes);
-                *of.variant.insert(variant)
-            }
-        };
         let cost = match meter.role {
             Role::Block | Role::Seen => 1,
             _ if of.entry.counts_values => 1,
             _ => of.cost,
         };
-        let own = || meter.chosen(variant, context.request, context.route);
-        // A quota is large, so it is not passed through an option where there is none.
-        let chosen = match overridden {
-            None => own(),
-            Some(key) => key.quota(position, context.now).unwrap_or_else(own),
-        };
-        let Some(quota) = self.quota(state, chosen, cost) else {
-            return AddedRule::Planned;
+        let quota = match (state.only_quota, overridden) {
+            (Some(quota), None) => quota,
+            (_, overridden) => {
+                let own = || of.own_quota(meter, self.keys.bytes(key));
+                let overridden = overridden.and_then(|one| one.quota(position, context.now));
+                let chosen = overridden.unwrap_or_else(own);
+                match self.quota(state, chosen, cost) {
+                    Some(quota) => quota,
+                    None => return AddedRule::Planned,
+                }
+            }
         };
         let op = of.op(meter, state, cost);
         let planned = PlannedCheck {
@@ -236,6 +233,19 @@ struct OfRule<'a> {
 }
 
 impl OfRule<'_> {
+    /// The quota that the policy gives this request under a meter.
+    fn own_quota(&mut self, meter: &Meter, key: &[u8]) -> Chosen {
+        let (request, route) = (self.context.request, self.context.route());
+        let variant = match self.variant {
+            Some(variant) => variant,
+            None => {
+                let variant = self.rule.choice.variant(request, route, key);
+                *self.variant.insert(variant)
+            }
+        };
+        meter.chosen(variant, request, route)
+    }
+
     /// What a meter is asked.
     fn op(&self, meter: &Meter, state: &MeterState, cost: u64) -> Op {
         // What a limit in shadow would charge to a state that it shares, an enforced one would have to pay for.

@@ -8,7 +8,6 @@ use std::fmt;
 
 use arrayvec::ArrayVec;
 use tollgate_core::compose::Verdict as BatchOutcome;
-use tollgate_core::limit::Op as CoreOp;
 use tollgate_core::{Status, Timestamp};
 use tollgate_engine::{Sharing, StoreSteps};
 use tollgate_store::{Answer, Check, ErrorKind, Key, Op, Ruled, StoreError};
@@ -113,8 +112,7 @@ impl<'a> EnvoyDecision<'a> {
             let of_round = |(_, charge): &(usize, Charge)| u16::from(charge.round) == self.round;
             for ((position, charge), key) in charges.filter(of_round).zip(&mut self.room.keys) {
                 self.plan.key(&charge, self.secret, key);
-                let id = self.version.id(charge.state);
-                let Some((id, op)) = id.zip(op(charge.op)) else {
+                let Some(id) = self.version.id(charge.state) else {
                     self.failure = Some(missing());
                     self.batch.clear();
                     return;
@@ -125,7 +123,7 @@ impl<'a> EnvoyDecision<'a> {
                         id,
                         limit: charge.limit,
                     },
-                    op,
+                    op: charge.op,
                 });
             }
             self.round = self.round.saturating_add(1);
@@ -173,15 +171,6 @@ impl StoreSteps for EnvoyDecision<'_> {
         }
         self.room.replies = replies;
         self.prepare_round();
-    }
-}
-
-/// What the store is asked, where the plan says it in core's words.
-const fn op(op: CoreOp) -> Option<Op> {
-    match op {
-        CoreOp::ChargeAlways(hits) => Some(Op::ChargeAlways(hits)),
-        CoreOp::Credit(hits) => Some(Op::Credit(hits)),
-        _ => None,
     }
 }
 

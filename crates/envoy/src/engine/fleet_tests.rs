@@ -6,8 +6,8 @@ use tollgate_core::Timestamp;
 use tollgate_core::compose::Verdict as BatchOutcome;
 use tollgate_engine::Numbering;
 use tollgate_fleet::Fleet;
-use tollgate_store::remote::{Awaited, RemoteStore};
 use tollgate_store::{Answer, Check, ErrorKind, Key, ManualClock, Memory, Ruled, StoreError};
+use tollgate_store::{Awaited, RemoteStore};
 
 use super::EnvoyEngine;
 use crate::config::{self, Code, Descriptor, Entry, Request};

@@ -7,6 +7,7 @@
 
 mod action;
 mod cost;
+mod field;
 mod fields;
 mod key;
 mod limit;
@@ -14,6 +15,7 @@ mod lists;
 mod matching;
 mod places;
 mod quota;
+mod rate;
 mod report;
 mod scalar;
 mod tiers;
@@ -22,12 +24,63 @@ mod top;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use field::{About, Absent};
+pub(crate) use matching::test_schema;
 pub(crate) use places::Places;
 pub(crate) use report::Report;
+pub(crate) use top::{MODES, schema};
 
-use crate::model::{Network, Policy};
+use serde_json::Value;
+
+use crate::model::{IpNet, Policy};
 use crate::rules::Rules;
 use crate::source::{Node, Problem, given_twice};
+use field::about;
+use quota::{AMOUNT, TERMS, UNLIMITED};
+
+/// The schemas of the parts of a policy, by the names that other schemas refer to them with.
+pub(crate) fn schemas() -> [(&'static str, Value); 9] {
+    [
+        ("limit", limit::schema()),
+        ("level", tiers::level_schema()),
+        ("key", key::schema()),
+        ("rates", rate::schema()),
+        ("quota", quota::schema()),
+        ("tiers", tiers::schema()),
+        ("override", tiers::override_schema()),
+        ("cost", cost::cost_schema()),
+        ("count", cost::count_schema()),
+    ]
+}
+
+/// The maps of a policy and their fields.
+pub(crate) fn tables() -> [(&'static str, Vec<About>); 16] {
+    let quota = || about(&TERMS).chain(about(&AMOUNT));
+    [
+        ("policy", about(&top::POLICY).collect()),
+        ("fleet", about(&top::FLEET).collect()),
+        ("group", about(&lists::GROUP).collect()),
+        ("exempt", about(&lists::EXEMPT).collect()),
+        ("deny", about(&lists::DENY).collect()),
+        ("limit", limit::fields().collect()),
+        ("tiers", about(&tiers::TIERS).collect()),
+        ("level", about(&tiers::LEVEL).chain(quota()).collect()),
+        (
+            "override",
+            about(&tiers::OVERRIDE)
+                .chain(quota())
+                .chain(about(&UNLIMITED))
+                .collect(),
+        ),
+        ("key", about(&key::PART).collect()),
+        ("computed", about(&rate::COMPUTED).collect()),
+        ("cost-by", about(&cost::BY_VALUE).collect()),
+        ("cost-from", about(&cost::FROM_ATTRIBUTE).collect()),
+        ("cost-response", about(&cost::FROM_RESPONSE).collect()),
+        ("count", about(&cost::COUNT).collect()),
+        ("test", about(&matching::TEST).collect()),
+    ]
+}
 
 /// Reads and checks a policy.
 ///
@@ -69,9 +122,9 @@ pub fn policy(node: &Node) -> Result<Policy, Vec<Problem>> {
 
 /// What is known while a policy is read.
 #[derive(Default)]
-struct Reader {
+pub(crate) struct Reader {
     /// What is wrong so far.
     report: Report,
     /// The named networks.
-    lists: Vec<(Box<str>, Vec<Network>)>,
+    lists: Vec<(Box<str>, Vec<IpNet>)>,
 }

@@ -48,7 +48,7 @@ pub struct Admin<C> {
     /// This server's place in a fleet, if it has one.
     fleet: Option<Arc<Membership>>,
     guard: Guard,
-    /// OperatorRequest when the server begins to drain.
+    /// Said when the server begins to drain.
     stopping: Option<Stopping>,
     counters: Counters,
 }

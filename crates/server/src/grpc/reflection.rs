@@ -2,7 +2,7 @@
 //!
 //! Must not know: connections, streams.
 
-use super::schema::{FILES, File};
+use super::schema::{FileDescriptor, files};
 use super::status::{Code, Status};
 use super::wire::{Fields, Malformed, Value, Writer, text};
 
@@ -24,11 +24,11 @@ pub(super) fn answer(message: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
     writer.bytes(2, message);
     match question {
         ReflectionRequest::FileNamed(name) => {
-            let found = FILES.into_iter().find(|file| file.name == name);
+            let found = files().find(|file| file.name() == name);
             tell_files(found, &mut writer);
         }
         ReflectionRequest::FileWith(symbol) => {
-            let found = FILES.into_iter().find(|file| file.defines(symbol));
+            let found = files().find(|file| file.defines(symbol));
             tell_files(found, &mut writer);
         }
         ReflectionRequest::Extensions(name) => writer.message(5, |writer| {
@@ -36,15 +36,12 @@ pub(super) fn answer(message: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
             writer.text(1, name.as_bytes());
         }),
         ReflectionRequest::Services => writer.message(6, |writer| {
-            for file in FILES {
-                for service in file.services {
-                    let name = format!("{}.{}", file.package, service.name);
-                    writer.message(1, |writer| writer.text(1, name.as_bytes()));
-                }
+            for name in files().flat_map(FileDescriptor::services) {
+                writer.message(1, |writer| writer.text(1, name.as_bytes()));
             }
         }),
         ReflectionRequest::Nothing => {
-            tell_error(Code::InvalidArgument, "nothing is asked", &mut writer)
+            tell_error(Code::InvalidArgument, "nothing is asked", &mut writer);
         }
     }
     Ok(())
@@ -75,29 +72,24 @@ fn read(message: &[u8]) -> Result<(&str, ReflectionRequest<'_>), Malformed> {
     Ok((host, question))
 }
 
-/// A file and all that it needs, each after those that need it.
-fn tell_files(found: Option<&'static File>, writer: &mut Writer<'_>) {
+/// A file and all that it imports, each behind those that import it.
+fn tell_files(found: Option<FileDescriptor>, writer: &mut Writer<'_>) {
     let Some(found) = found else {
         return tell_error(Code::NotFound, "there is no such file or symbol", writer);
     };
-    let mut files = vec![found];
+    let mut told = vec![found];
     let mut next = 0;
-    while let Some(file) = files.get(next).copied() {
+    while let Some(file) = told.get(next).copied() {
         next += 1;
-        for need in FILES
-            .into_iter()
-            .filter(|one| file.needs.contains(&one.name))
-        {
-            if !files.iter().any(|known| known.name == need.name) {
-                files.push(need);
+        for imported in files().filter(|other| file.imports(other.name())) {
+            if !told.contains(&imported) {
+                told.push(imported);
             }
         }
     }
     writer.message(4, |writer| {
-        for file in files {
-            let mut bytes = Vec::new();
-            file.write(&mut bytes);
-            writer.bytes(1, &bytes);
+        for file in told {
+            writer.bytes(1, file.bytes);
         }
     });
 }

@@ -8,21 +8,23 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Method, Request, Response, StatusCode};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tollgate_store::Clock;
 
 use crate::app::App;
 use crate::awaited::at_once;
 use crate::counters::Counters;
 use crate::http::bad_input::{BadInput, echo};
+use crate::http::http1;
 use crate::http::openapi;
 use crate::http::response::HttpResponse;
 use crate::http::routes::{Endpoint, Route, max_body_len};
 use crate::http::{HttpHandler, HttpRequest, Limits, run};
-use crate::listen::{Ended, Listener, Peer};
+use crate::listen::{Ended, Listener, Peer, Stopping};
 use tollgate_service::{Answered, Transport};
 
 impl<C: Clock> App<C> {
-    /// HttpHandler whoever comes to `listener`, until `shutdown` completes; then lets open connections finish. Never ends for
+    /// Answers every client that comes to `listener`, until `shutdown` completes; then lets open connections finish. Never ends for
     /// any other reason.
     pub async fn run(
         self: Arc<Self>,
@@ -36,7 +38,21 @@ impl<C: Clock> App<C> {
         run(limits, listener, self, shutdown).await
     }
 
-    /// HttpHandler one request that was read in full, as it is answered on a connection but for bounds, times and waits: for
+    /// Answers the requests of one connection that another listener has accepted, until the client leaves or `stopping` is said.
+    pub async fn serve_connection<S>(
+        self: Arc<Self>,
+        stream: S,
+        peer: Peer,
+        limits: Limits,
+        stopping: Stopping,
+    ) where
+        C: 'static,
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        http1::serve(limits, self, stream, peer, stopping).await;
+    }
+
+    /// Answers one request that was read in full, as it is answered on a connection but for bounds, times and waits: for
     /// whoever has a server of their own, and for measurements.
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! A question as a query string: a pure function from text to [`CheckRequest`].
+//! A check request as a query string: a pure function from text to [`CheckRequest`].
 //!
 //! Reads what browsers and HTTP libraries write (`application/x-www-form-urlencoded`): pairs joined by `&`, `%` and two
 //! hexadecimal digits for a byte, `+` for a space. Must not know: HTTP, which limits exist.

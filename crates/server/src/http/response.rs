@@ -254,7 +254,7 @@ mod tests {
         let worded = || {
             drop(std::hint::black_box(
                 HttpResponse::json("{}").saying(&words),
-            ))
+            ));
         };
         worded();
         let without = calls(|| (0..1_000).for_each(|_| plain()));

@@ -22,6 +22,8 @@ pub struct Limits {
     pub head: Duration,
     /// Time to send a request's body.
     pub body: Duration,
+    /// Whether plain requests are read without hyper. Without it hyper reads every request: slower, with the same responses.
+    pub fast_path: bool,
 }
 
 impl Default for Limits {
@@ -30,6 +32,7 @@ impl Default for Limits {
             bounds: Bounds::default(),
             head: Duration::from_secs(5),
             body: Duration::from_secs(10),
+            fast_path: true,
         }
     }
 }

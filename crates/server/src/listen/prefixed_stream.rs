@@ -8,18 +8,16 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::stream::Stream;
-
 /// A connection that begins with these bytes.
 #[derive(Debug)]
-pub(crate) struct PrefixedStream {
+pub(crate) struct PrefixedStream<S> {
     begun: Vec<u8>,
     at: usize,
-    stream: Stream,
+    stream: S,
 }
 
-impl PrefixedStream {
-    pub(crate) const fn new(begun: Vec<u8>, stream: Stream) -> Self {
+impl<S> PrefixedStream<S> {
+    pub(crate) const fn new(begun: Vec<u8>, stream: S) -> Self {
         Self {
             begun,
             at: 0,
@@ -28,7 +26,7 @@ impl PrefixedStream {
     }
 }
 
-impl AsyncRead for PrefixedStream {
+impl<S: AsyncRead + Unpin> AsyncRead for PrefixedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -48,7 +46,7 @@ impl AsyncRead for PrefixedStream {
     }
 }
 
-impl AsyncWrite for PrefixedStream {
+impl<S: AsyncWrite + Unpin> AsyncWrite for PrefixedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -81,6 +79,7 @@ impl AsyncWrite for PrefixedStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::listen::Stream;
     use std::time::Duration;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::Method;
-use tokio::io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Instant, sleep};
 use tollgate_core::Nanos;
 
@@ -23,7 +23,7 @@ use crate::counters::Counters;
 use crate::http::Limits;
 use crate::http::handler::{HttpHandler, HttpRequest, answer};
 use crate::http::response::HttpResponse;
-use crate::listen::{Peer, ShutdownOrTimeout, Stopping, Stream, send};
+use crate::listen::{Peer, ShutdownOrTimeout, Stopping, send};
 use tollgate_service::WaitPermit as Place;
 
 /// What is read at once at most. A request that is longer is not plain.
@@ -32,10 +32,10 @@ const READ_LEN: usize = 32 * 1_024;
 const KEPT_OUTPUT_LEN: usize = 256 * 1_024;
 
 /// Serves plain requests until the connection is over, or something else has arrived: then the bytes of that.
-pub(crate) async fn serve<A: HttpHandler>(
+pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
     limits: Limits,
     handler: &A,
-    stream: &mut Stream,
+    stream: &mut S,
     peer: &Peer,
     stopping: &Stopping,
 ) -> io::Result<Option<Vec<u8>>> {
@@ -58,9 +58,9 @@ pub(crate) async fn serve<A: HttpHandler>(
 
 /// What is left to do after a round. `Some` if the connection is to be served no more: nothing, or the bytes of what is not
 /// plain.
-pub(crate) async fn after(
+pub(crate) async fn after<S: AsyncRead + AsyncWrite + Unpin>(
     round: Round,
-    stream: &mut Stream,
+    stream: &mut S,
     counters: &Counters,
     stopping: &Stopping,
 ) -> io::Result<Option<Option<Vec<u8>>>> {
@@ -101,7 +101,7 @@ enum Then {
     End,
 }
 
-/// HttpHandler that could not be sent at once.
+/// Responses that could not be sent at once.
 pub(crate) struct Unsent {
     now: Vec<u8>,
     /// The last one is held back for so long.
@@ -117,7 +117,7 @@ impl Round {
         then: Then::End,
     };
 
-    /// HttpHandler were found, and these bytes are left of what was read.
+    /// Requests were answered, and these bytes are left of what was read.
     pub(crate) fn then(rest: Vec<u8>, unsent: Option<Box<Unsent>>) -> Self {
         let then = if rest.is_empty() {
             Then::Read
@@ -141,7 +141,11 @@ impl Unsent {
     }
 
     /// Sends all of it, and answers what has arrived meanwhile.
-    async fn send(&self, stream: &mut Stream, counters: &Counters) -> io::Result<Vec<u8>> {
+    async fn send<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: &mut S,
+        counters: &Counters,
+    ) -> io::Result<Vec<u8>> {
         let mut more = Vec::new();
         stream.write_all(&self.now).await?;
         if !self.wait.is_zero() {
@@ -157,7 +161,11 @@ impl Unsent {
 
 /// Lets time pass, unless the client leaves: then nobody waits for the answer any more, and its place is another's. What
 /// the client sends meanwhile is kept, as far as there is room for it.
-async fn hold(stream: &mut Stream, wait: Nanos, more: &mut Vec<u8>) -> io::Result<()> {
+async fn hold<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    wait: Nanos,
+    more: &mut Vec<u8>,
+) -> io::Result<()> {
     let mut over = pin!(sleep(Duration::from_nanos(wait.as_nanos())));
     poll_fn(|context| {
         if over.as_mut().poll(context).is_ready() {
@@ -192,9 +200,9 @@ struct Scratch {
 }
 
 /// Hands over what has arrived; nothing at the end.
-pub(crate) fn poll_read<T>(
+pub(crate) fn poll_read<T, S: AsyncRead + Unpin>(
     context: &mut Context<'_>,
-    stream: &mut Stream,
+    stream: &mut S,
     see: impl FnOnce(&[u8]) -> T,
 ) -> Poll<io::Result<T>> {
     with_scratch(|Scratch { input, .. }| {
@@ -205,10 +213,10 @@ pub(crate) fn poll_read<T>(
 }
 
 /// Reads what has arrived and answers it at once.
-fn poll_round<A: HttpHandler>(
+fn poll_round<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
     context: &mut Context<'_>,
     handler: &A,
-    stream: &mut Stream,
+    stream: &mut S,
     peer: &Peer,
 ) -> Poll<io::Result<Round>> {
     with_scratch(|Scratch { input, output }| {
@@ -235,7 +243,7 @@ fn poll_round<A: HttpHandler>(
     })
 }
 
-/// HttpHandler the plain requests that the input begins with, and says how many bytes that were. One whose answer is to be held
+/// Answers the plain requests that the input begins with, and says how many bytes that were. One whose answer is to be held
 /// back is the last.
 pub(crate) async fn answer_all<A: HttpHandler>(
     handler: &A,

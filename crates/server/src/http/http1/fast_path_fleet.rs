@@ -7,18 +7,19 @@
 use std::io;
 use std::pin::pin;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 
 use super::fast_path::{Round, Unsent, after, answer_all, poll_read};
 use super::idle::Idle;
 use crate::http::{HttpHandler, Limits};
-use crate::listen::{Peer, ShutdownOrTimeout, Stopping, Stream};
+use crate::listen::{Peer, ShutdownOrTimeout, Stopping};
 
 /// Serves plain requests until the connection is over, or something else has arrived: then the bytes of that.
-pub(crate) async fn serve<A: HttpHandler>(
+pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
     limits: Limits,
     handler: &A,
-    stream: &mut Stream,
+    stream: &mut S,
     peer: &Peer,
     stopping: &Stopping,
 ) -> io::Result<Option<Vec<u8>>> {

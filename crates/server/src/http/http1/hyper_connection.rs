@@ -14,6 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
 
 use super::fast_parser::{MAX_FIELDS, MAX_HEAD_LEN};
@@ -23,10 +24,10 @@ use crate::http::response::HttpResponse;
 use crate::listen::{Peer, PrefixedStream, Stopping};
 
 /// The rest of a connection's life, whatever HTTP/1 may bring.
-pub(crate) async fn serve<A: HttpHandler>(
+pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Send>(
     limits: Limits,
     handler: Arc<A>,
-    stream: PrefixedStream,
+    stream: PrefixedStream<S>,
     peer: Peer,
     stopping: Stopping,
 ) {

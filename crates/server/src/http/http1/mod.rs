@@ -15,19 +15,23 @@ pub(super) mod response_writer;
 
 use std::sync::Arc;
 
+use tokio::io::{AsyncRead, AsyncWrite};
+
 use crate::http::Limits;
 use crate::http::handler::HttpHandler;
-use crate::listen::{Peer, PrefixedStream, Stopping, Stream};
+use crate::listen::{Peer, PrefixedStream, Stopping};
 
 /// Serves one connection until it ends.
-pub(super) async fn serve<A: HttpHandler>(
+pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Send>(
     limits: Limits,
     handler: Arc<A>,
-    mut stream: Stream,
+    mut stream: S,
     peer: Peer,
     stopping: Stopping,
 ) {
-    let served = if handler.waits() {
+    let served = if !limits.fast_path {
+        Ok(Some(Vec::new()))
+    } else if handler.waits() {
         // In a box, so that connections that never wait for a fleet are small.
         let served = fast_path_fleet::serve(limits, &*handler, &mut stream, &peer, &stopping);
         Box::pin(served).await

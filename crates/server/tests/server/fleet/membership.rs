@@ -191,7 +191,10 @@ async fn what_operators_said_outlives_all_servers_and_holds_before_the_next_is_r
     let first = Member::start(&redis.url()).await;
     let body = r#""limit": "api", "key": ["carol"], "quota": "100/h""#;
     first.change("PUT", "/v1/overrides", body).await;
-    until("it is told", || async { first.app.unheard().0 == 0 }).await;
+    until("it is told", || async {
+        first.app.envoy().unheard().0 == 0
+    })
+    .await;
     first.stop().await;
     let next = Member::start(&redis.url()).await;
     let overrides = next.get("/v1/overrides").await;
