@@ -229,7 +229,7 @@ fn whoever_is_denied_is_told_when_to_come_back_and_is_admitted_then() {
                     denials += 1;
                     if dice.below(3) == 0 {
                         clock.advance(Nanos::from_secs(retry));
-                        let again = ask(&app, &says, cost).verdict;
+                        let again = ask(&app, &says, cost);
                         assert!(
                             again.is_admitted(),
                             "seed {seed}, after {retry} s\n{text}{again:?}"
