@@ -173,6 +173,19 @@ impl Algorithm {
         self.properties().burst.is_some()
     }
 
+    /// The names of those that have a burst, with `and` before the last.
+    pub(crate) fn names_with_burst() -> String {
+        let named = Self::NAMED.iter();
+        let names: Vec<&str> = named
+            .filter(|(_, algorithm)| algorithm.has_burst())
+            .map(|(name, _)| *name)
+            .collect();
+        match names.split_last() {
+            Some((last, others)) => format!("{} and {last}", others.join(", ")),
+            None => String::new(),
+        }
+    }
+
     /// Whether it counts how many at once, not how many per period.
     pub(crate) const fn counts_places(self) -> bool {
         matches!(self, Self::Concurrency)

@@ -8,7 +8,7 @@ use tollgate_core::{Nanos, Unit, UtcOffset, Window};
 use super::problem::problem;
 use super::refused::{refused, refused_places};
 use crate::attributes::Attribute;
-use crate::model::{Amount, Burst, Computed, Period, QuotaSpec, RateSpec};
+use crate::model::{Algorithm, Amount, Burst, Computed, Period, QuotaSpec, RateSpec};
 use crate::rules::{Formula, Shape};
 use crate::source::{At, Place, Problem};
 use crate::words_for::number;
@@ -96,7 +96,10 @@ pub fn granted(quota: &At<QuotaSpec>, overdraft: u64) -> Result<Granted, Vec<Pro
     {
         problems.push(problem(
             burst.place,
-            "`burst` is only for token_bucket, leaky_bucket and leaky_queue: everything else admits its whole number at once",
+            &format!(
+                "`burst` is only for {}: everything else admits its whole number at once",
+                Algorithm::names_with_burst()
+            ),
             "leave `burst` out, or choose `algorithm: token_bucket`",
         ));
     }

@@ -54,5 +54,5 @@ pub struct Glob(pub Box<str>);
 pub struct Template(pub Box<str>);
 
 /// A network: an address and how many of its leading bits count.
-#[deprecated(since = "0.2.0", note = "use `IpNet`")]
+#[deprecated(note = "use `IpNet`")]
 pub type Network = IpNet;

@@ -25,16 +25,18 @@ mod top;
 mod tests;
 
 pub(crate) use field::{About, Absent};
+pub use fields::Fields;
 pub(crate) use matching::test_schema;
 pub(crate) use places::Places;
 pub(crate) use report::Report;
+pub use scalar::found;
 pub(crate) use top::{MODES, schema};
 
 use serde_json::Value;
 
 use crate::model::{IpNet, Policy};
 use crate::rules::Rules;
-use crate::source::{Node, Problem, given_twice};
+use crate::source::{Node, Place, Problem, given_twice};
 use field::about;
 use quota::{AMOUNT, TERMS, UNLIMITED};
 
@@ -97,10 +99,7 @@ pub(crate) fn tables() -> [(&'static str, Vec<About>); 16] {
 /// # Errors
 /// Everything that is wrong with it, in the order of the file.
 pub fn policy(node: &Node) -> Result<Policy, Vec<Problem>> {
-    let mut reader = Reader::default();
-    for twice in given_twice(node) {
-        reader.report.push(twice);
-    }
+    let mut reader = Reader::new(node);
     let (policy, places) = top::policy(&mut reader, node);
     let mut report = reader.report;
     crate::check::policy(&policy, &places, &mut report);
@@ -120,11 +119,63 @@ pub fn policy(node: &Node) -> Result<Policy, Vec<Problem>> {
     }
 }
 
-/// What is known while a policy is read.
+/// What is known while a tree of values is read: everything that is wrong so far. Files of other kinds than policies are
+/// read with it too.
+///
+/// ```
+/// use tollgate_policy::read::{Fields, Reader};
+/// use tollgate_policy::source::{Format, parse};
+///
+/// let tree = parse("{ send: 5, exepct: allowed }", Format::Yaml).unwrap();
+/// let mut reader = Reader::new(&tree);
+/// let mut fields = Fields::open(&mut reader, &tree, "a step", "{ send: 5 }").unwrap();
+/// let send = fields.take(&mut reader, "send").and_then(|node| reader.number(node, "send", 0, 9));
+/// fields.take(&mut reader, "expect");
+/// fields.finish(&mut reader);
+/// assert_eq!(send, Some(5));
+/// assert_eq!(reader.finish()[0].help.as_deref(), Some("did you mean `expect`?"));
+/// ```
 #[derive(Default)]
-pub(crate) struct Reader {
+pub struct Reader {
     /// What is wrong so far.
     report: Report,
-    /// The named networks.
+    /// The named networks of a policy.
     lists: Vec<(Box<str>, Vec<IpNet>)>,
+}
+
+impl Reader {
+    /// Begins to read a tree. A name that stands in a map twice is wrong in every file.
+    #[must_use]
+    pub fn new(tree: &Node) -> Self {
+        let mut reader = Self::default();
+        for twice in given_twice(tree) {
+            reader.report.push(twice);
+        }
+        reader
+    }
+
+    /// Reports what is wrong at a place, and what would be right.
+    pub fn say(&mut self, place: Place, message: impl Into<String>, help: impl Into<String>) {
+        self.report.say(place, message, help);
+    }
+
+    /// Whether nothing is wrong so far.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.report.len() == 0
+    }
+
+    /// Everything that is wrong, in the order of the file.
+    #[must_use]
+    pub fn finish(self) -> Vec<Problem> {
+        self.report.finish()
+    }
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader")
+            .field("problems", &self.report.len())
+            .finish_non_exhaustive()
+    }
 }

@@ -118,7 +118,7 @@ pub(crate) const AMOUNT: [Field<AmountDraft>; 4] = [
 /// The field of tiers and overrides that limit nothing. Others may not have it, and are told so.
 pub(crate) const UNLIMITED: [Field<AmountDraft>; 1] = [Field::new(
     "unlimited",
-    Absent::Default("false"),
+    Absent::Nothing,
     "No limit at all.",
     || json!({ "const": true }),
     |_, node, _, amount| amount.unlimited = Some(node.clone()),

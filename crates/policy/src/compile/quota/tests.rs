@@ -4,7 +4,6 @@ use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{Calendar, Nanos, Unit, UtcOffset, Window};
 
 use super::*;
-use crate::model::Algorithm;
 
 fn at(line: u32) -> Place {
     Place {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_server::admin::Tokens;
 use tollgate_server::grpc::Grpc;
+use tollgate_server::resp::Pipeline;
 use tollgate_server::{App, Cause, Limits};
 use tollgate_store::ManualClock;
 
@@ -30,9 +31,12 @@ async fn scraped(managed: &Managed) -> Page {
 fn feed(managed: &Managed, commands: &str) -> String {
     let mut input = commands.as_bytes().to_vec();
     let mut out = Vec::new();
-    let fed = managed
-        .resp
-        .feed(&mut managed.resp.session(None), &mut input, &mut out);
+    let fed = managed.resp.feed(
+        &mut managed.resp.session(None),
+        &mut input,
+        &mut Pipeline::new(),
+        &mut out,
+    );
     assert_eq!(fed.consumed, input.len());
     String::from_utf8(out).unwrap()
 }

@@ -8,9 +8,22 @@ use super::throttle::Family;
 use tollgate_service::metrics::ThrottleCommand as Throttling;
 use tollgate_service::{Answered, Metrics, Transport};
 
+/// What a command counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// A command that brings its own quota was decided, and is limited or not.
+    Throttled(Family, bool),
+    /// `TG.CHECK` was decided. Whoever decided it counts what was decided.
+    Checked,
+    /// It was not understood, or not decided.
+    Failed,
+    /// It asks for no decision, or was counted before.
+    Elsewhere,
+}
+
 /// What came of some commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(super) struct BatchCounts {
     /// Allowed and denied, for each family of commands.
     families: [[u32; 2]; 3],
     /// Decided by whoever decides on `TG.CHECK`, who counts what was decided.
@@ -19,46 +32,40 @@ pub(super) struct Tally {
     failed: u32,
 }
 
-impl Tally {
-    /// A command that brings its own quota was decided.
+impl BatchCounts {
+    /// Counts what came of one command.
     #[inline]
-    pub(super) fn throttled(&mut self, family: Family, is_limited: bool) {
-        let place = self.families.get_mut(family as usize);
-        if let Some(count) = place.and_then(|place| place.get_mut(usize::from(is_limited))) {
+    pub(super) fn add(&mut self, counted: Counted) {
+        let count = match counted {
+            Counted::Throttled(family, is_limited) => {
+                let family = self.families.get_mut(family as usize);
+                family.and_then(|counts| counts.get_mut(usize::from(is_limited)))
+            }
+            Counted::Checked => Some(&mut self.checked),
+            Counted::Failed => Some(&mut self.failed),
+            Counted::Elsewhere => None,
+        };
+        if let Some(count) = count {
             *count = count.saturating_add(1);
         }
     }
 
-    /// `TG.CHECK` was asked, and decided or not.
-    pub(super) fn asked(&mut self, is_decided: bool) {
-        if is_decided {
-            self.checked = self.checked.saturating_add(1);
-        } else {
-            self.failed();
-        }
-    }
-
-    /// A question got no decision.
-    pub(super) fn failed(&mut self) {
-        self.failed = self.failed.saturating_add(1);
-    }
-
-    /// Hands everything over; the tally is empty then. All commands of a batch took as long as the batch: no answer is
+    /// Hands everything over; the counts are zero then. All commands of a batch took as long as the batch: no answer is
     /// sent before the last is known.
     pub(super) fn hand_over(&mut self, metrics: &Metrics, span: impl FnOnce() -> Nanos) {
-        let tally = std::mem::take(self);
-        if tally == Self::default() {
+        let counts = std::mem::take(self);
+        if counts == Self::default() {
             return;
         }
         let names = [Throttling::Cell, Throttling::Crab, Throttling::Gcra];
         let (mut all_allowed, mut all_denied) = (0_u64, 0_u64);
-        for (name, [allowed, denied]) in names.into_iter().zip(tally.families) {
+        for (name, [allowed, denied]) in names.into_iter().zip(counts.families) {
             let [allowed, denied] = [allowed, denied].map(u64::from);
             metrics.throttled(name, allowed, denied);
             all_allowed = all_allowed.saturating_add(allowed);
             all_denied = all_denied.saturating_add(denied);
         }
-        let failed = u64::from(tally.failed);
+        let failed = u64::from(counts.failed);
         for (answered, times) in [
             (Answered::Allowed, all_allowed),
             (Answered::Denied, all_denied),
@@ -71,7 +78,7 @@ impl Tally {
         let all = all_allowed
             .saturating_add(all_denied)
             .saturating_add(failed)
-            .saturating_add(tally.checked.into());
+            .saturating_add(counts.checked.into());
         metrics.observe_duration(Transport::Resp, span(), all);
     }
 }
@@ -83,15 +90,15 @@ mod tests {
     #[test]
     fn a_batch_is_counted_once_and_then_forgotten() {
         let metrics = Metrics::new();
-        let mut tally = Tally::default();
+        let mut counts = BatchCounts::default();
         for is_limited in [false, false, true] {
-            tally.throttled(Family::Crab, is_limited);
+            counts.add(Counted::Throttled(Family::Crab, is_limited));
         }
-        tally.throttled(Family::Gcra, true);
-        tally.failed();
-        tally.asked(true);
-        tally.hand_over(&metrics, || Nanos::from_nanos(1_500));
-        tally.hand_over(&metrics, || panic!("there is nothing to time"));
+        counts.add(Counted::Throttled(Family::Gcra, true));
+        counts.add(Counted::Failed);
+        counts.add(Counted::Checked);
+        counts.hand_over(&metrics, || Nanos::from_nanos(1_500));
+        counts.hand_over(&metrics, || panic!("there is nothing to time"));
         let answered = |answered| metrics.answered(Transport::Resp, answered);
         assert_eq!(answered(Answered::Allowed), 2);
         assert_eq!(answered(Answered::Denied), 2);

@@ -2,68 +2,67 @@
 //!
 //! Must not know: what tickets settle, who keeps them.
 
+use super::batch_counts::Counted;
 use super::check::{Checker, Report, Reported};
 use super::commands::wrong_arity;
 use super::parse::Command;
+use super::pipeline::{Pipeline, Rendered};
 use super::write::{Echo, Reply};
 
 /// Reads the ticket, reports and answers: 1 if it was carried out, 0 if nothing was left to do.
-pub(super) fn run(
-    checker: Option<&dyn Checker>,
+pub(super) fn run<'s>(
+    checker: Option<&'s dyn Checker>,
     report: Report,
     command: &Command<'_>,
-    reply: &mut Reply<'_>,
+    is_resp3: bool,
+    pipeline: &mut Pipeline<'s>,
+    out: &mut Vec<u8>,
 ) {
-    if let Some(ticket) = understood(report, command, reply) {
-        let reported = checker.map_or(Reported::Unknown, |checker| checker.report(report, ticket));
-        say(reported, command, reply);
-    }
+    let word = command.word(1);
+    let (ticket, checker) = match (id(word).filter(|_| command.len() == 2), checker) {
+        (Some(ticket), Some(checker)) => (ticket, checker),
+        (ticket, _) => {
+            return pipeline.reply(out, |out| {
+                let reply = &mut Reply::new(out, is_resp3);
+                match ticket {
+                    // A server without a checker gives no tickets.
+                    Some(_) => render(Reported::Unknown, word, reply),
+                    None => refuse(report, command, reply),
+                }
+            });
+        }
+    };
+    let (reported, word) = (checker.report(report, ticket), Box::<[u8]>::from(word));
+    pipeline.push(async move {
+        let (reported, mut bytes) = (reported.await, Vec::new());
+        render(reported, &word, &mut Reply::new(&mut bytes, is_resp3));
+        let counted = Counted::Elsewhere;
+        Rendered { bytes, counted }
+    });
 }
 
-/// The same where a store has to be waited for.
-pub(super) async fn run_together(
-    checker: Option<&dyn Checker>,
-    report: Report,
-    command: &Command<'_>,
-    reply: &mut Reply<'_>,
-) {
-    if let Some(ticket) = understood(report, command, reply) {
-        let reported = match checker {
-            Some(checker) => checker.report_together(report, ticket).await,
-            None => Reported::Unknown,
-        };
-        say(reported, command, reply);
-    }
-}
-
-/// The ticket; or the answer is that it is none.
-fn understood(report: Report, command: &Command<'_>, reply: &mut Reply<'_>) -> Option<u128> {
+/// Says why a command names no ticket.
+fn refuse(report: Report, command: &Command<'_>, reply: &mut Reply<'_>) {
     let name = match report {
         Report::Release => "tg.release",
         Report::Renew => "tg.renew",
     };
     if command.len() != 2 {
-        wrong_arity(name, reply);
-        return None;
+        return wrong_arity(name, reply);
     }
-    let word = command.word(1);
-    let ticket = id(word);
-    if ticket.is_none() {
-        reply.error(format_args!(
-            "ERR ticket: '{}' is not 32 hexadecimal digits",
-            Echo(word)
-        ));
-    }
-    ticket
+    reply.error(format_args!(
+        "ERR ticket: '{}' is not 32 hexadecimal digits",
+        Echo(command.word(1))
+    ));
 }
 
-fn say(reported: Reported, command: &Command<'_>, reply: &mut Reply<'_>) {
+fn render(reported: Reported, ticket: &[u8], reply: &mut Reply<'_>) {
     match reported {
         Reported::Done => reply.integer(1),
         Reported::Nothing => reply.integer(0),
         Reported::Unknown => reply.error(format_args!(
             "ERR ticket: '{}' is not open: it has expired, or was never given",
-            Echo(command.word(1))
+            Echo(ticket)
         )),
         Reported::Failed => reply.error(format_args!(
             "ERR the store did not carry out all of it; places return when their leases end"

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use tollgate_store::Clock;
 
 use super::commands::{ENTRIES, Entry, wrong_arity};
-use super::greetings::{BAD_NAME, REDIS_VERSION};
+use super::handshake::{BAD_NAME, REDIS_VERSION};
 use super::parse::Command;
 use super::server::Resp;
 use super::session::{MAX_NAME_LEN, Session, is_fit_name};

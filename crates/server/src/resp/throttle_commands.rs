@@ -9,10 +9,12 @@ use std::time::Duration;
 use tollgate_core::Nanos;
 use tollgate_store::{Clock, Key, KeyTooLong, StoreError};
 
+use super::batch_counts::Counted;
 use super::number::integer;
 use super::parse::Command;
-use super::tally::Tally;
-use super::throttle::{Asking, Family, Recent, Terms, Throttle, Told, Wish};
+use super::pipeline::{Pipeline, Rendered};
+use super::session::Session;
+use super::throttle::{Family, Throttle, ThrottleOp, ThrottleQuota, ThrottleReply};
 use super::write::{Echo, Reply};
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
@@ -53,89 +55,67 @@ impl fmt::Display for Wrong<'_> {
     }
 }
 
-/// Asks and answers one call of a family.
-pub(super) fn run<C: Clock>(
-    throttle: &Throttle<C>,
+/// Decides and answers one call of a family: at once, or in the connection's pipeline where a fleet decides.
+pub(super) fn run<'s, C: Clock>(
+    throttle: &'s Throttle<C>,
     family: Family,
     command: &Command<'_>,
-    (recent, tally): (&mut Recent, &mut Tally),
-    reply: &mut Reply<'_>,
+    session: &mut Session,
+    pipeline: &mut Pipeline<'s>,
+    out: &mut Vec<u8>,
 ) {
-    let told = Call::read(family, command).and_then(|call| {
-        let key = Key::of(command.word(1)).map_err(Wrong::Key)?;
-        let told = throttle.ask(family, key, &call.terms, call.wish, recent);
-        Ok((call, told.map_err(Wrong::Store)?))
+    let (is_resp3, recent) = (session.is_resp3, &mut session.recent);
+    let decided = match (Call::read(family, command), throttle.fleet()) {
+        (Err(wrong), _) => Err(wrong),
+        (Ok(call), None) => Key::of(command.word(1))
+            .map_err(Wrong::Key)
+            .and_then(|key| {
+                let reply = throttle.decide(family, key, &call.terms, call.wish, recent);
+                Ok((call, reply.map_err(Wrong::Store)?))
+            }),
+        (Ok(call), Some(fleet)) => {
+            let key = (family, command.word(1));
+            let reply = throttle.decide_with(fleet, key, &call.terms, call.wish, recent);
+            return pipeline.push(async move {
+                let reply = match reply.await {
+                    Ok(reply) => reply.map_err(Wrong::Store),
+                    Err(too_long) => Err(Wrong::Key(too_long)),
+                };
+                let mut bytes = Vec::new();
+                let decided = reply.map(|reply| (call, reply));
+                let counted = render(&decided, family, &mut Reply::new(&mut bytes, is_resp3));
+                Rendered { bytes, counted }
+            });
+        }
+    };
+    let counts = &mut session.counts;
+    pipeline.reply(out, |out| {
+        counts.add(render(&decided, family, &mut Reply::new(out, is_resp3)));
     });
-    match told {
+}
+
+/// Writes what came of a call.
+fn render(
+    decided: &Result<(Call, ThrottleReply), Wrong<'_>>,
+    family: Family,
+    reply: &mut Reply<'_>,
+) -> Counted {
+    match decided {
         Ok((call, told)) => {
-            tally.throttled(family, told.is_limited);
-            reply.integers(call.numbers(family, &told));
+            reply.integers(call.numbers(family, told));
+            Counted::Throttled(family, told.is_limited)
         }
         Err(wrong) => {
-            tally.failed();
             reply.error(format_args!("{wrong}"));
-        }
-    }
-}
-
-/// A call that was read, and waits to be decided with a fleet.
-pub(super) struct Pending {
-    family: Family,
-    call: Call,
-    asking: Asking,
-}
-
-impl Pending {
-    /// Reads a call; or the answer is that it cannot be understood.
-    pub(super) fn read<C: Clock>(
-        throttle: &Throttle<C>,
-        family: Family,
-        command: &Command<'_>,
-        recent: &mut Recent,
-        reply: &mut Reply<'_>,
-    ) -> Option<Self> {
-        let call = match Call::read(family, command) {
-            Ok(call) => call,
-            Err(wrong) => {
-                reply.error(format_args!("{wrong}"));
-                return None;
-            }
-        };
-        Some(Self {
-            family,
-            asking: throttle.asking(family, &call.terms, call.wish, recent),
-            call,
-        })
-    }
-
-    /// Asks and answers. Whether the call is limited, if that was decided.
-    pub(super) async fn run<C: Clock>(
-        &self,
-        throttle: &Throttle<C>,
-        key: &[u8],
-        reply: &mut Reply<'_>,
-    ) -> Option<bool> {
-        let told = match throttle.ask_together(&self.asking, key).await {
-            Ok(told) => told.map_err(Wrong::Store),
-            Err(too_long) => Err(Wrong::Key(too_long)),
-        };
-        match told {
-            Ok(told) => {
-                reply.integers(self.call.numbers(self.family, &told));
-                Some(told.is_limited)
-            }
-            Err(wrong) => {
-                reply.error(format_args!("{wrong}"));
-                None
-            }
+            Counted::Failed
         }
     }
 }
 
 /// What a call says.
 struct Call {
-    terms: Terms,
-    wish: Wish,
+    terms: ThrottleQuota,
+    wish: ThrottleOp,
     /// The limit as it is told.
     limit: i64,
 }
@@ -176,8 +156,8 @@ impl Call {
         Ok(Self {
             terms: terms(limit, count, period),
             wish: match u64::try_from(quantity) {
-                Ok(cost) => Wish::Take(cost),
-                Err(_negative) => Wish::Return(quantity.unsigned_abs()),
+                Ok(cost) => ThrottleOp::Take(cost),
+                Err(_negative) => ThrottleOp::Return(quantity.unsigned_abs()),
             },
             limit,
         })
@@ -209,7 +189,7 @@ impl Call {
         };
         Ok(Self {
             terms: terms(max_burst, count, period),
-            wish: Wish::Take(cost),
+            wish: ThrottleOp::Take(cost),
             limit: max_burst,
         })
     }
@@ -246,18 +226,18 @@ impl Call {
         };
         let limit = max_burst.saturating_add(1);
         Ok(Self {
-            terms: Terms {
+            terms: ThrottleQuota {
                 burst: limit.unsigned_abs(),
                 count,
                 period,
             },
-            wish: Wish::Take(cost),
+            wish: ThrottleOp::Take(cost),
             limit,
         })
     }
 
     /// What is told, in the order and the units of the original.
-    fn numbers(&self, family: Family, told: &Told) -> [i64; 5] {
+    fn numbers(&self, family: Family, told: &ThrottleReply) -> [i64; 5] {
         let seconds = match family {
             Family::Cell => cell_seconds,
             Family::Crab | Family::Gcra => |span: Nanos| signed(span.as_secs_ceil()),
@@ -285,8 +265,8 @@ impl Call {
     }
 }
 
-fn terms(burst: i64, count: u64, seconds: u64) -> Terms {
-    Terms {
+fn terms(burst: i64, count: u64, seconds: u64) -> ThrottleQuota {
+    ThrottleQuota {
         burst: u64::try_from(burst).unwrap_or(0),
         count,
         period: u128::from(seconds).saturating_mul(NANOS_PER_SEC.into()),
