@@ -67,6 +67,16 @@ const TABLE: &[Row] = &[
         "rules and a store become a verdict; transports come later",
     ),
     row(
+        "crates/fleet",
+        Only(&[
+            "crates/engine",
+            "crates/policy",
+            "crates/store",
+            "crates/core",
+        ]),
+        "one quota for many nodes, whichever store they share",
+    ),
+    row(
         "crates/http",
         Only(&["crates/core"]),
         "words for a verdict; a header never reaches a store",
@@ -75,6 +85,7 @@ const TABLE: &[Row] = &[
         "crates/service",
         Only(&[
             "crates/engine",
+            "crates/fleet",
             "crates/http",
             "crates/policy",
             "crates/store",
@@ -93,9 +104,24 @@ const TABLE: &[Row] = &[
         "reads the words and paces itself, without an engine",
     ),
     row(
+        "crates/envoy",
+        Only(&[
+            "crates/service",
+            "crates/fleet",
+            "crates/engine",
+            "crates/http",
+            "crates/policy",
+            "crates/store",
+            "crates/core",
+        ]),
+        "what Envoy asks, over the service; its files and their counting know no transport",
+    ),
+    row(
         "crates/server",
         Only(&[
             "crates/service",
+            "crates/envoy",
+            "crates/fleet",
             "crates/engine",
             "crates/http",
             "crates/tower",
@@ -113,6 +139,7 @@ const TABLE: &[Row] = &[
             "crates/store",
             "crates/policy",
             "crates/engine",
+            "crates/fleet",
             "crates/http",
             "crates/service",
         ]),

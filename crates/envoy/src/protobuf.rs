@@ -46,7 +46,10 @@ impl<'a> Fields<'a> {
     }
 
     /// The next field, or nothing at the end.
-    pub fn next(&mut self) -> Result<Option<(u64, Value<'a>)>, Malformed> {
+    ///
+    /// # Errors
+    /// The bytes are no message.
+    pub fn next_field(&mut self) -> Result<Option<(u64, Value<'a>)>, Malformed> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -237,7 +240,7 @@ mod tests {
     fn fields(bytes: &[u8]) -> Result<Vec<(u64, Value<'_>)>, Malformed> {
         let mut fields = Fields::of(bytes);
         let mut all = Vec::new();
-        while let Some(field) = fields.next()? {
+        while let Some(field) = fields.next_field()? {
             all.push(field);
         }
         Ok(all)

@@ -11,8 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{InvalidQuota, Nanos, Outcome, Rate, Timestamp, TokenBucket};
 use tollgate_engine::{Reason, Verdict};
-use tollgate_policy::attributes::Attributes;
-use tollgate_policy::rules::{Found, KeyBuffer, MeterRef};
 
 use crate::metrics::{Metrics, Transport};
 
@@ -61,7 +59,6 @@ impl DenialLog {
         &self,
         metrics: &Metrics,
         transport: Transport,
-        request: &dyn Attributes,
         verdict: &Verdict,
         now: impl Fn() -> Timestamp,
     ) {
@@ -81,7 +78,7 @@ impl DenialLog {
             transport = transport.name(),
             limit = verdict.rule_name(),
             reason = verdict.reason().map(Reason::word),
-            key = key_digest(request, verdict),
+            key = key_digest(verdict),
             retry_after_ms,
             not_logged = self.skipped.swap(0, Ordering::Relaxed),
             "denied"
@@ -106,19 +103,10 @@ fn bucket((per_second, burst): (u64, u64)) -> Result<TokenBucket, InvalidQuota> 
         .build()
 }
 
-/// The digest of the key that was denied, made again: a verdict does not carry keys, and few denials are logged.
-fn key_digest(request: &dyn Attributes, verdict: &Verdict) -> Option<String> {
-    let state = verdict.binding()?;
-    let rules = verdict.generation().rules();
-    let mut found = Found::new();
-    rules.find(request, &mut found);
-    let meter = MeterRef {
-        rule: state.rule_index(),
-        meter: state.meter_index(),
-    };
-    let mut buffer = KeyBuffer::new();
-    rules.key(meter, request, &found, &mut buffer);
-    let digest = rules.digest(buffer.as_bytes());
+/// The digest of the key that was denied.
+fn key_digest(verdict: &Verdict) -> Option<String> {
+    let key = verdict.key(verdict.binding()?);
+    let digest = verdict.generation().rules().digest(key);
     Some(digest.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

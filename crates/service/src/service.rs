@@ -10,7 +10,6 @@ use tollgate_core::{Nanos, Timestamp};
 use tollgate_engine::{Engine, Verdict};
 use tollgate_fleet::Fleet;
 use tollgate_http::Dialects;
-use tollgate_policy::attributes::Attributes;
 use tollgate_policy::explain::{Explanation, explain};
 use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
@@ -272,19 +271,12 @@ impl<C: Clock> RateLimitService<C> {
 
     /// The one place where a verdict is counted and, if it denies, logged. [`check`](Self::check) calls it; a transport
     /// that decides by [`check_uncounted`](Self::check_uncounted) passes one verdict for the request here.
-    pub fn observe(
-        &self,
-        transport: Transport,
-        request: &dyn Attributes,
-        verdict: &Verdict,
-        is_peek: bool,
-    ) {
+    pub fn observe(&self, transport: Transport, verdict: &Verdict, is_peek: bool) {
         let now = || self.now();
         self.metrics.count(transport, verdict, is_peek, now);
         if !is_peek && !verdict.is_admitted() {
             let metrics = &self.metrics;
-            self.denial_log
-                .record(metrics, transport, request, verdict, now);
+            self.denial_log.record(metrics, transport, verdict, now);
         }
     }
 

@@ -83,7 +83,7 @@ pub struct FilesRefused(pub Vec<Problems>);
 /// use tollgate_core::Timestamp;
 /// use tollgate_envoy::config::{self, Code, Descriptor, Entry, Modes, Request};
 ///
-/// let policy = envoy::load(&[(
+/// let policy = config::load(&[(
 ///     "edge.yaml",
 ///     "
 /// domain: edge
@@ -112,7 +112,7 @@ pub struct FilesRefused(pub Vec<Problems>);
 ///     codes.push(reply.overall);
 /// }
 /// assert_eq!(codes, [Code::Ok, Code::OverLimit]);
-/// # Ok::<(), envoy::FilesRefused>(())
+/// # Ok::<(), config::FilesRefused>(())
 /// ```
 ///
 /// # Errors
@@ -122,7 +122,7 @@ pub struct FilesRefused(pub Vec<Problems>);
 /// use tollgate_envoy::config;
 ///
 /// let text = "domain: edge\ndescriptors:\n  - key: ip\n    rate_limit: { unit: fortnight }\n";
-/// let refused = envoy::load(&[("edge.yaml", text)]).unwrap_err();
+/// let refused = config::load(&[("edge.yaml", text)]).unwrap_err();
 /// assert!(refused.to_string().starts_with("edge.yaml:4:25: invalid rate limit unit `fortnight`"));
 /// ```
 pub fn load(files: &[(&str, &str)]) -> Result<EnvoyPolicy, FilesRefused> {
@@ -154,8 +154,8 @@ pub fn load_with(files: &[(&str, &str)], options: Options) -> Result<EnvoyPolicy
 /// ```
 /// use tollgate_envoy::config;
 ///
-/// assert!(envoy::is_one("domain: edge\ndescriptors: []\n"));
-/// assert!(!envoy::is_one("limits: []\n"));
+/// assert!(config::is_one("domain: edge\ndescriptors: []\n"));
+/// assert!(!config::is_one("limits: []\n"));
 /// ```
 #[must_use]
 pub fn is_one(text: &str) -> bool {

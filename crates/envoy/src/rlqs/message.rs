@@ -47,7 +47,7 @@ pub(super) enum Action {
 pub(super) fn read_reports(bytes: &[u8]) -> Result<Reports<'_>, Malformed> {
     let mut reports = Reports::default();
     let mut fields = Fields::of(bytes);
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.next_field()? {
         match field {
             (1, Value::Bytes(bytes)) => reports.domain = text(bytes, "domain")?,
             (2, Value::Bytes(bytes)) => match read_usage(bytes)? {
@@ -66,7 +66,7 @@ fn read_usage(bytes: &[u8]) -> Result<Option<Usage<'_>>, Malformed> {
     let (mut elapsed, mut requests) = (Nanos::ZERO, 0_u64);
     let mut is_usable = true;
     let mut fields = Fields::of(bytes);
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.next_field()? {
         match field {
             (1, Value::Bytes(bytes)) => {
                 is_usable &= bytes.len() <= MAX_ID_LEN;
@@ -100,13 +100,13 @@ fn read_usage(bytes: &[u8]) -> Result<Option<Usage<'_>>, Malformed> {
 
 fn read_pairs<'a>(bytes: &'a [u8], pairs: &mut Vec<Entry<'a>>) -> Result<(), Malformed> {
     let mut fields = Fields::of(bytes);
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.next_field()? {
         let (1, Value::Bytes(bytes)) = field else {
             continue;
         };
         let mut pair = Entry::new("", "");
         let mut fields = Fields::of(bytes);
-        while let Some(field) = fields.next()? {
+        while let Some(field) = fields.next_field()? {
             match field {
                 (1, Value::Bytes(bytes)) => pair.key = text(bytes, "bucket_id")?,
                 (2, Value::Bytes(bytes)) => pair.value = text(bytes, "bucket_id")?,
@@ -122,7 +122,7 @@ fn read_pairs<'a>(bytes: &'a [u8], pairs: &mut Vec<Entry<'a>>) -> Result<(), Mal
 fn read_duration(bytes: &[u8]) -> Result<Nanos, Malformed> {
     let mut span = Nanos::ZERO;
     let mut fields = Fields::of(bytes);
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.next_field()? {
         let part = match field {
             (1, Value::Number(seconds)) if i64::try_from(seconds).is_ok() => {
                 Nanos::from_secs(seconds)

@@ -134,8 +134,7 @@ impl<C: Clock> EnvoyService<C> {
         let binding = all.iter().find(|one| !one.is_admitted()).or(all.first());
         if let Some(one) = binding {
             let is_peek = !one.is_charged();
-            self.service()
-                .observe(transport, &one.request, &one.verdict, is_peek);
+            self.service().observe(transport, &one.verdict, is_peek);
         }
         Ok(())
     }

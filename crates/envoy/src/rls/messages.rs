@@ -55,6 +55,18 @@ impl Descriptors<'_> {
     }
 }
 
+impl Default for Entries<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Default for Descriptors<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T: Copy, const FEW: usize> Room<T, FEW> {
     /// Room for so many.
     fn of(&mut self, len: usize, blank: T) -> &mut [T] {
@@ -126,14 +138,14 @@ where
 fn measure(bytes: &[u8]) -> Result<Size, UnreadableRequest> {
     let mut size = Size::default();
     let mut fields = Fields::of(bytes);
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.next_field()? {
         let (2, Value::Bytes(descriptor)) = field else {
             continue;
         };
         size.descriptors += 1;
         let mut entries = 0;
         let mut fields = Fields::of(descriptor);
-        while let Some(field) = fields.next()? {
+        while let Some(field) = fields.next_field()? {
             entries += usize::from(matches!(field, (1, Value::Bytes(_))));
         }
         bounded("entries", entries, MAX_ENTRIES)?;
@@ -162,7 +174,7 @@ where
     let mut places = list.iter_mut();
     let mut room = room;
     let mut fields = Fields::of(bytes);
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.next_field()? {
         match field {
             (1, Value::Bytes(bytes)) => domain = text(bytes, "domain")?,
             (2, Value::Bytes(bytes)) => {
@@ -196,7 +208,7 @@ fn read_descriptor<'a>(
     let mut limit: Option<(u32, u64)> = None;
     let mut used = 0;
     let mut fields = Fields::of(bytes);
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.next_field()? {
         match field {
             (1, Value::Bytes(bytes)) => {
                 if let Some(place) = room.get_mut(used) {
@@ -209,7 +221,7 @@ fn read_descriptor<'a>(
             (3, Value::Bytes(bytes)) => {
                 let hits = read.hits_addend.get_or_insert_default();
                 let mut fields = Fields::of(bytes);
-                while let Some(field) = fields.next()? {
+                while let Some(field) = fields.next_field()? {
                     if let (1, Value::Number(number)) = field {
                         *hits = number;
                     }
@@ -232,7 +244,7 @@ fn read_descriptor<'a>(
 fn read_entry(bytes: &[u8]) -> Result<Entry<'_>, UnreadableRequest> {
     let mut entry = Entry::new("", "");
     let mut fields = Fields::of(bytes);
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.next_field()? {
         match field {
             (1, Value::Bytes(bytes)) => {
                 bounded("bytes of a key", bytes.len(), MAX_KEY_LEN)?;
@@ -250,7 +262,7 @@ fn read_entry(bytes: &[u8]) -> Result<Entry<'_>, UnreadableRequest> {
 
 fn read_limit(bytes: &[u8], (requests, unit): &mut (u32, u64)) -> Result<(), Malformed> {
     let mut fields = Fields::of(bytes);
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.next_field()? {
         match field {
             (1, Value::Number(number)) => *requests = low(number),
             (2, Value::Number(number)) => *unit = number,

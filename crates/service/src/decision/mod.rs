@@ -59,7 +59,7 @@ impl<C: Clock> RateLimitService<C> {
     ) -> Verdict {
         let verdict = self.check_uncounted(request, options).await;
         let is_peek = options.mode == CheckMode::Peek;
-        self.observe(transport, request, &verdict, is_peek);
+        self.observe(transport, &verdict, is_peek);
         verdict
     }
 
@@ -75,7 +75,7 @@ impl<C: Clock> RateLimitService<C> {
         }
         let verdict = self.engine().check(request, options);
         let is_peek = options.mode == CheckMode::Peek;
-        self.observe(transport, request, &verdict, is_peek);
+        self.observe(transport, &verdict, is_peek);
         Some(verdict)
     }
 
