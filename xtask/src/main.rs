@@ -13,6 +13,7 @@ mod layers;
 mod needs;
 mod peers;
 mod process;
+mod protos;
 mod steps;
 mod table;
 mod test;
@@ -38,6 +39,11 @@ const COMMANDS: &[Command] = &[
         usage: "peers",
         about: "installs the programs that tests start: distribution packages, and Python packages under cargo's target folder",
         run: peers::run,
+    },
+    Command {
+        usage: "protos",
+        about: "makes the descriptor set that gRPC reflection serves out of crates/server/proto, with a pinned protoc",
+        run: protos::run,
     },
     Command {
         usage: "check-layers",

@@ -94,6 +94,22 @@ const PEERS: &[Peer] = &[
     },
 ];
 
+/// The compiler of `.proto` files. No test starts it, so it is installed when `cargo xtask protos` needs it.
+const PROTOC: Peer = Peer {
+    name: "grpcio-tools",
+    version: "1.85.1",
+    sha256: &[
+        "95f3f77f66304e5a2103bbf118fe3408d5ce47a2aa8271a1b9d3ff6437772d42",
+        "38b8307a9e7f36678dad9d2590a5e849238a7c2d1178a433fbdd46ab3f6aa452",
+        "207e2e65147a744d7cb43949b0c8b898a6f290984d10f025409311563804163f",
+        "7fdc3b869ad79254cb570eb043b5a940a775f367fd43682ce51aa518f45fec8f",
+        "a3d13e21ac9551cc8cd4baf49abefda3a6a30b1051c12367e7150dfe08c513e2",
+    ],
+    folder: "protoc",
+    program: "grpc_tools/protoc.py",
+    why: "protoc, which makes descriptor sets",
+};
+
 impl Peer {
     fn folder(&self, peers: &Path) -> PathBuf {
         peers.join(self.folder)
@@ -128,19 +144,32 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
 /// Installs whatever is missing.
 pub(crate) fn ensure(target: &Path) -> Result<(), String> {
     let folder = target.join("peers");
-    for peer in PEERS {
-        if !peer.is_in(&folder) {
-            let requirement = written(peer, &folder)?;
-            process::run(&mut installation(peer, &folder, &requirement))?;
-        }
-        if !peer.is_in(&folder) {
-            return Err(format!(
-                "{} {} is still missing after its installation",
-                peer.name, peer.version
-            ));
-        }
-        println!("{} {}: present ({})", peer.name, peer.version, peer.why);
+    PEERS.iter().try_for_each(|peer| install(peer, &folder))
+}
+
+/// protoc, installed if it is missing.
+pub(crate) fn protoc(target: &Path) -> Result<Command, String> {
+    let folder = target.join("peers");
+    install(&PROTOC, &folder)?;
+    let mut command = Command::new("python3");
+    command
+        .args(["-m", "grpc_tools.protoc"])
+        .env("PYTHONPATH", PROTOC.folder(&folder));
+    Ok(command)
+}
+
+fn install(peer: &Peer, folder: &Path) -> Result<(), String> {
+    if !peer.is_in(folder) {
+        let requirement = written(peer, folder)?;
+        process::run(&mut installation(peer, folder, &requirement))?;
     }
+    if !peer.is_in(folder) {
+        return Err(format!(
+            "{} {} is still missing after its installation",
+            peer.name, peer.version
+        ));
+    }
+    println!("{} {}: present ({})", peer.name, peer.version, peer.why);
     Ok(())
 }
 
@@ -183,7 +212,7 @@ mod tests {
 
     #[test]
     fn every_peer_is_pinned_by_version_and_digest() {
-        for peer in PEERS {
+        for peer in PEERS.iter().chain([&PROTOC]) {
             let name = peer.name;
             assert!(peer.version.starts_with(|c: char| c.is_ascii_digit()));
             assert!(!peer.sha256.is_empty(), "{name}");

@@ -15,7 +15,7 @@ use tollgate_policy::source::Format;
 use tollgate_server::App;
 use tollgate_server::grpc::Grpc;
 use tollgate_server::listen::{Peer, Reached};
-use tollgate_server::resp::Resp;
+use tollgate_server::resp::{Pipeline, Resp};
 use tollgate_store::{ManualClock, Memory};
 
 use super::{NOW, Ran};
@@ -96,13 +96,14 @@ fn at_once<F: Future>(answer: Pin<&mut F>) -> Option<F::Output> {
 fn feed(times: u64, server: &Resp<ManualClock>, input: &[u8]) -> Ran {
     let mut session = server.session(None);
     let (mut input, mut out) = (input.to_vec(), Vec::with_capacity(4_096));
-    let fed = server.feed(&mut session, &mut input, &mut out);
+    let mut pipeline = Pipeline::new();
+    let fed = server.feed(&mut session, &mut input, &mut pipeline, &mut out);
     if fed.consumed != input.len() || !out.starts_with(b"*") {
         return Err(format!("answered: {}", out.escape_ascii()).into());
     }
     measured_section(times, || {
         out.clear();
-        server.feed(&mut session, black_box(&mut input), &mut out)
+        server.feed(&mut session, black_box(&mut input), &mut pipeline, &mut out)
     });
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Who gets in: the right token, not too many wrong ones, and no page of another site that uses an operator's browser.
 //!
 //! A page from anywhere can make a browser send requests to this machine. Three things stand against that: what changes
-//! something must be JSON, which such a page cannot send without asking first, and nothing here answers that question; it
+//! something must be JSON, which such a page cannot send without asking first, and nothing here answers that request; it
 //! must not come from another origin, which browsers say; and where no token is asked for, the host must be named by an
 //! address or `localhost`, so that a name which is made to point here (DNS rebinding) gets nothing. Must not know: what is
 //! asked, how answers are found.
@@ -11,18 +11,18 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
 use hyper::header::{
-    AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, RETRY_AFTER,
-    WWW_AUTHENTICATE,
+    AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, StatusCode};
 use tollgate_core::{InvalidQuota, Nanos, Outcome, Rate, Timestamp, TokenBucket};
 
 use super::routes::{Right, changes};
 use super::tokens::Tokens;
-use crate::http::Question;
-use crate::known::without_port;
-use crate::metrics::Rejected;
-use crate::reply::Reply;
+use crate::http::HttpRequest;
+use crate::http::request_attributes::without_port;
+use crate::http::response::HttpResponse;
+use tollgate_service::Refusal;
+use tollgate_service::metrics::AdminRejection as Rejected;
 
 /// Wrong tokens that an address may show at once; one more may be shown every so often.
 const AT_ONCE: u64 = 10;
@@ -42,7 +42,7 @@ pub(super) struct Guard {
 }
 
 /// Why somebody is turned away, and with which answer.
-pub(super) type Turned = Box<(Rejected, Reply)>;
+pub(super) type Turned = Box<(Rejected, HttpResponse)>;
 
 impl Guard {
     pub(super) fn new(tokens: Tokens) -> Result<Self, InvalidQuota> {
@@ -59,40 +59,37 @@ impl Guard {
     /// Whether a request that takes this right may be answered.
     pub(super) fn admit(
         &self,
-        question: &Question<'_>,
+        request: &HttpRequest<'_>,
         takes: Right,
         now: Timestamp,
     ) -> Result<(), Turned> {
         if takes == Right::Nothing {
             return Ok(());
         }
-        if changes(question.method) {
-            from_same_origin(question.headers)?;
-            is_json(question.headers)?;
+        if changes(request.method) {
+            from_same_origin(request.headers)?;
+            is_json(request.headers)?;
         }
         if !self.tokens.are_set() {
-            return is_named_by_address(question.headers);
+            return is_named_by_address(request.headers);
         }
-        self.has_token(question, takes, now)
+        self.has_token(request, takes, now)
     }
 
     fn has_token(
         &self,
-        question: &Question<'_>,
+        request: &HttpRequest<'_>,
         takes: Right,
         now: Timestamp,
     ) -> Result<(), Turned> {
-        let peer = question.peer.ip();
+        let peer = request.peer.ip();
         // Looked at before the token, or guessing on would be free.
         if let Some(wait) = self.must_wait(peer, now) {
             let detail = "too many wrong tokens came from this address";
-            let reply = Reply::plain(StatusCode::TOO_MANY_REQUESTS, detail);
-            return turned(
-                Rejected::Flood,
-                reply.with(RETRY_AFTER, &wait.as_secs_ceil().max(1).to_string()),
-            );
+            let refusal = Refusal::over_limit(Some(wait));
+            return turned(Rejected::Flood, HttpResponse::refusal(refusal, detail));
         }
-        let shown = bearer(question.headers);
+        let shown = bearer(request.headers);
         match shown.and_then(|shown| self.tokens.right_of(shown)) {
             Some(right) if right >= takes => Ok(()),
             Some(_) => {
@@ -101,7 +98,7 @@ impl Guard {
                 } else {
                     "there is no operate token, so nobody may operate; start with --admin-operate-token-file"
                 };
-                let reply = Reply::plain(StatusCode::FORBIDDEN, detail);
+                let reply = HttpResponse::plain(StatusCode::FORBIDDEN, detail);
                 turned(Rejected::Forbidden, reply)
             }
             None => {
@@ -114,7 +111,7 @@ impl Guard {
                     }
                 };
                 let challenge = format!("Bearer realm=\"tollgate admin\"{error}");
-                let reply = Reply::plain(StatusCode::UNAUTHORIZED, detail);
+                let reply = HttpResponse::plain(StatusCode::UNAUTHORIZED, detail);
                 turned(Rejected::Token, reply.with(WWW_AUTHENTICATE, &challenge))
             }
         }
@@ -151,7 +148,7 @@ impl Guard {
     }
 }
 
-fn turned(why: Rejected, reply: Reply) -> Result<(), Turned> {
+fn turned(why: Rejected, reply: HttpResponse) -> Result<(), Turned> {
     Err(Box::new((why, reply)))
 }
 
@@ -184,7 +181,7 @@ fn from_same_origin(headers: &HeaderMap) -> Result<(), Turned> {
     let detail = "origin: pages of other sites may not operate this server";
     turned(
         Rejected::Origin,
-        Reply::plain(StatusCode::FORBIDDEN, detail),
+        HttpResponse::plain(StatusCode::FORBIDDEN, detail),
     )
 }
 
@@ -198,7 +195,7 @@ fn is_json(headers: &HeaderMap) -> Result<(), Turned> {
         return Ok(());
     }
     let detail = "content-type: it must be application/json";
-    let reply = Reply::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail);
+    let reply = HttpResponse::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail);
     turned(Rejected::Origin, reply)
 }
 
@@ -215,6 +212,6 @@ fn is_named_by_address(headers: &HeaderMap) -> Result<(), Turned> {
         return Ok(());
     }
     let detail = "host: without tokens this server is reached by an address or as localhost; set tokens to use a name";
-    let reply = Reply::plain(StatusCode::MISDIRECTED_REQUEST, detail);
+    let reply = HttpResponse::plain(StatusCode::MISDIRECTED_REQUEST, detail);
     turned(Rejected::Origin, reply)
 }

@@ -5,11 +5,11 @@
 //! where tokens come from.
 
 mod fleet;
-mod front;
 mod guard;
+mod index;
 mod operate;
+mod operator_request;
 mod routes;
-mod said;
 mod state;
 mod tokens;
 
@@ -26,15 +26,15 @@ use tollgate_store::Clock;
 
 use crate::app::App;
 use crate::counters::Counters;
-use crate::fleet::Membership;
-use crate::http::{Answers, Limits, Question, run};
-use crate::input::echo;
+use crate::http::bad_input::echo;
+use crate::http::response::HttpResponse;
+use crate::http::{HttpHandler, HttpRequest, Limits, run};
 use crate::listen::{Ended, Listener, Place, Stopping, Tls};
-use crate::metrics::{Format, Gathered, gather};
-use crate::reply::Reply;
 use crate::resp::Resp;
 use guard::Guard;
 use routes::{Endpoint, Route};
+use tollgate_service::fleet::Membership;
+use tollgate_service::metrics::{CertificateStatus, Format, MetricSources, gather};
 
 /// The admin pages of a server.
 #[derive(Debug)]
@@ -156,88 +156,101 @@ impl<C: Clock + 'static> Admin<C> {
         all
     }
 
-    fn metrics(&self, question: &Question<'_>) -> Reply {
-        let accept = question.headers.get_all(ACCEPT).iter();
+    fn metrics(&self, request: &HttpRequest<'_>) -> HttpResponse {
+        let accept = request.headers.get_all(ACCEPT).iter();
         let format = Format::accepted(accept.filter_map(|field| field.to_str().ok()));
-        let gathered = Gathered {
-            app: &self.app,
-            resp: self.resp.as_deref(),
-            tls: self.tls.as_deref(),
+        let listeners = self.listeners().into_iter();
+        let listeners: Vec<_> = listeners
+            .map(|(name, counters)| (name, counters.counts()))
+            .collect();
+        let gathered = MetricSources {
+            service: &self.app.service,
+            descriptor_rules: &self.app.envoy.counted(),
+            throttle_store: self.resp.as_ref().map(|resp| resp.store()),
+            listeners: &listeners,
+            certificate: self.tls.as_ref().map(|tls| CertificateStatus {
+                expires: tls.expires(),
+                loads: tls.loads(),
+                refusals: tls.refusals(),
+            }),
+            generation: self.app.envoy.generation(),
+            files: self.app.envoy.file_status(),
+            quotas: self.app.envoy.quota_counts(),
             fleet: self.fleet.as_deref(),
-            listeners: &self.listeners(),
         };
-        Reply::page(format.content_type(), gather(&gathered, format))
+        HttpResponse::page(format.content_type(), gather(&gathered, format))
     }
 
-    fn ready(&self) -> Reply {
+    fn ready(&self) -> HttpResponse {
         if self.is_ready() {
-            return Reply::text("ready\n");
+            return HttpResponse::text("ready\n");
         }
-        Reply::plain(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
+        HttpResponse::plain(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
     }
 
-    async fn routed(&self, endpoint: Endpoint, question: &Question<'_>) -> Reply {
-        let is_look = !routes::changes(question.method);
+    async fn routed(&self, endpoint: Endpoint, request: &HttpRequest<'_>) -> HttpResponse {
+        let is_look = !routes::changes(request.method);
         let answered = match endpoint {
-            Endpoint::Front => Ok(front::page()),
-            Endpoint::Health => Ok(Reply::text("ok\n")),
+            Endpoint::Front => Ok(index::page()),
+            Endpoint::Health => Ok(HttpResponse::text("ok\n")),
             Endpoint::Ready => Ok(self.ready()),
-            Endpoint::Metrics => Ok(self.metrics(question)),
+            Endpoint::Metrics => Ok(self.metrics(request)),
             Endpoint::Limits => Ok(self.app.limits()),
             Endpoint::State => Ok(self.state()),
             Endpoint::Fleet => Ok(self.fleet()),
             Endpoint::Policy => Ok(self.policy()),
             Endpoint::Audit => Ok(self.audit()),
-            Endpoint::OpenApi => Ok(front::description()),
+            Endpoint::OpenApi => Ok(index::description()),
             Endpoint::Switches if is_look => Ok(self.switches()),
-            Endpoint::Switches => self.switch(question),
+            Endpoint::Switches => self.switch(request),
             Endpoint::Overrides if is_look => Ok(self.overrides()),
-            Endpoint::Overrides => self.change_override(question),
+            Endpoint::Overrides => self.change_override(request),
             Endpoint::Blocks if is_look => Ok(self.blocks()),
-            Endpoint::Blocks => self.change_block(question),
-            Endpoint::Resets => self.reset(question).await,
-            Endpoint::Reload => self.reload(question),
+            Endpoint::Blocks => self.change_block(request),
+            Endpoint::Resets => self.reset(request).await,
+            Endpoint::Reload => self.reload(request),
         };
-        answered.unwrap_or_else(|bad| Reply::plain(StatusCode::BAD_REQUEST, bad.to_string()))
+        answered.unwrap_or_else(|bad| HttpResponse::plain(StatusCode::BAD_REQUEST, bad.to_string()))
     }
 }
 
-impl<C: Clock + 'static> Answers for Admin<C> {
-    fn most_body(&self, method: &Method, path: &str) -> usize {
-        routes::most_body(method, path)
+impl<C: Clock + 'static> HttpHandler for Admin<C> {
+    fn max_body_len(&self, method: &Method, path: &str) -> usize {
+        routes::max_body_len(method, path)
     }
 
-    fn waits(&self) -> bool {
-        self.app.waits()
+    fn has_fleet(&self) -> bool {
+        self.app.service.fleet().is_some()
     }
 
-    async fn answer(&self, question: &Question<'_>) -> Reply {
-        let route = Route::at(question.path);
+    async fn answer(&self, request: &HttpRequest<'_>) -> HttpResponse {
+        let route = Route::at(request.path);
         // Whoever may not read does not learn what there is, either.
-        let takes = route.map_or(routes::Right::Read, |route| route.takes(question.method));
-        let now = self.app.engine().store().now();
-        if let Err(turned) = self.guard.admit(question, takes, now) {
+        let takes = route.map_or(routes::Right::Read, |route| route.takes(request.method));
+        let now = self.app.service.now();
+        if let Err(turned) = self.guard.admit(request, takes, now) {
             let (why, reply) = *turned;
             self.app.metrics().reject(why);
             return reply;
         }
         let Some(route) = route else {
-            let detail = format!("there is nothing at {:?}", echo(question.path.as_bytes()));
-            return Reply::plain(StatusCode::NOT_FOUND, detail);
+            let detail = format!("there is nothing at {:?}", echo(request.path.as_bytes()));
+            return HttpResponse::plain(StatusCode::NOT_FOUND, detail);
         };
-        if !route.allows(question.method) {
-            let method = echo(question.method.as_str().as_bytes());
+        if !route.allows(request.method) {
+            let method = echo(request.method.as_str().as_bytes());
             let detail = format!(
                 "{method} is not possible here; possible are {}",
                 route.methods
             );
-            return Reply::plain(StatusCode::METHOD_NOT_ALLOWED, detail).allow(route.methods);
+            return HttpResponse::plain(StatusCode::METHOD_NOT_ALLOWED, detail)
+                .allow(route.methods);
         }
-        if !question.query.is_empty() {
+        if !request.query.is_empty() {
             let detail = "query: everything is said in the body here";
-            return Reply::plain(StatusCode::BAD_REQUEST, detail);
+            return HttpResponse::plain(StatusCode::BAD_REQUEST, detail);
         }
-        self.routed(route.endpoint, question).await
+        self.routed(route.endpoint, request).await
     }
 
     fn counters(&self) -> &Counters {

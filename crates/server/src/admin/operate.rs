@@ -6,16 +6,16 @@
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 use tollgate_engine::control::{Control, Refused};
-use tollgate_engine::reload::Looked;
+use tollgate_service::reload::Looked;
 use tollgate_store::{Clock, Memory};
 
 use super::Admin;
-use super::said::{Said, by};
-use crate::body::json;
-use crate::http::Question;
-use crate::input::BadInput;
+use super::operator_request::{OperatorRequest, by};
+use crate::http::HttpRequest;
+use crate::http::bad_input::BadInput;
+use crate::http::response::HttpResponse;
+use crate::http::verdict_body::json;
 use crate::listen::Peer;
-use crate::reply::Reply;
 
 /// What came of it.
 #[derive(Serialize)]
@@ -36,14 +36,14 @@ struct Reloaded {
     generation: u64,
 }
 
-type Answer = Result<Reply, BadInput>;
+type Answer = Result<HttpResponse, BadInput>;
 
 impl<C: Clock + 'static> Admin<C> {
-    pub(super) fn switch(&self, question: &Question<'_>) -> Answer {
-        let said = Said::read(question.body, &["limit", "to", "enforce"])?;
-        let signed = said.signed(&from(question.peer))?;
+    pub(super) fn switch(&self, request: &HttpRequest<'_>) -> Answer {
+        let said = OperatorRequest::read(request.body, &["limit", "to", "enforce"])?;
+        let signed = said.signed(&from(request.peer))?;
         let (limit, to) = (said.limit_or_everything()?, said.switch()?);
-        let by_files = self.app.is_by_envoys_files();
+        let by_files = self.app.envoy.is_by_files();
         if by_files && to.enforce.is_some() {
             let reason = "files of envoyproxy/ratelimit are enforced for every key or in shadow";
             return Err(BadInput::new("enforce", b"", reason));
@@ -51,19 +51,19 @@ impl<C: Clock + 'static> Admin<C> {
         let switched = self.control().switch(limit, to, by(&signed));
         if by_files && switched.is_ok() {
             // There are no limits of ours then, so this was everything. What files decide is always counted.
-            self.app.rls.shadow(to.halt.is_some());
+            self.app.envoy.set_shadow(to.halt.is_some());
         }
         Ok(done(switched))
     }
 
-    pub(super) fn change_override(&self, question: &Question<'_>) -> Answer {
-        let is_put = *question.method == Method::PUT;
+    pub(super) fn change_override(&self, request: &HttpRequest<'_>) -> Answer {
+        let is_put = *request.method == Method::PUT;
         let fields: &[&str] = match is_put {
             true => &["limit", "key", "quota", "for"],
             false => &["limit", "key"],
         };
-        let said = Said::read(question.body, fields)?;
-        let signed = said.signed(&from(question.peer))?;
+        let said = OperatorRequest::read(request.body, fields)?;
+        let signed = said.signed(&from(request.peer))?;
         let (limit, key) = (said.limit()?, said.key()?);
         Ok(done(if is_put {
             let (quota, lasts) = (said.quota()?, said.lasts()?);
@@ -74,14 +74,14 @@ impl<C: Clock + 'static> Admin<C> {
         }))
     }
 
-    pub(super) fn change_block(&self, question: &Question<'_>) -> Answer {
-        let is_put = *question.method == Method::PUT;
+    pub(super) fn change_block(&self, request: &HttpRequest<'_>) -> Answer {
+        let is_put = *request.method == Method::PUT;
         let fields: &[&str] = match is_put {
             true => &["limit", "key", "address", "for"],
             false => &["limit", "key", "address"],
         };
-        let said = Said::read(question.body, fields)?;
-        let signed = said.signed(&from(question.peer))?;
+        let said = OperatorRequest::read(request.body, fields)?;
+        let signed = said.signed(&from(request.peer))?;
         let lasts = said.lasts()?;
         let changed = match (said.address()?, is_put) {
             (Some(address), true) => self.control().block_address(address, lasts, by(&signed)),
@@ -98,20 +98,19 @@ impl<C: Clock + 'static> Admin<C> {
     }
 
     /// Forgets what a key has used, on this node and in the store that a fleet shares.
-    pub(super) async fn reset(&self, question: &Question<'_>) -> Answer {
-        let said = Said::read(question.body, &["limit", "key"])?;
-        let signed = said.signed(&from(question.peer))?;
+    pub(super) async fn reset(&self, request: &HttpRequest<'_>) -> Answer {
+        let said = OperatorRequest::read(request.body, &["limit", "key"])?;
+        let signed = said.signed(&from(request.peer))?;
         let (limit, key) = (said.limit()?, said.key()?);
         let here = match self.control().reset(limit, &key, by(&signed)) {
             Ok(found) => found,
             Err(why) => return Ok(refused(&why)),
         };
-        let together = self.app.engine().together();
-        Ok(match together.erase(limit, &key).await {
+        Ok(match self.app.service.erase_shared(limit, &key).await {
             Ok(there) => {
                 // Other nodes may remember denials. That the key is one was found out above.
                 let _told = self.control().tell_of_reset(limit, &key, by(&signed));
-                Reply::json(json(&Forgotten {
+                HttpResponse::json(json(&Forgotten {
                     done: true,
                     found: here || there,
                 }))
@@ -120,23 +119,23 @@ impl<C: Clock + 'static> Admin<C> {
                 tracing::warn!(%error, "a reset did not reach the shared store");
                 let detail =
                     "it is forgotten on this node, and the shared store did not answer; try again";
-                Reply::plain(StatusCode::SERVICE_UNAVAILABLE, detail)
+                HttpResponse::plain(StatusCode::SERVICE_UNAVAILABLE, detail)
             }
         })
     }
 
     /// Reads the policy's file again, changed or not.
-    pub(super) fn reload(&self, question: &Question<'_>) -> Answer {
-        let said = Said::read(question.body, &[])?;
-        let (who, why) = said.signed(&from(question.peer))?;
-        let Some(reloader) = self.app.reload() else {
+    pub(super) fn reload(&self, request: &HttpRequest<'_>) -> Answer {
+        let said = OperatorRequest::read(request.body, &[])?;
+        let (who, why) = said.signed(&from(request.peer))?;
+        let Some(reloader) = self.app.envoy.reload() else {
             let detail = "the policy comes from no file; start with --config";
-            return Ok(Reply::plain(StatusCode::CONFLICT, detail));
+            return Ok(HttpResponse::plain(StatusCode::CONFLICT, detail));
         };
         // The engine logs what came of it; this is who wanted it.
         tracing::info!(%who, %why, "the policy is read again");
         Ok(match reloader.reload_now() {
-            Looked::Swapped(generation) => Reply::json(json(&Reloaded {
+            Looked::Swapped(generation) => HttpResponse::json(json(&Reloaded {
                 done: true,
                 generation,
             })),
@@ -147,7 +146,7 @@ impl<C: Clock + 'static> Admin<C> {
                     "the file is wrong, and what was in force still is:\n{}",
                     problems.unwrap_or_default()
                 );
-                Reply::plain(StatusCode::UNPROCESSABLE_ENTITY, detail)
+                HttpResponse::plain(StatusCode::UNPROCESSABLE_ENTITY, detail)
             }
         })
     }
@@ -165,14 +164,14 @@ fn from(peer: &Peer) -> String {
     }
 }
 
-fn done(changed: Result<(), Refused>) -> Reply {
+fn done(changed: Result<(), Refused>) -> HttpResponse {
     match changed {
-        Ok(()) => Reply::json(json(&Done { done: true })),
+        Ok(()) => HttpResponse::json(json(&Done { done: true })),
         Err(why) => refused(&why),
     }
 }
 
-fn refused(why: &Refused) -> Reply {
+fn refused(why: &Refused) -> HttpResponse {
     let status = match why {
         Refused::UnknownLimit { .. } | Refused::NotThere { .. } => StatusCode::NOT_FOUND,
         Refused::TooMany { .. } => StatusCode::CONFLICT,
@@ -182,5 +181,5 @@ fn refused(why: &Refused) -> Reply {
         Refused::UnknownLimit { .. } => "limit: ",
         _ => "",
     };
-    Reply::plain(status, format!("{field}{why}"))
+    HttpResponse::plain(status, format!("{field}{why}"))
 }

@@ -184,7 +184,7 @@ pub(super) fn changes(method: &Method) -> bool {
 }
 
 /// The longest body that is read of such a request.
-pub(super) fn most_body(method: &Method, path: &str) -> usize {
+pub(super) fn max_body_len(method: &Method, path: &str) -> usize {
     match Route::at(path) {
         Some(route) if changes(method) && route.allows(method) => MOST_BODY,
         _ => 0,
@@ -222,9 +222,9 @@ mod tests {
 
     #[test]
     fn bodies_are_read_only_where_something_changes() {
-        assert_eq!(most_body(&Method::PUT, "/v1/switches"), 16_384);
-        assert_eq!(most_body(&Method::GET, "/v1/switches"), 0);
-        assert_eq!(most_body(&Method::POST, "/v1/switches"), 0);
-        assert_eq!(most_body(&Method::POST, "/nowhere"), 0);
+        assert_eq!(max_body_len(&Method::PUT, "/v1/switches"), 16_384);
+        assert_eq!(max_body_len(&Method::GET, "/v1/switches"), 0);
+        assert_eq!(max_body_len(&Method::POST, "/v1/switches"), 0);
+        assert_eq!(max_body_len(&Method::POST, "/nowhere"), 0);
     }
 }

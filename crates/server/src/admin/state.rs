@@ -12,8 +12,8 @@ use tollgate_engine::{Agreement, Divergence};
 use tollgate_store::Clock;
 
 use super::Admin;
-use crate::body::json;
-use crate::reply::Reply;
+use crate::http::response::HttpResponse;
+use crate::http::verdict_body::json;
 
 #[derive(Serialize)]
 struct State<'a> {
@@ -158,9 +158,9 @@ struct EventShown {
 }
 
 impl<C: Clock + 'static> Admin<C> {
-    pub(super) fn state(&self) -> Reply {
+    pub(super) fn state(&self) -> HttpResponse {
         let engine = self.app.engine();
-        let (given_up, kept) = self.app.tickets.usage();
+        let (given_up, kept) = self.app.service.ticket_usage();
         let mut stores = vec![("policy", engine.store())];
         stores.extend(self.resp.as_ref().map(|resp| ("throttle", resp.store())));
         let store = |(name, store): (&'static str, &tollgate_store::Memory<C>)| {
@@ -185,10 +185,10 @@ impl<C: Clock + 'static> Admin<C> {
             };
             (name, counted)
         });
-        Reply::json(json(&State {
+        HttpResponse::json(json(&State {
             version: env!("CARGO_PKG_VERSION"),
             ready: self.is_ready(),
-            generation: self.app.generation(),
+            generation: self.app.envoy.generation(),
             stores: stores.into_iter().map(store).collect(),
             tickets: TicketState { kept, given_up },
             connections: connections.collect(),
@@ -196,10 +196,10 @@ impl<C: Clock + 'static> Admin<C> {
         }))
     }
 
-    pub(super) fn policy(&self) -> Reply {
-        let told = self.app.told();
+    pub(super) fn policy(&self) -> HttpResponse {
+        let told = self.app.service.explanation();
         let explanation = &told.explanation;
-        let reload = self.app.reload();
+        let reload = self.app.envoy.reload();
         let status = reload.as_ref().map(|reload| reload.status());
         let limits = explanation.limits.iter().map(|limit| PolicyLimit {
             name: &limit.name,
@@ -213,10 +213,10 @@ impl<C: Clock + 'static> Admin<C> {
                 .collect(),
             notes: &limit.notes,
         });
-        Reply::json(json(&Policy {
+        HttpResponse::json(json(&Policy {
             file: reload.map(|reload| reload.path().display().to_string()),
-            generation: self.app.generation(),
-            rules: self.app.rls.rules_in_words(),
+            generation: self.app.envoy.generation(),
+            rules: self.app.envoy.rules_in_words(),
             valid: status.as_ref().is_none_or(|status| status.valid),
             fingerprint: status.as_ref().map(|status| status.hash.to_string()),
             loaded_at: status.as_ref().map(|status| utc(status.loaded_at)),
@@ -231,16 +231,16 @@ impl<C: Clock + 'static> Admin<C> {
         }))
     }
 
-    pub(super) fn switches(&self) -> Reply {
+    pub(super) fn switches(&self) -> HttpResponse {
         let controls = self.app.engine().control().controls();
         let limits = controls.limits.into_iter();
-        Reply::json(json(&Switches {
+        HttpResponse::json(json(&Switches {
             everything: switch(controls.everything),
             limits: limits.map(|(name, to)| (name, switch(to))).collect(),
         }))
     }
 
-    pub(super) fn overrides(&self) -> Reply {
+    pub(super) fn overrides(&self) -> HttpResponse {
         let controls = self.app.engine().control().controls();
         let shown = |one: KeyOverride| {
             let NamedKey { limit, shown, .. } = one.key;
@@ -252,10 +252,10 @@ impl<C: Clock + 'static> Admin<C> {
             }
         };
         let overrides = controls.overrides.into_iter().map(shown).collect();
-        Reply::json(json(&Overrides { overrides }))
+        HttpResponse::json(json(&Overrides { overrides }))
     }
 
-    pub(super) fn blocks(&self) -> Reply {
+    pub(super) fn blocks(&self) -> HttpResponse {
         let controls = self.app.engine().control().controls();
         let ends = |until: Option<u64>| until.map(|until| utc(Timestamp::from_nanos(until)));
         let shown = |one: Block| match one {
@@ -273,10 +273,10 @@ impl<C: Clock + 'static> Admin<C> {
             },
         };
         let blocks = controls.blocks.into_iter().map(shown).collect();
-        Reply::json(json(&Blocks { blocks }))
+        HttpResponse::json(json(&Blocks { blocks }))
     }
 
-    pub(super) fn audit(&self) -> Reply {
+    pub(super) fn audit(&self) -> HttpResponse {
         let events = self.app.engine().control().events();
         let shown = |event: tollgate_engine::control::Event| EventShown {
             when: utc(event.when),
@@ -285,12 +285,12 @@ impl<C: Clock + 'static> Admin<C> {
             why: event.why,
         };
         let events = events.into_iter().rev().map(shown).collect();
-        Reply::json(json(&Audit { events }))
+        HttpResponse::json(json(&Audit { events }))
     }
 }
 
 fn diverging(of: Divergence) -> Diverging {
-    let key = |key: tollgate_engine::trial::DivergingKey| DivergingKey {
+    let key = |key: tollgate_engine::candidate::DivergingKey| DivergingKey {
         key: key
             .digest
             .iter()

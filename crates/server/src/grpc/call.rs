@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use super::frame::Inbox;
 use super::limits::GrpcLimits;
-use super::methods::{Answer, Method, Service};
+use super::methods::{GrpcHandler, GrpcReply, Method};
 use super::status::{Code, Status, well};
 use crate::awaited::at_once;
 use crate::listen::Stopping;
@@ -49,11 +49,11 @@ pub(super) enum Step {
     /// The answer is being found.
     Deciding(Call, Deciding),
     /// The answer is there and waits.
-    Waiting(SendResponse<Bytes>, Answer),
+    Waiting(SendResponse<Bytes>, GrpcReply),
 }
 
 /// An answer that a store is waited for.
-pub(super) type Deciding = Pin<Box<dyn Future<Output = Result<Answer, Status>> + Send>>;
+pub(super) type Deciding = Pin<Box<dyn Future<Output = Result<GrpcReply, Status>> + Send>>;
 
 impl Call {
     /// Begins a call, or answers at once why it cannot be made.
@@ -95,7 +95,7 @@ impl Call {
     }
 
     /// Goes on as far as is possible now.
-    pub(super) fn step<S: Service>(
+    pub(super) fn step<S: GrpcHandler>(
         mut self,
         context: &mut Context<'_>,
         service: &Arc<S>,
@@ -130,7 +130,7 @@ impl Call {
     }
 
     /// Sends the answer, unless it is to be held back.
-    fn end(mut self, answer: Result<Answer, Status>) -> Step {
+    fn end(mut self, answer: Result<GrpcReply, Status>) -> Step {
         self.release();
         match answer {
             Ok(answer) if !answer.wait.is_zero() => return Step::Waiting(self.respond, answer),
@@ -253,7 +253,7 @@ fn send_head(
 }
 
 /// The rest of a call that takes longer: its question is not complete, its answer is not found yet, or is held back.
-pub(super) async fn slowly<S: Service>(
+pub(super) async fn slowly<S: GrpcHandler>(
     step: Step,
     limits: GrpcLimits,
     service: Arc<S>,

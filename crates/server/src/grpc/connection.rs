@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::call::{Call, Step, slowly};
 use super::keep_alive::KeepAlive;
 use super::limits::GrpcLimits;
-use super::methods::Service;
+use super::methods::GrpcHandler;
 use super::streams;
 use crate::listen::Stopping;
 
@@ -36,7 +36,7 @@ const MOST_STREAMS: usize = 16;
 pub(super) async fn live<T, S>(io: T, service: Arc<S>, limits: GrpcLimits, stopping: Stopping)
 where
     T: AsyncRead + AsyncWrite + Unpin,
-    S: Service,
+    S: GrpcHandler,
 {
     let handshake = bounded(&limits).handshake(io);
     let Ok(Ok(mut http2)) = timeout(limits.head, handshake).await else {
@@ -93,7 +93,7 @@ struct Connection<T, S> {
 impl<T, S> Connection<T, S>
 where
     T: AsyncRead + AsyncWrite + Unpin,
-    S: Service,
+    S: GrpcHandler,
 {
     /// Ready at its end.
     fn poll(&mut self, context: &mut Context<'_>, stop: Pin<&mut impl Future>) -> Poll<()> {

@@ -11,7 +11,7 @@ use tollgate_core::Nanos;
 
 use super::status::{Code, Status};
 use crate::listen::Stopping;
-use crate::saturation::Place;
+use tollgate_service::WaitPermit as Place;
 
 /// The methods that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Method {
 
 /// An answer, framed, and how long it is to be held back.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct GrpcReply {
     pub(crate) message: Bytes,
     pub(crate) wait: Nanos,
     /// The place of whoever waits for it, free again when it is sent.
@@ -68,14 +68,14 @@ pub(crate) struct Answer {
 }
 
 /// Who answers what is called.
-pub(crate) trait Service: Send + Sync + 'static {
+pub(crate) trait GrpcHandler: Send + Sync + 'static {
     /// What is said when the server wants to be asked no more, if it is said before it stops.
     fn leaving(&self) -> Option<&Stopping> {
         None
     }
 
     /// Begins a stream of quotas.
-    fn subscribe(&self) -> Result<Box<dyn Subscriber>, Status> {
+    fn subscribe(&self) -> Result<Box<dyn QuotaSubscriber>, Status> {
         let message = "quotas are not given out here";
         Err(Status::new(Code::Unimplemented, message))
     }
@@ -91,11 +91,11 @@ pub(crate) trait Service: Send + Sync + 'static {
         method: Method,
         message: &[u8],
         is_stopping: bool,
-    ) -> impl Future<Output = Result<Answer, Status>> + Send;
+    ) -> impl Future<Output = Result<GrpcReply, Status>> + Send;
 }
 
 /// Who is told about quotas, on one stream.
-pub(crate) trait Subscriber: Send {
+pub(crate) trait QuotaSubscriber: Send {
     /// Takes a message in, or says why it cannot.
     fn hear(&mut self, message: &[u8]) -> Result<(), String>;
 

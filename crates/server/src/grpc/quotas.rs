@@ -10,7 +10,7 @@ use h2::SendStream;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::frame::{frame, sealed};
-use super::methods::Subscriber;
+use super::methods::QuotaSubscriber;
 use super::status::{Code, Status};
 use super::streams::{Questions, Served, given_up};
 use crate::listen::Stopping;
@@ -24,7 +24,7 @@ const ROOM_WITHIN: Duration = Duration::from_secs(1);
 pub(super) async fn serve(
     questions: &mut Questions,
     stream: &mut SendStream<Bytes>,
-    mut subscriber: Box<dyn Subscriber>,
+    mut subscriber: Box<dyn QuotaSubscriber>,
     stopping: &Stopping,
 ) -> Served {
     let wake = subscriber.wake();
@@ -62,7 +62,7 @@ pub(super) async fn serve(
 /// would be worse than none.
 async fn tell(
     stream: &mut SendStream<Bytes>,
-    subscriber: &mut dyn Subscriber,
+    subscriber: &mut dyn QuotaSubscriber,
 ) -> Result<(), Status> {
     loop {
         let mut out = frame();

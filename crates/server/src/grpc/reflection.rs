@@ -2,12 +2,12 @@
 //!
 //! Must not know: connections, streams.
 
-use super::schema::{FILES, File};
+use super::schema::{FileDescriptor, files};
 use super::status::{Code, Status};
 use super::wire::{Fields, Malformed, Value, Writer, text};
 
 /// What is asked.
-enum Question<'a> {
+enum ReflectionRequest<'a> {
     Nothing,
     FileNamed(&'a str),
     FileWith(&'a str),
@@ -23,78 +23,73 @@ pub(super) fn answer(message: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
     writer.text(1, host.as_bytes());
     writer.bytes(2, message);
     match question {
-        Question::FileNamed(name) => {
-            let found = FILES.into_iter().find(|file| file.name == name);
+        ReflectionRequest::FileNamed(name) => {
+            let found = files().find(|file| file.name() == name);
             tell_files(found, &mut writer);
         }
-        Question::FileWith(symbol) => {
-            let found = FILES.into_iter().find(|file| file.defines(symbol));
+        ReflectionRequest::FileWith(symbol) => {
+            let found = files().find(|file| file.defines(symbol));
             tell_files(found, &mut writer);
         }
-        Question::Extensions(name) => writer.message(5, |writer| {
+        ReflectionRequest::Extensions(name) => writer.message(5, |writer| {
             // Messages of this version of the format have none.
             writer.text(1, name.as_bytes());
         }),
-        Question::Services => writer.message(6, |writer| {
-            for file in FILES {
-                for service in file.services {
-                    let name = format!("{}.{}", file.package, service.name);
-                    writer.message(1, |writer| writer.text(1, name.as_bytes()));
-                }
+        ReflectionRequest::Services => writer.message(6, |writer| {
+            for name in files().flat_map(FileDescriptor::services) {
+                writer.message(1, |writer| writer.text(1, name.as_bytes()));
             }
         }),
-        Question::Nothing => tell_error(Code::InvalidArgument, "nothing is asked", &mut writer),
+        ReflectionRequest::Nothing => {
+            tell_error(Code::InvalidArgument, "nothing is asked", &mut writer);
+        }
     }
     Ok(())
 }
 
-fn read(message: &[u8]) -> Result<(&str, Question<'_>), Malformed> {
+fn read(message: &[u8]) -> Result<(&str, ReflectionRequest<'_>), Malformed> {
     let mut host = "";
-    let mut question = Question::Nothing;
+    let mut question = ReflectionRequest::Nothing;
     let mut fields = Fields::of(message);
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.next_field()? {
         match field {
             (1, Value::Bytes(bytes)) => host = text(bytes, "host")?,
             (3, Value::Bytes(bytes)) => {
-                question = Question::FileNamed(text(bytes, "file_by_filename")?);
+                question = ReflectionRequest::FileNamed(text(bytes, "file_by_filename")?);
             }
             (4, Value::Bytes(bytes)) => {
-                question = Question::FileWith(text(bytes, "file_containing_symbol")?);
+                question = ReflectionRequest::FileWith(text(bytes, "file_containing_symbol")?);
             }
-            (5, Value::Bytes(_)) => question = Question::FileWith(""),
+            (5, Value::Bytes(_)) => question = ReflectionRequest::FileWith(""),
             (6, Value::Bytes(bytes)) => {
-                question = Question::Extensions(text(bytes, "all_extension_numbers_of_type")?);
+                question =
+                    ReflectionRequest::Extensions(text(bytes, "all_extension_numbers_of_type")?);
             }
-            (7, Value::Bytes(_)) => question = Question::Services,
+            (7, Value::Bytes(_)) => question = ReflectionRequest::Services,
             _ => {}
         }
     }
     Ok((host, question))
 }
 
-/// A file and all that it needs, each after those that need it.
-fn tell_files(found: Option<&'static File>, writer: &mut Writer<'_>) {
+/// A file and all that it imports, each behind those that import it.
+fn tell_files(found: Option<FileDescriptor>, writer: &mut Writer<'_>) {
     let Some(found) = found else {
         return tell_error(Code::NotFound, "there is no such file or symbol", writer);
     };
-    let mut files = vec![found];
+    let mut told = vec![found];
     let mut next = 0;
-    while let Some(file) = files.get(next).copied() {
+    while let Some(file) = told.get(next).copied() {
         next += 1;
-        for need in FILES
-            .into_iter()
-            .filter(|one| file.needs.contains(&one.name))
-        {
-            if !files.iter().any(|known| known.name == need.name) {
-                files.push(need);
+        for imported in files().filter(|other| file.imports(other.name())) {
+            if !told.contains(&imported) {
+                told.push(imported);
             }
         }
     }
     writer.message(4, |writer| {
-        for file in files {
-            let mut bytes = Vec::new();
-            file.write(&mut bytes);
-            writer.bytes(1, &bytes);
+        for file in told {
+            writer.bytes(1, file.bytes);
         }
     });
 }
@@ -116,7 +111,7 @@ mod tests {
         answer(&question, &mut out).unwrap();
         let mut fields = Fields::of(&out);
         let mut read = Vec::new();
-        while let Some((number, Value::Bytes(bytes))) = fields.next().unwrap() {
+        while let Some((number, Value::Bytes(bytes))) = fields.next_field().unwrap() {
             read.push((number, bytes.to_vec()));
         }
         read
@@ -125,7 +120,7 @@ mod tests {
     fn count(message: &[u8]) -> usize {
         let mut fields = Fields::of(message);
         let mut count = 0;
-        while fields.next().unwrap().is_some() {
+        while fields.next_field().unwrap().is_some() {
             count += 1;
         }
         count

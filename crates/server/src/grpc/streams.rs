@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::call::{Call, finish};
 use super::frame::Inbox;
 use super::limits::GrpcLimits;
-use super::methods::{Method, Service};
+use super::methods::{GrpcHandler, Method};
 use super::quotas;
 use super::status::{Code, Status};
 use crate::listen::Stopping;
@@ -23,7 +23,7 @@ const MOST_QUESTIONS: usize = 1_000;
 const REPORT: usize = 16;
 
 /// One call, until whoever made it has had enough or the server stops.
-pub(super) async fn serve<S: Service>(
+pub(super) async fn serve<S: GrpcHandler>(
     call: Call,
     service: Arc<S>,
     limits: GrpcLimits,
@@ -91,7 +91,7 @@ pub(super) async fn given_up(stream: &mut SendStream<Bytes>) {
 /// How it ended, if anybody wants to know.
 pub(super) type Served = Option<Result<(), Status>>;
 
-async fn watch<S: Service>(
+async fn watch<S: GrpcHandler>(
     questions: &mut Questions,
     stream: &mut SendStream<Bytes>,
     service: &S,
@@ -130,7 +130,7 @@ async fn watch<S: Service>(
     Some(Err(status))
 }
 
-async fn reflect<S: Service>(
+async fn reflect<S: GrpcHandler>(
     questions: &mut Questions,
     stream: &mut SendStream<Bytes>,
     service: &S,

@@ -15,7 +15,7 @@ use tollgate_core::Nanos;
 use super::connection::live;
 use super::frame::framed;
 use super::limits::GrpcLimits;
-use super::methods::{Answer, Method, Service};
+use super::methods::{GrpcHandler, GrpcReply, Method};
 use super::status::{Code, Status};
 use crate::listen::Stop;
 
@@ -24,12 +24,12 @@ const PATH: &str = "http://a/envoy.service.ratelimit.v3.RateLimitService/ShouldR
 /// Answers what it is asked, after as many seconds as the first byte says.
 struct Echo;
 
-impl Service for Echo {
-    async fn answer(&self, _method: Method, message: &[u8], _: bool) -> Result<Answer, Status> {
+impl GrpcHandler for Echo {
+    async fn answer(&self, _method: Method, message: &[u8], _: bool) -> Result<GrpcReply, Status> {
         let Some(seconds) = message.first() else {
             return Err(Status::new(Code::InvalidArgument, "nothing"));
         };
-        Ok(Answer {
+        Ok(GrpcReply {
             message: framed(|out| out.extend_from_slice(message)),
             wait: Nanos::from_secs((*seconds).into()),
             place: None,

@@ -5,21 +5,21 @@
 mod accept;
 mod listener;
 mod place;
-mod rewound;
+mod prefixed_stream;
 mod send;
+mod shutdown_or_timeout;
 mod stopping;
 mod stream;
 mod tls;
 #[cfg(unix)]
 mod unix;
-mod vigil;
 
 pub use accept::{Bounds, Ended, Serve, accept};
 pub use listener::{Listener, Peer};
 pub use place::{InvalidPlace, Place, Reached};
-pub(crate) use rewound::Rewound;
+pub(crate) use prefixed_stream::PrefixedStream;
 pub(crate) use send::send;
+pub(crate) use shutdown_or_timeout::{ShutdownOrTimeout, WakeReason};
 pub use stopping::{Stop, Stopping};
 pub use stream::Stream;
 pub use tls::{InvalidTls, Secured, Spoken, Tls, TlsFiles, TlsLooked};
-pub(crate) use vigil::{Vigil, Woken};

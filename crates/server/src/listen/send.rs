@@ -6,9 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::AsyncWrite as _;
-
-use super::stream::Stream;
+use tokio::io::AsyncWrite;
 
 /// What became of bytes that were to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +18,8 @@ pub(crate) struct Sent {
 }
 
 /// Sends as much as there is room for.
-pub(crate) fn send(
-    stream: &mut Stream,
+pub(crate) fn send<S: AsyncWrite + Unpin>(
+    stream: &mut S,
     context: &mut Context<'_>,
     bytes: &[u8],
 ) -> io::Result<Sent> {

@@ -2,100 +2,93 @@
 //!
 //! Must not know: the protocol.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
-use std::pin::pin;
 
 use tollgate_core::Nanos;
-use tollgate_engine::{Engine, Purpose, Response, StateStore, Terms, Verdict};
+use tollgate_engine::{CheckMode, CheckOptions, Engine, Response, StateStore, Verdict};
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_store::Clock;
 
-use super::check::{Asked, Awaited, Checker, Report, Reported, Said, Say};
+use super::check::{
+    CheckCommand, CheckReply, Checker, OwnedCheckCommand, Pending, Report, Reported,
+};
 use crate::app::App;
-use crate::awaited::at_once;
-use crate::metrics::Transport;
-use crate::tickets::Taken;
+use tollgate_service::{TakenTicket, Transport};
 
 /// Decides without counting: for those who have an engine and no server around it.
 impl<S: StateStore> Checker for Engine<S> {
-    fn check(&self, asked: &Asked<'_>, say: &mut dyn FnMut(&Said<'_>)) {
+    fn check<'a>(
+        &'a self,
+        asked: &CheckCommand<'_>,
+        render: &mut dyn FnMut(&CheckReply<'_>),
+    ) -> Option<Pending<'a, CheckReply<'static>>> {
         if asked.is_acquire {
-            return say(&Said::Failed("this server keeps no tickets; see TG.CHECK"));
+            let reason = "this server keeps no tickets; see TG.CHECK";
+            render(&CheckReply::Failed(reason));
+            return None;
         }
-        decide(self, asked, say, |_, _| None);
+        match Request::read(asked) {
+            Err(wrong) => render(&wrong),
+            Ok(request) => {
+                let verdict = self.check(&request, options(asked));
+                render(&said(&verdict, None));
+            }
+        }
+        None
     }
 }
 
 /// Decides, counts, and logs what is denied.
 impl<C: Clock> Checker for App<C> {
-    fn check(&self, asked: &Asked<'_>, say: &mut dyn FnMut(&Said<'_>)) {
-        decide(self.engine(), asked, say, |request, verdict| {
-            self.noted(asked, request, verdict)
-        });
+    fn check<'a>(
+        &'a self,
+        asked: &CheckCommand<'_>,
+        render: &mut dyn FnMut(&CheckReply<'_>),
+    ) -> Option<Pending<'a, CheckReply<'static>>> {
+        let request = match Request::read(asked) {
+            Ok(request) => request,
+            Err(wrong) => {
+                render(&wrong);
+                return None;
+            }
+        };
+        let options = options(asked);
+        let decided = self.service.check_local(Transport::Resp, &request, options);
+        let Some(mut verdict) = decided else {
+            return Some(self.check_with_fleet(asked.to_owned(), request.ip));
+        };
+        let ticket = self.ticket(asked, &mut verdict);
+        render(&said(&verdict, ticket));
+        None
     }
 
-    fn report(&self, report: Report, id: u128) -> Reported {
-        // Without a fleet there is nobody to wait for.
-        at_once(pin!(self.reported(report, id))).unwrap_or(Reported::Failed)
-    }
-
-    fn waits(&self) -> bool {
-        self.waits()
-    }
-
-    fn check_together<'a>(&'a self, asked: &'a Asked<'a>, say: Say<'a>) -> Awaited<'a, ()> {
-        Box::pin(async move {
-            let request = match Request::read(asked) {
-                Ok(request) => request,
-                Err(wrong) => return say(&wrong),
-            };
-            let purpose = match asked.is_peek {
-                true => Purpose::Look,
-                false => Purpose::Charge,
-            };
-            let terms = Terms::of(purpose, asked.cost);
-            let together = self.engine.together();
-            let mut verdict = together.ask(&request, terms, None).await;
-            let ticket = self.noted(asked, &request, &mut verdict);
-            say(&said(&verdict, ticket));
-        })
-    }
-
-    fn report_together(&self, report: Report, id: u128) -> Awaited<'_, Reported> {
+    fn report(&self, report: Report, id: u128) -> Pending<'_, Reported> {
         Box::pin(self.reported(report, id))
     }
 }
 
-fn decide<S: StateStore>(
-    engine: &Engine<S>,
-    asked: &Asked<'_>,
-    say: &mut dyn FnMut(&Said<'_>),
-    observe: impl FnOnce(&Request<'_>, &mut Verdict) -> Option<u128>,
-) {
-    let request = match Request::read(asked) {
-        Ok(request) => request,
-        Err(wrong) => return say(&wrong),
-    };
-    let mut verdict = match (asked.cost, asked.is_peek) {
-        (None, false) => engine.decide(&request),
-        (Some(cost), false) => engine.decide_at(&request, cost),
-        (None, true) => engine.peek(&request),
-        (Some(cost), true) => engine.peek_at(&request, cost),
-    };
-    let ticket = observe(&request, &mut verdict);
-    say(&said(&verdict, ticket));
+/// How a command is checked.
+const fn options(asked: &CheckCommand<'_>) -> CheckOptions {
+    CheckOptions {
+        cost: asked.cost,
+        mode: match asked.is_peek {
+            true => CheckMode::Peek,
+            false => CheckMode::Charge,
+        },
+    }
 }
 
-fn said(verdict: &Verdict, ticket: Option<u128>) -> Said<'_> {
+fn said(verdict: &Verdict, ticket: Option<u128>) -> CheckReply<'_> {
     let binding = verdict.binding();
     let rule = binding.and_then(|state| verdict.rule(state));
     let named = verdict.rule_name().or(rule.map(|rule| &*rule.name));
     let (remaining, reset_after) = binding.map_or((0, Nanos::ZERO), |state| {
         (state.status.remaining, state.status.reset_after)
     });
-    Said::Verdict {
+    CheckReply::Verdict {
         outcome: verdict.outcome(),
-        limit: named,
+        limit: named.map(Cow::Borrowed),
         remaining,
         reset_after,
         ticket,
@@ -103,35 +96,46 @@ fn said(verdict: &Verdict, ticket: Option<u128>) -> Said<'_> {
 }
 
 impl<C: Clock> App<C> {
-    /// Counts and logs a verdict, and keeps its ticket if that was asked for.
-    fn noted(
-        &self,
-        asked: &Asked<'_>,
-        request: &Request<'_>,
-        verdict: &mut Verdict,
-    ) -> Option<u128> {
-        self.observe(Transport::Resp, request, verdict, asked.is_peek);
+    /// Keeps the verdict's ticket, if the command asks for one.
+    fn ticket(&self, asked: &CheckCommand<'_>, verdict: &mut Verdict) -> Option<u128> {
         match asked.is_acquire {
-            true => self.keep_ticket(verdict),
+            true => self.service.issue_ticket(verdict),
             false => None,
         }
     }
 
+    /// Decides with the fleet. The command's bytes are the future's own: the connection reads on.
+    fn check_with_fleet(
+        &self,
+        asked: OwnedCheckCommand,
+        ip: Option<IpAddr>,
+    ) -> Pending<'_, CheckReply<'static>> {
+        Box::pin(async move {
+            let asked = asked.request();
+            let request = Request { asked: &asked, ip };
+            let options = options(&asked);
+            let checked = self.service.check(Transport::Resp, &request, options);
+            let mut verdict = checked.await;
+            let ticket = self.ticket(&asked, &mut verdict);
+            said(&verdict, ticket).into_owned()
+        })
+    }
+
     async fn reported(&self, report: Report, id: u128) -> Reported {
         match report {
-            Report::Renew => match self.renew_ticket(id).await {
+            Report::Renew => match self.service.renew_ticket(id).await {
                 Err(_failed) => Reported::Failed,
                 Ok(None) => Reported::Unknown,
                 Ok(Some(true)) => Reported::Done,
                 Ok(Some(false)) => Reported::Nothing,
             },
-            Report::Release => match self.take_ticket(id).await {
-                Taken::Open(ticket) => {
-                    let settled = self.engine.together().respond(ticket, &Unsaid).await;
+            Report::Release => match self.service.take_ticket(id).await {
+                TakenTicket::Open(ticket) => {
+                    let settled = self.service.respond(ticket, &Unsaid).await;
                     settled.map_or(Reported::Failed, |()| Reported::Done)
                 }
-                Taken::Before => Reported::Nothing,
-                Taken::Unknown => Reported::Unknown,
+                TakenTicket::AlreadySettled => Reported::Nothing,
+                TakenTicket::Unknown => Reported::Unknown,
             },
         }
     }
@@ -152,15 +156,18 @@ impl Response for Unsaid {
 
 /// The attributes that were sent, each at most once and by a name that policies know.
 struct Request<'a> {
-    asked: &'a Asked<'a>,
+    asked: &'a CheckCommand<'a>,
     ip: Option<IpAddr>,
 }
 
 impl<'a> Request<'a> {
-    fn read(asked: &'a Asked<'a>) -> Result<Self, Said<'a>> {
+    fn read(asked: &'a CheckCommand<'a>) -> Result<Self, CheckReply<'a>> {
         let mut ip = None;
         for (position, (name, value)) in asked.attributes().enumerate() {
-            let wrong = |reason| Err(Said::BadAttribute { name, reason });
+            let wrong = |reason| {
+                let name = Cow::Borrowed(name);
+                Err(CheckReply::BadAttribute { name, reason })
+            };
             if !is_known(name) {
                 return wrong(
                     "there is no such one; there are ip, method, host, route, path, domain, header.NAME, query.NAME, \

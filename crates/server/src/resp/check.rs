@@ -2,49 +2,37 @@
 //!
 //! The command only reads and words; who decides is behind [`Checker`]. Must not know: policies, stores.
 
-use std::future::{Future, ready};
+use std::borrow::Cow;
+use std::future::ready;
 use std::pin::Pin;
 
 use tollgate_core::{Nanos, Outcome};
 
+use super::batch_counts::Counted;
 use super::number::integer;
-use super::parse::{Command, MAX_WORDS};
-use super::tally::Tally;
+use super::parse::{Command, MAX_WORDS, OwnedCommand};
+use super::pipeline::{Pipeline, Rendered};
+use super::session::Session;
 use super::write::{Echo, Reply};
 
-/// Whoever decides on `TG.CHECK` and `TG.ACQUIRE`.
+/// Decides on `TG.CHECK` and `TG.ACQUIRE`, and hears reports about tickets.
 pub trait Checker: Send + Sync {
-    /// Decides on a request and says what came of it by calling `say` once. The answer may borrow from the decision, which is
-    /// why it is handed on and not returned.
-    fn check(&self, asked: &Asked<'_>, say: &mut dyn FnMut(&Said<'_>));
+    /// Decides on a request. What is known at once is handed to `render`, because it may borrow from the decision; what a
+    /// fleet has to be asked for is returned, and `render` is not called.
+    fn check<'a>(
+        &'a self,
+        request: &CheckCommand<'_>,
+        render: &mut dyn FnMut(&CheckReply<'_>),
+    ) -> Option<Pending<'a, CheckReply<'static>>>;
 
-    /// Hears about a ticket that it has given. Whoever gives none knows none.
-    fn report(&self, _report: Report, _ticket: u128) -> Reported {
-        Reported::Unknown
-    }
-
-    /// Whether it may have to be waited for. Then it is asked in the two ways below, and never in the two above.
-    fn waits(&self) -> bool {
-        false
-    }
-
-    /// [`check`](Self::check), awaited.
-    fn check_together<'a>(&'a self, asked: &'a Asked<'a>, say: Say<'a>) -> Awaited<'a, ()> {
-        self.check(asked, say);
-        Box::pin(ready(()))
-    }
-
-    /// [`report`](Self::report), awaited.
-    fn report_together(&self, report: Report, ticket: u128) -> Awaited<'_, Reported> {
-        Box::pin(ready(self.report(report, ticket)))
+    /// Hears about a ticket that it has given. A checker that gives none knows none.
+    fn report(&self, _report: Report, _ticket: u128) -> Pending<'_, Reported> {
+        Box::pin(ready(Reported::Unknown))
     }
 }
 
-/// Who hears what is said.
-pub type Say<'a> = &'a mut (dyn FnMut(&Said<'_>) + Send);
-
-/// What has to be waited for.
-pub type Awaited<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// What has to be awaited.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What is said about a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +58,7 @@ pub enum Reported {
 
 /// A request as `TG.CHECK` describes it.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct CheckCommand<'a> {
     attributes: Pairs<'a>,
     /// What it costs, if the caller knows better than the policy.
     pub cost: Option<u64>,
@@ -87,15 +75,25 @@ struct Pairs<'a> {
     first: usize,
 }
 
-/// What a checker says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said<'a> {
+/// A request that outlives the buffer that its command was read into.
+#[derive(Clone, Debug)]
+pub struct OwnedCheckCommand {
+    command: OwnedCommand,
+    first: usize,
+    cost: Option<u64>,
+    is_peek: bool,
+    is_acquire: bool,
+}
+
+/// What a checker answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckReply<'a> {
     /// It was decided.
     Verdict {
         /// What is to be done.
         outcome: Outcome,
         /// The limit that decided, by name; or that is nearest to it.
-        limit: Option<&'a str>,
+        limit: Option<Cow<'a, str>>,
         /// What is left of it.
         remaining: u64,
         /// When it is as if never used.
@@ -106,21 +104,34 @@ pub enum Said<'a> {
     /// An attribute cannot be understood, for this reason.
     BadAttribute {
         /// Its name.
-        name: &'a [u8],
+        name: Cow<'a, [u8]>,
         /// What is wrong.
         reason: &'static str,
     },
     /// Nothing was decided, for this reason.
-    Failed(&'a str),
+    Failed(&'static str),
 }
 
-impl<'a> Asked<'a> {
+impl<'a> CheckCommand<'a> {
     /// All attributes, in the order they were sent.
     pub fn attributes(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let Pairs { command, first } = self.attributes;
         (first..command.len())
             .step_by(2)
             .map(move |at| (command.word(at), command.word(at.saturating_add(1))))
+    }
+
+    /// The same request with bytes of its own.
+    #[must_use]
+    pub fn to_owned(&self) -> OwnedCheckCommand {
+        let Pairs { command, first } = self.attributes;
+        OwnedCheckCommand {
+            command: command.to_owned(),
+            first,
+            cost: self.cost,
+            is_peek: self.is_peek,
+            is_acquire: self.is_acquire,
+        }
     }
 
     /// `TG.CHECK [COST n] [PEEK] attribute value [attribute value ...]`, and `TG.ACQUIRE`, which cannot only look.
@@ -160,92 +171,135 @@ impl<'a> Asked<'a> {
     }
 }
 
+impl OwnedCheckCommand {
+    /// The request.
+    #[must_use]
+    pub const fn request(&self) -> CheckCommand<'_> {
+        CheckCommand {
+            attributes: Pairs {
+                command: self.command.command(),
+                first: self.first,
+            },
+            cost: self.cost,
+            is_peek: self.is_peek,
+            is_acquire: self.is_acquire,
+        }
+    }
+}
+
+impl CheckReply<'_> {
+    /// The same without what it borrows.
+    #[must_use]
+    pub fn into_owned(self) -> CheckReply<'static> {
+        match self {
+            Self::Verdict {
+                outcome,
+                limit,
+                remaining,
+                reset_after,
+                ticket,
+            } => CheckReply::Verdict {
+                outcome,
+                limit: limit.map(|limit| Cow::Owned(limit.into_owned())),
+                remaining,
+                reset_after,
+                ticket,
+            },
+            Self::BadAttribute { name, reason } => CheckReply::BadAttribute {
+                name: Cow::Owned(name.into_owned()),
+                reason,
+            },
+            Self::Failed(reason) => CheckReply::Failed(reason),
+        }
+    }
+}
+
+/// Why a command is no request.
 enum Wrong<'a> {
     Count,
     Cost(&'a [u8]),
     Peek,
+    NoChecker,
 }
 
-/// Reads, asks and answers.
-pub(super) fn run(
-    checker: Option<&dyn Checker>,
+/// Reads a request, has it decided and answers: at once, or in the connection's pipeline where a fleet decides.
+pub(super) fn run<'s>(
+    checker: Option<&'s dyn Checker>,
     command: &Command<'_>,
     is_acquire: bool,
-    tally: &mut Tally,
-    reply: &mut Reply<'_>,
+    session: &mut Session,
+    pipeline: &mut Pipeline<'s>,
+    out: &mut Vec<u8>,
 ) {
+    let is_resp3 = session.is_resp3;
     // Until it is known better.
-    let mut is_decided = false;
-    if let Some((checker, asked)) = understood(checker, command, is_acquire, reply) {
-        checker.check(&asked, &mut |said| {
-            is_decided = matches!(said, Said::Verdict { .. });
-            say(said, is_acquire, reply);
-        });
-    }
-    tally.asked(is_decided);
-}
-
-/// The same where decisions have to be waited for. Whether it was decided.
-pub(super) async fn run_together(
-    checker: Option<&dyn Checker>,
-    command: &Command<'_>,
-    is_acquire: bool,
-    reply: &mut Reply<'_>,
-) -> bool {
-    let mut is_decided = false;
-    if let Some((checker, asked)) = understood(checker, command, is_acquire, reply) {
-        let mut hear = |said: &Said<'_>| {
-            is_decided = matches!(said, Said::Verdict { .. });
-            say(said, is_acquire, reply);
-        };
-        checker.check_together(&asked, &mut hear).await;
-    }
-    is_decided
-}
-
-/// The question and whoever decides on it; or the answer is that it cannot be understood.
-fn understood<'a>(
-    checker: Option<&'a dyn Checker>,
-    command: &Command<'a>,
-    is_acquire: bool,
-    reply: &mut Reply<'_>,
-) -> Option<(&'a dyn Checker, Asked<'a>)> {
-    let name = if is_acquire { "TG.ACQUIRE" } else { "TG.CHECK" };
-    match (Asked::read(command, is_acquire), checker) {
-        (Ok(asked), Some(checker)) => return Some((checker, asked)),
-        (Ok(_), None) => reply.error(format_args!(
-            "ERR {name} needs a policy, and this server runs without one"
-        )),
-        (Err(Wrong::Count), _) => {
-            let usage = "[COST n] [PEEK] attribute value [attribute value ...]";
-            reply.error(format_args!(
-                "ERR attributes come as pairs: {name} {usage}, {MAX_WORDS} words at most"
-            ));
+    let (mut counted, mut pending) = (Counted::Failed, None);
+    pipeline.reply(out, |out| {
+        let reply = &mut Reply::new(out, is_resp3);
+        let request = CheckCommand::read(command, is_acquire)
+            .and_then(|request| Ok((checker.ok_or(Wrong::NoChecker)?, request)));
+        match request {
+            Ok((checker, request)) => {
+                pending = checker.check(&request, &mut |said| {
+                    counted = render(said, is_acquire, reply);
+                });
+            }
+            Err(wrong) => wrong.render(is_acquire, reply),
         }
-        (Err(Wrong::Peek), _) => reply.error(format_args!(
-            "ERR what is only looked at cannot be held; see TG.CHECK"
-        )),
-        (Err(Wrong::Cost(cost)), _) => reply.error(format_args!(
-            "ERR cost: '{}' is not a whole number from 0 to 9223372036854775807",
-            Echo(cost)
-        )),
-    }
-    None
+    });
+    let Some(pending) = pending else {
+        return session.counts.add(counted);
+    };
+    pipeline.push(async move {
+        let mut bytes = Vec::new();
+        let said = pending.await;
+        let counted = render(&said, is_acquire, &mut Reply::new(&mut bytes, is_resp3));
+        Rendered { bytes, counted }
+    });
 }
 
-fn say(said: &Said<'_>, with_ticket: bool, reply: &mut Reply<'_>) {
+impl Wrong<'_> {
+    fn render(&self, is_acquire: bool, reply: &mut Reply<'_>) {
+        let name = if is_acquire { "TG.ACQUIRE" } else { "TG.CHECK" };
+        match self {
+            Self::NoChecker => reply.error(format_args!(
+                "ERR {name} needs a policy, and this server runs without one"
+            )),
+            Self::Count => {
+                let usage = "[COST n] [PEEK] attribute value [attribute value ...]";
+                reply.error(format_args!(
+                    "ERR attributes come as pairs: {name} {usage}, {MAX_WORDS} words at most"
+                ));
+            }
+            Self::Peek => reply.error(format_args!(
+                "ERR what is only looked at cannot be held; see TG.CHECK"
+            )),
+            Self::Cost(cost) => reply.error(format_args!(
+                "ERR cost: '{}' is not a whole number from 0 to 9223372036854775807",
+                Echo(cost)
+            )),
+        }
+    }
+}
+
+/// Writes what a checker answers.
+fn render(said: &CheckReply<'_>, with_ticket: bool, reply: &mut Reply<'_>) -> Counted {
     let (outcome, limit, remaining, reset_after, ticket) = match said {
-        Said::Verdict {
+        CheckReply::Verdict {
             outcome,
             limit,
             remaining,
             reset_after,
             ticket,
-        } => (*outcome, *limit, *remaining, *reset_after, *ticket),
-        Said::BadAttribute { name, reason } => {
-            return reply.error(format_args!("ERR attribute '{}': {reason}", Echo(name)));
+        } => (*outcome, limit, *remaining, *reset_after, *ticket),
+        CheckReply::BadAttribute { name, reason } => {
+            reply.error(format_args!("ERR attribute '{}': {reason}", Echo(name)));
+            return Counted::Failed;
         }
-        Said::Failed(reason) => return reply.error(format_args!("ERR {reason}")),
+        CheckReply::Failed(reason) => {
+            reply.error(format_args!("ERR {reason}"));
+            return Counted::Failed;
+        }
     };
     let millis = |span: Nanos| i64::try_from(span.as_millis_ceil()).unwrap_or(i64::MAX);
     let (retry, wait) = match outcome {
@@ -277,4 +331,5 @@ fn say(said: &Said<'_>, with_ticket: bool, reply: &mut Reply<'_>) {
             None => reply.null(),
         }
     }
+    Counted::Checked
 }

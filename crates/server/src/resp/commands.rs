@@ -5,13 +5,13 @@
 use tollgate_store::Clock;
 
 use super::check::Report;
-use super::families::{self};
 use super::parse::Command;
+use super::pipeline::Pipeline;
 use super::server::Resp;
 use super::session::Session;
 use super::throttle::Family;
 use super::write::{Echo, Reply};
-use super::{about, check, greetings, tickets};
+use super::{check, handshake, introspection, report, throttle_commands};
 
 /// The longest name of a command.
 const MAX_NAME_LEN: usize = 11;
@@ -20,6 +20,8 @@ const MAX_NAME_LEN: usize = 11;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
     GoOn,
+    /// It was not carried out: those before it have to be answered first.
+    Drain,
     Close,
 }
 
@@ -92,27 +94,51 @@ pub(super) const ENTRIES: &[Entry] = entries! {
         "Takes tokens of a key, answered in the order of throttlecrab.";
 };
 
-/// Carries a command out and appends its answer.
-pub(super) fn run<C: Clock>(
-    server: &Resp<C>,
+/// Carries a command out and appends its answer, or puts the decision that it waits for into the pipeline.
+pub(super) fn run<'s, C: Clock>(
+    server: &'s Resp<C>,
     session: &mut Session,
     command: &Command<'_>,
+    pipeline: &mut Pipeline<'s>,
     out: &mut Vec<u8>,
 ) -> After {
-    let reply = &mut Reply::new(out, session.is_resp3);
     // What nearly everybody asks comes first, before names are spelt out.
     if let Some(family) = family(command.word(0)).filter(|_| session.is_trusted) {
-        families::run(
-            &server.throttle,
-            family,
-            command,
-            (&mut session.recent, &mut session.tally),
-            reply,
-        );
+        throttle_commands::run(&server.throttle, family, command, session, pipeline, out);
         return After::GoOn;
     }
     let mut upper = [0; MAX_NAME_LEN];
     let name = upper_case(command.word(0), &mut upper);
+    let checker = server.checker.as_deref();
+    match name {
+        b"TG.CHECK" | b"TG.ACQUIRE" if session.is_trusted => {
+            let is_acquire = name == b"TG.ACQUIRE";
+            check::run(checker, command, is_acquire, session, pipeline, out);
+            After::GoOn
+        }
+        b"TG.RELEASE" | b"TG.RENEW" if session.is_trusted => {
+            let report = match name {
+                b"TG.RELEASE" => Report::Release,
+                _ => Report::Renew,
+            };
+            report::run(checker, report, command, session.is_resp3, pipeline, out);
+            After::GoOn
+        }
+        // What is no decision waits for those before it, so that no answer overtakes another.
+        _ if !pipeline.is_empty() => After::Drain,
+        _ => run_alone(server, session, name, command, out),
+    }
+}
+
+/// Carries out a command that asks for no decision.
+fn run_alone<C: Clock>(
+    server: &Resp<C>,
+    session: &mut Session,
+    name: &[u8],
+    command: &Command<'_>,
+    out: &mut Vec<u8>,
+) -> After {
+    let reply = &mut Reply::new(out, session.is_resp3);
     if !session.is_trusted && !matches!(name, b"AUTH" | b"HELLO" | b"QUIT" | b"RESET") {
         // A browser must not be able to guess on, either.
         if is_http(name) {
@@ -122,25 +148,11 @@ pub(super) fn run<C: Clock>(
         return After::GoOn;
     }
     match name {
-        b"TG.CHECK" => {
-            let checker = server.checker.as_deref();
-            check::run(checker, command, false, &mut session.tally, reply);
-        }
-        b"TG.ACQUIRE" => {
-            let checker = server.checker.as_deref();
-            check::run(checker, command, true, &mut session.tally, reply);
-        }
-        b"TG.RELEASE" => {
-            tickets::run(server.checker.as_deref(), Report::Release, command, reply);
-        }
-        b"TG.RENEW" => {
-            tickets::run(server.checker.as_deref(), Report::Renew, command, reply);
-        }
-        b"PING" => greetings::ping(command, reply),
-        b"ECHO" => greetings::echo(command, reply),
-        b"SELECT" => greetings::select(command, reply),
-        b"AUTH" => greetings::auth(server, session, command, reply),
-        b"HELLO" => greetings::hello(server, session, command, out),
+        b"PING" => handshake::ping(command, reply),
+        b"ECHO" => handshake::echo(command, reply),
+        b"SELECT" => handshake::select(command, reply),
+        b"AUTH" => handshake::auth(server, session, command, reply),
+        b"HELLO" => handshake::hello(server, session, command, out),
         b"RESET" => {
             session.reset(server.password.is_none());
             reply.simple("RESET");
@@ -149,40 +161,14 @@ pub(super) fn run<C: Clock>(
             reply.ok();
             return After::Close;
         }
-        b"CLIENT" => about::client(session, command, reply),
-        b"COMMAND" => about::command(command, reply),
-        b"CONFIG" => about::config(command, reply),
-        b"INFO" => about::info(server, command, reply),
+        b"CLIENT" => introspection::client(session, command, reply),
+        b"COMMAND" => introspection::command(command, reply),
+        b"CONFIG" => introspection::config(command, reply),
+        b"INFO" => introspection::info(server, command, reply),
         name if is_http(name) => return After::Close,
         _ => unknown(command, reply),
     }
     After::GoOn
-}
-
-/// A command that asks for a decision, which may have to be waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Decision {
-    Throttle(Family),
-    Check,
-    Acquire,
-    Report(Report),
-}
-
-impl Decision {
-    /// The one that a command asks for, if it does.
-    pub(super) fn of(name: &[u8]) -> Option<Self> {
-        if let Some(family) = family(name) {
-            return Some(Self::Throttle(family));
-        }
-        let mut upper = [0; MAX_NAME_LEN];
-        match upper_case(name, &mut upper) {
-            b"TG.CHECK" => Some(Self::Check),
-            b"TG.ACQUIRE" => Some(Self::Acquire),
-            b"TG.RELEASE" => Some(Self::Report(Report::Release)),
-            b"TG.RENEW" => Some(Self::Report(Report::Renew)),
-            _ => None,
-        }
-    }
 }
 
 /// The family of commands that bring their own quota, if it is one of them.

@@ -4,8 +4,6 @@
 //! arrived in part or answers could not be sent at once. So ten thousand idle connections cost little, and busy ones
 //! allocate nothing. Must not know: listeners, what commands mean.
 
-mod patient;
-
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
@@ -20,13 +18,16 @@ use tokio::time::{Instant, sleep, timeout};
 use tollgate_store::Clock;
 
 use super::parse::MAX_COMMAND_LEN;
+use super::pipeline::Pipeline;
 use super::serve::RespLimits;
 use super::server::{Resp, Then};
 use super::session::Session;
-use crate::listen::{Peer, Reached, Stopping, Stream, Vigil, Woken, send};
+use crate::listen::{Peer, Reached, ShutdownOrTimeout, Stopping, Stream, WakeReason, send};
 
 /// What is read at once at most, beside the beginning of a command that has arrived before.
 const READ_LEN: usize = 64 * 1_024;
+/// The same where a fleet decides: connections keep what they have read while decisions are awaited.
+const FLEET_READ_LEN: usize = 16 * 1_024;
 /// A whole command with its headers, and a read after it.
 const INPUT_LEN: usize = MAX_COMMAND_LEN + READ_LEN + 8 * 1_024;
 /// A buffer for answers that has grown beyond this is given back when it is empty.
@@ -46,6 +47,8 @@ pub(super) struct Connection<C> {
     /// The beginning of a command; or whole ones, while answers wait to be sent.
     pending: Vec<u8>,
     unsent: Vec<u8>,
+    /// What is read at once at most.
+    read_len: usize,
     /// What it has on the server's account of bytes held for connections.
     held: usize,
     is_ending: bool,
@@ -57,6 +60,7 @@ pub(super) struct Connection<C> {
 /// What a connection has to wait for.
 enum Next {
     Input,
+    Decisions,
     Room,
     End,
 }
@@ -74,6 +78,10 @@ impl<C: Clock> Connection<C> {
             _ => None,
         };
         let session = server.session(ends);
+        let read_len = match server.has_fleet() {
+            true => FLEET_READ_LEN,
+            false => READ_LEN,
+        };
         server.connections.fetch_add(1, Ordering::Relaxed);
         Self {
             stream,
@@ -81,6 +89,7 @@ impl<C: Clock> Connection<C> {
             session,
             pending: Vec::new(),
             unsent: Vec::new(),
+            read_len,
             held: 0,
             is_ending: false,
             is_busy: false,
@@ -89,12 +98,8 @@ impl<C: Clock> Connection<C> {
 
     /// Serves until the client leaves, is idle for too long, or the server stops.
     pub(super) async fn live(mut self, limits: RespLimits, stopping: Stopping) {
-        let ended = if self.server.waits() {
-            // In a box, so that connections of those who wait for nobody are small.
-            Box::pin(self.serve_patiently(limits, &stopping)).await
-        } else {
-            self.serve(limits, &stopping).await
-        };
+        let server = Arc::clone(&self.server);
+        let ended = self.serve(&server, limits, &stopping).await;
         if let Err(error) = ended {
             // The client's doing: it left without a word.
             tracing::debug!(%error, "a connection ended early");
@@ -107,24 +112,37 @@ impl<C: Clock> Connection<C> {
         }
     }
 
-    async fn serve(&mut self, limits: RespLimits, stopping: &Stopping) -> io::Result<()> {
+    async fn serve(
+        &mut self,
+        server: &Resp<C>,
+        limits: RespLimits,
+        stopping: &Stopping,
+    ) -> io::Result<()> {
         let idle = limits.idle;
+        let mut pipeline = Pipeline::new();
         // One timer that is looked at once in a while is cheaper than one for every read: a connection is idle if
         // nothing was done between two looks.
         let (stopped, timer) = (pin!(stopping.wait()), pin!(sleep(idle)));
-        let mut vigil = Vigil::new(stopping, stopped, timer);
+        let mut vigil = ShutdownOrTimeout::new(stopping, stopped, timer);
         loop {
             let mut is_busy = std::mem::take(&mut self.is_busy);
-            let next = |context: &mut Context<'_>| self.poll_input(context);
+            let next = |context: &mut Context<'_>| self.poll_input(context, server, &mut pipeline);
             let next = next_input(&mut vigil, idle, &mut is_busy, next).await?;
             self.is_busy |= is_busy;
             let mut next = next.unwrap_or(Next::End);
-            while let Next::Room = next {
+            while let Next::Room | Next::Decisions = next {
                 if !self.is_held_within(limits.held) {
                     return Ok(());
                 }
-                // Who does not read answers gets no more of them.
-                next = poll_fn(|context| self.poll_rest(context)).await?;
+                if let Next::Decisions = next {
+                    let (session, unsent) = (&mut self.session, &mut self.unsent);
+                    server.drain(session, &mut pipeline, unsent).await;
+                } else {
+                    // A client that does not read answers gets no more of them.
+                    poll_fn(|context| self.poll_send(context)).await?;
+                }
+                next = poll_fn(|context| Poll::Ready(self.go_on(context, server, &mut pipeline)))
+                    .await?;
             }
             if let Next::End = next {
                 return Ok(());
@@ -141,70 +159,100 @@ impl<C: Clock> Connection<C> {
     }
 
     /// Reads what has arrived and answers it.
-    fn poll_input(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Next>> {
+    fn poll_input<'s>(
+        &mut self,
+        context: &mut Context<'_>,
+        server: &'s Resp<C>,
+        pipeline: &mut Pipeline<'s>,
+    ) -> Poll<io::Result<Next>> {
         with_scratch(|scratch| {
             let kept = self.pending.len();
             let free = scratch.input.get_mut(kept..).unwrap_or_default();
-            let mut free = ReadBuf::new(free);
+            let most = self.read_len.min(free.len());
+            let mut free = ReadBuf::new(free.get_mut(..most).unwrap_or_default());
             ready!(Pin::new(&mut self.stream).poll_read(context, &mut free))?;
             let read = free.filled().len();
             if read == 0 {
                 return Poll::Ready(Ok(Next::End));
             }
-            if let Some(begun) = scratch.input.get_mut(..kept) {
-                begun.copy_from_slice(&self.pending);
-            }
-            self.pending.clear();
-            Poll::Ready(self.answer(context, scratch, kept.saturating_add(read)))
+            let filled = self.take_pending(scratch).saturating_add(read);
+            Poll::Ready(self.answer(context, (server, pipeline), scratch, filled))
         })
     }
 
-    /// Sends what could not be sent before, then answers what has been waiting for that.
-    fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Next>> {
+    /// Sends what could not be sent before.
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let sent = send(&mut self.stream, context, &self.unsent)?;
         if !sent.is_gone {
             self.unsent.drain(..sent.count);
             return Poll::Pending;
         }
         self.unsent = Vec::new();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Answers what has been waiting until there was room, or until decisions were known.
+    fn go_on<'s>(
+        &mut self,
+        context: &mut Context<'_>,
+        server: &'s Resp<C>,
+        pipeline: &mut Pipeline<'s>,
+    ) -> io::Result<Next> {
         if self.is_ending {
-            return Poll::Ready(Ok(Next::End));
+            return Ok(Next::End);
         }
         with_scratch(|scratch| {
-            let kept = self.pending.len();
-            if let Some(begun) = scratch.input.get_mut(..kept) {
-                begun.copy_from_slice(&self.pending);
-            }
-            self.pending.clear();
-            Poll::Ready(self.answer(context, scratch, kept))
+            let filled = self.take_pending(scratch);
+            self.answer(context, (server, pipeline), scratch, filled)
         })
     }
 
-    /// Answers the first `filled` bytes of the input.
-    fn answer(
+    /// Puts what was kept at the beginning of the input. How much that is.
+    fn take_pending(&mut self, scratch: &mut Scratch) -> usize {
+        let kept = self.pending.len();
+        if let Some(begun) = scratch.input.get_mut(..kept) {
+            begun.copy_from_slice(&self.pending);
+        }
+        self.pending.clear();
+        kept
+    }
+
+    /// Answers the first `filled` bytes of the input, behind answers that were not sent yet.
+    fn answer<'s>(
         &mut self,
         context: &mut Context<'_>,
+        (server, pipeline): (&'s Resp<C>, &mut Pipeline<'s>),
         scratch: &mut Scratch,
         filled: usize,
     ) -> io::Result<Next> {
         let Scratch { input, output } = scratch;
+        output.clear();
+        output.append(&mut self.unsent);
         let mut at = 0_usize;
         let next = loop {
             let rest = input.get_mut(at..filled).unwrap_or_default();
-            output.clear();
-            let fed = self.server.feed(&mut self.session, rest, output);
+            let fed = server.feed(&mut self.session, rest, pipeline, output);
             at = at.saturating_add(fed.consumed);
             self.is_ending = fed.then == Then::Close;
             self.is_busy |= fed.consumed > 0;
+            let next = match fed.then {
+                Then::GoOn => None,
+                Then::Read => Some(Next::Input),
+                Then::Close => Some(Next::End),
+                Then::Drain => {
+                    // Sent with the answers that are awaited, in one write.
+                    self.unsent.extend_from_slice(output);
+                    break Next::Decisions;
+                }
+            };
             let sent = send(&mut self.stream, context, output)?;
             if !sent.is_gone {
                 self.unsent = output.get(sent.count..).unwrap_or_default().to_vec();
                 break Next::Room;
             }
-            match fed.then {
-                Then::GoOn => {}
-                Then::Read => break Next::Input,
-                Then::Close => break Next::End,
+            output.clear();
+            if let Some(next) = next {
+                break next;
             }
         };
         self.keep(input.get(at..filled).unwrap_or_default());
@@ -265,7 +313,7 @@ impl<C> Drop for Connection<C> {
 /// What comes of a poll for input; `None` if the server stops before it is ready, or if nothing was done since the timer
 /// was looked at last.
 async fn next_input<T, F: Future<Output = ()>>(
-    vigil: &mut Vigil<'_, F>,
+    vigil: &mut ShutdownOrTimeout<'_, F>,
     idle: Duration,
     is_busy: &mut bool,
     mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
@@ -278,13 +326,13 @@ async fn next_input<T, F: Future<Output = ()>>(
         }
         match woken {
             None => Poll::Pending,
-            Some(Woken::Timer) if std::mem::take(is_busy) => {
+            Some(WakeReason::Timer) if std::mem::take(is_busy) => {
                 // The runtime's own clock: it decides nothing, and tests can move it.
                 vigil.wake_at(Instant::now() + idle);
                 let _told = vigil.look(context);
                 Poll::Pending
             }
-            Some(Woken::Timer | Woken::Stop) => Poll::Ready(Ok(None)),
+            Some(WakeReason::Timer | WakeReason::Stop) => Poll::Ready(Ok(None)),
         }
     })
     .await

@@ -1,34 +1,46 @@
 //! The server in the protocol of Redis: throttle commands for those who have a Redis client and want a limiter.
 //!
 //! [`Resp`] answers bytes with bytes, [`Resp::run`] listens. The way of a command: `parse` finds it in the bytes that were read,
-//! `commands` knows its name, `families` and `check` read its arguments, `throttle` or a [`Checker`] decides, `write` says
-//! it. Everything that has arrived is answered before anything is sent, in one write. Warm, nothing allocates.
+//! `commands` knows its name, `throttle_commands`, `check` and `report` read its arguments, `throttle` or a [`Checker`] decides,
+//! `write` renders the reply. A decision that a fleet has to be asked for goes through the connection's [`Pipeline`]. Everything that has arrived is answered before anything is sent, in one write. Warm, nothing allocates.
 //!
 //! Must not know: command lines, signals, policies.
 
-mod about;
+mod batch_counts;
 mod by_engine;
 mod check;
 mod commands;
 mod connection;
-mod families;
-mod greetings;
+mod handshake;
+mod inline;
+mod introspection;
 mod number;
 mod parse;
-mod quoted;
+mod pipeline;
+mod report;
 mod serve;
 mod server;
 mod session;
-mod tally;
 mod throttle;
-mod tickets;
-mod under_way;
+mod throttle_commands;
 mod write;
 
-pub use check::{Asked, Awaited, Checker, Report, Reported, Said, Say};
+pub use check::{CheckCommand, CheckReply, Checker, OwnedCheckCommand, Pending, Report, Reported};
 pub use parse::{
-    Broken, Command, MAX_COMMAND_LEN, MAX_INLINE_LEN, MAX_WORD_LEN, MAX_WORDS, Parsed, Words, parse,
+    Broken, Command, MAX_COMMAND_LEN, MAX_INLINE_LEN, MAX_WORD_LEN, MAX_WORDS, OwnedCommand,
+    Parsed, Words, parse,
 };
+pub use pipeline::Pipeline;
 pub use serve::RespLimits;
 pub use server::{Fed, Resp, Then};
 pub use session::Session;
+
+/// The former name of [`CheckCommand`].
+#[deprecated(since = "0.2.0", note = "use `CheckCommand`")]
+pub type Asked<'a> = CheckCommand<'a>;
+/// The former name of [`CheckReply`].
+#[deprecated(since = "0.2.0", note = "use `CheckReply`")]
+pub type Said<'a> = CheckReply<'a>;
+/// The former name of [`Pending`].
+#[deprecated(since = "0.2.0", note = "use `Pending`")]
+pub type Awaited<'a, T> = Pending<'a, T>;

@@ -32,6 +32,13 @@ pub struct Command<'a> {
     words: &'a Words,
 }
 
+/// A command that outlives the buffer that it was read into.
+#[derive(Clone, Debug)]
+pub struct OwnedCommand {
+    bytes: Box<[u8]>,
+    words: Words,
+}
+
 /// What the beginning of a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
@@ -144,10 +151,30 @@ impl<'a> Command<'a> {
             .unwrap_or_default()
     }
 
+    /// The same command with bytes of its own.
+    #[must_use]
+    pub fn to_owned(&self) -> OwnedCommand {
+        // What lies behind the last word is the next command.
+        let known = self.words.places.get(..self.words.len);
+        let end = known.and_then(<[_]>::last).map_or(0, |(_, end)| *end);
+        OwnedCommand {
+            bytes: self.bytes.get(..end).unwrap_or_default().into(),
+            words: self.words.clone(),
+        }
+    }
+
     /// The words from this one on.
     pub fn words_from(&self, first: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let command = *self;
         (first.min(self.len())..self.len()).map(move |index| command.word(index))
+    }
+}
+
+impl OwnedCommand {
+    /// The command.
+    #[must_use]
+    pub const fn command(&self) -> Command<'_> {
+        Command::new(&self.bytes, &self.words)
     }
 }
 
@@ -252,7 +279,7 @@ fn inline(input: &mut [u8], words: &mut Words) -> Parsed {
     };
     let line = input.get_mut(..end).unwrap_or_default();
     let consumed = end.saturating_add(1);
-    match super::quoted::split(line, |word| words.push(&word)) {
+    match super::inline::split(line, |word| words.push(&word)) {
         Ok(()) if words.len == 0 => Parsed::Nothing(consumed),
         Ok(()) => Parsed::Command(consumed),
         Err(broken) => Parsed::Broken(broken),

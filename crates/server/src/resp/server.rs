@@ -7,18 +7,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use tollgate_core::InvalidQuota;
-use tollgate_engine::fleet::Fleet;
+use tollgate_core::{InvalidQuota, Nanos};
+use tollgate_fleet::Fleet;
 use tollgate_store::{Clock, Memory};
 
 use super::check::Checker;
 use super::commands::{self, After};
 use super::parse::{Command, Parsed, Words, parse};
+use super::pipeline::{MAX_PENDING, Pipeline};
 use super::session::Session;
 use super::throttle::Throttle;
 use super::write::Reply;
 use crate::counters::Counters;
-use crate::metrics::Metrics;
+use tollgate_service::Metrics;
 
 /// Answers that have grown to this many bytes are sent before more is read: a short question may have a long answer.
 pub(super) const ENOUGH: usize = 64 * 1_024;
@@ -26,14 +27,14 @@ pub(super) const ENOUGH: usize = 64 * 1_024;
 /// The throttle commands over a store, and whoever decides on `TG.CHECK`.
 ///
 /// ```
-/// use tollgate_server::resp::{Resp, Then};
+/// use tollgate_server::resp::{Pipeline, Resp, Then};
 /// use tollgate_store::Memory;
 ///
 /// let server = Resp::new(Memory::for_keys(1_000)?)?;
 /// let mut session = server.session(None);
 /// let mut input = *b"CL.THROTTLE alice 15 30 60\r\n";
 /// let mut out = Vec::new();
-/// let fed = server.feed(&mut session, &mut input, &mut out);
+/// let fed = server.feed(&mut session, &mut input, &mut Pipeline::new(), &mut out);
 /// assert_eq!((fed.consumed, fed.then), (input.len(), Then::Read));
 /// assert_eq!(out, b"*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -67,6 +68,8 @@ pub enum Then {
     Read,
     /// There are whole commands left: feed them again.
     GoOn,
+    /// Decisions are awaited: [`drain`](Resp::drain) them, then feed what is left.
+    Drain,
     /// End it.
     Close,
 }
@@ -119,10 +122,10 @@ impl<C: Clock> Resp<C> {
         self
     }
 
-    /// Whether decisions may have to be waited for: then [`feed_together`](Self::feed_together) is what answers.
+    /// Whether a fleet decides, so that decisions have to be awaited.
     #[must_use]
-    pub fn waits(&self) -> bool {
-        self.throttle.waits() || self.checker.as_deref().is_some_and(Checker::waits)
+    pub const fn has_fleet(&self) -> bool {
+        self.throttle.fleet().is_some()
     }
 
     /// The store of the throttle commands.
@@ -154,26 +157,43 @@ impl<C: Clock> Resp<C> {
 
     /// Carries out the commands that `input` begins with and appends their answers to `out`, until a command is not whole,
     /// the connection has to end, or the answers are long enough to be sent first.
-    pub fn feed(&self, session: &mut Session, input: &mut [u8], out: &mut Vec<u8>) -> Fed {
+    ///
+    /// It never waits. Decisions that have to be awaited go into `pipeline`, and `out` has the answers before the first of them.
+    pub fn feed<'s>(
+        &'s self,
+        session: &mut Session,
+        input: &mut [u8],
+        pipeline: &mut Pipeline<'s>,
+        out: &mut Vec<u8>,
+    ) -> Fed {
         let began = self.throttle.store().now();
+        let most = if self.has_fleet() { MAX_PENDING } else { 1 };
         let mut words = Words::new();
         let (mut consumed, mut done) = (0_usize, 0);
         let then = loop {
             if out.len() >= ENOUGH {
                 break Then::GoOn;
             }
+            if pipeline.len() >= most {
+                break Then::Drain;
+            }
             let rest = input.get_mut(consumed..).unwrap_or_default();
             match parse(rest, &mut words) {
                 Parsed::More => break Then::Read,
                 Parsed::Nothing(len) => consumed = consumed.saturating_add(len),
                 Parsed::Command(len) => {
+                    let command = Command::new(rest, &words);
+                    let after = commands::run(self, session, &command, pipeline, out);
+                    if after == After::Drain {
+                        break Then::Drain;
+                    }
                     consumed = consumed.saturating_add(len);
                     done += 1;
-                    let command = Command::new(rest, &words);
-                    if commands::run(self, session, &command, out) == After::Close {
+                    if after == After::Close {
                         break Then::Close;
                     }
                 }
+                Parsed::Broken(_) if !pipeline.is_empty() => break Then::Drain,
                 Parsed::Broken(broken) => {
                     let mut reply = Reply::new(out, session.is_resp3);
                     reply.error(format_args!("ERR Protocol error: {broken}"));
@@ -182,9 +202,27 @@ impl<C: Clock> Resp<C> {
             }
         };
         self.commands.fetch_add(done, Ordering::Relaxed);
+        if !pipeline.is_empty() {
+            pipeline.began(began);
+            let then = Then::Drain;
+            return Fed { consumed, then };
+        }
         let span = || self.throttle.store().now().since(began);
-        session.tally.hand_over(&self.metrics, span);
+        session.counts.hand_over(&self.metrics, span);
         Fed { consumed, then }
+    }
+
+    /// Awaits the decisions that [`feed`](Self::feed) has begun, and appends their answers in the order of their commands.
+    pub async fn drain<'s>(
+        &'s self,
+        session: &mut Session,
+        pipeline: &mut Pipeline<'s>,
+        out: &mut Vec<u8>,
+    ) {
+        let began = pipeline.finish(&mut session.counts, out).await;
+        let now = || self.throttle.store().now();
+        let span = || began.map_or(Nanos::ZERO, |began| now().since(began));
+        session.counts.hand_over(&self.metrics, span);
     }
 }
 

@@ -4,8 +4,8 @@
 
 use std::net::SocketAddr;
 
-use super::tally::Tally;
-use super::throttle::Recent;
+use super::batch_counts::BatchCounts;
+use super::throttle::RecentQuota;
 
 /// The longest name that a client may give itself or its library, in bytes.
 pub(super) const MAX_NAME_LEN: usize = 128;
@@ -22,9 +22,9 @@ pub struct Session {
     pub(super) library_version: Box<[u8]>,
     /// Who asks, and the address they reached us on; unknown where there is no socket.
     pub(super) ends: Option<(SocketAddr, SocketAddr)>,
-    pub(super) recent: Recent,
+    pub(super) recent: RecentQuota,
     /// What came of commands since it was last counted.
-    pub(super) tally: Tally,
+    pub(super) counts: BatchCounts,
 }
 
 impl Session {
@@ -37,8 +37,8 @@ impl Session {
             library: Box::default(),
             library_version: Box::default(),
             ends,
-            recent: Recent::default(),
-            tally: Tally::default(),
+            recent: RecentQuota::default(),
+            counts: BatchCounts::default(),
         }
     }
 
@@ -49,7 +49,7 @@ impl Session {
         *self = Self {
             library,
             library_version,
-            tally: self.tally,
+            counts: self.counts,
             ..Self::new(self.id, is_trusted, self.ends)
         };
     }

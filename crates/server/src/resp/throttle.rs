@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{InvalidQuota, MAX_CAPACITY, Nanos, Outcome, Rate, TokenBucket};
-use tollgate_engine::fleet::Fleet;
+use tollgate_fleet::Fleet;
 use tollgate_store::{
     Answer, Check, Clock, Key, KeyTooLong, LimitId, Memory, Op, Ruled, StoreError,
 };
@@ -53,7 +53,7 @@ impl Family {
 
 /// The quota of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Terms {
+pub(crate) struct ThrottleQuota {
     /// Tokens at once. Zero admits nothing.
     pub(crate) burst: u64,
     /// Tokens in each period, at least one.
@@ -62,18 +62,18 @@ pub(crate) struct Terms {
     pub(crate) period: u128,
 }
 
-/// What a call wants.
+/// What a call asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum ThrottleOp {
     /// Take so many tokens; none is a look.
     Take(u64),
     /// Put so many back.
     Return(u64),
 }
 
-/// What a call is told.
+/// What a call is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct ThrottleReply {
     pub(crate) is_limited: bool,
     pub(crate) remaining: u64,
     /// When the same call would pass: `None` if it passed, or never will.
@@ -83,16 +83,7 @@ pub(crate) struct Told {
 
 /// The last quota that a connection asked for, compiled. Most connections repeat one.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Recent(Option<(Terms, Ruled, TokenBucket)>);
-
-/// What one call asks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asking {
-    ruled: Ruled,
-    capacity: Nanos,
-    terms: Terms,
-    wish: Wish,
-}
+pub(crate) struct RecentQuota(Option<(ThrottleQuota, Ruled, TokenBucket)>);
 
 /// The states of all three families.
 #[derive(Debug)]
@@ -121,54 +112,28 @@ impl<C: Clock> Throttle<C> {
         self.fleet = Some(fleet);
     }
 
-    pub(crate) const fn waits(&self) -> bool {
-        self.fleet.is_some()
+    /// Those that states are shared with. Where there are any, they decide.
+    pub(crate) const fn fleet(&self) -> Option<&Arc<Fleet>> {
+        self.fleet.as_ref()
     }
 
     pub(crate) const fn store(&self) -> &Memory<C> {
         &self.store
     }
 
-    /// Decides on one call.
-    pub(crate) fn ask(
+    /// Decides on one call by this store alone.
+    pub(crate) fn decide(
         &self,
         family: Family,
         key: Key<'_>,
-        terms: &Terms,
-        wish: Wish,
-        recent: &mut Recent,
-    ) -> Result<Told, StoreError> {
-        let (ruled, quota) = match &recent.0 {
-            Some((known, ruled, quota)) if known == terms && ruled.id == family.id() => {
-                (ruled, quota)
-            }
-            _ => self.compile(family, terms, recent),
-        };
+        terms: &ThrottleQuota,
+        wish: ThrottleOp,
+        recent: &mut RecentQuota,
+    ) -> Result<ThrottleReply, StoreError> {
+        let (ruled, quota) = self.compiled(family, terms, recent);
         let op = op(terms, wish);
         let (_, [answer]) = self.store.ask([Check { key, ruled, op }])?;
-        Ok(told(&answer, terms, wish, quota.refill()))
-    }
-
-    /// What one call asks, by itself, for those who wait for the answer.
-    pub(crate) fn asking(
-        &self,
-        family: Family,
-        terms: &Terms,
-        wish: Wish,
-        recent: &mut Recent,
-    ) -> Asking {
-        let (ruled, quota) = match &recent.0 {
-            Some((known, ruled, quota)) if known == terms && ruled.id == family.id() => {
-                (ruled, quota)
-            }
-            _ => self.compile(family, terms, recent),
-        };
-        Asking {
-            ruled: *ruled,
-            capacity: quota.refill(),
-            terms: *terms,
-            wish,
-        }
+        Ok(reply(&answer, terms, wish, quota.refill()))
     }
 
     /// Decides on one call with the fleet.
@@ -176,53 +141,61 @@ impl<C: Clock> Throttle<C> {
     /// All that a fleet shares lies together, and these limits are numbered beside those of the policy. So the key begins with
     /// a letter that no other has ([`SHARED`]): whoever throttles by a key spends nothing that a policy counts. One letter
     /// before all of them, so different keys stay different.
-    pub(crate) async fn ask_together(
-        &self,
-        asking: &Asking,
-        key: &[u8],
-    ) -> Result<Result<Told, StoreError>, KeyTooLong> {
-        let Asking {
-            ruled,
-            capacity,
-            terms,
-            wish,
-        } = asking;
+    pub(crate) fn decide_with<'a>(
+        &'a self,
+        fleet: &'a Fleet,
+        (family, key): (Family, &[u8]),
+        terms: &ThrottleQuota,
+        wish: ThrottleOp,
+        recent: &mut RecentQuota,
+    ) -> impl Future<Output = Result<Result<ThrottleReply, StoreError>, KeyTooLong>> + Send + use<'a, C>
+    {
+        let (ruled, quota) = self.compiled(family, terms, recent);
+        let (ruled, capacity, terms) = (*ruled, quota.refill(), *terms);
         let key = [SHARED, key].concat();
-        let check = Check {
-            key: Key::of(&key)?,
-            ruled,
-            op: op(terms, *wish),
-        };
-        let answered = self.shared(check).await;
-        Ok(answered.map(|answer| told(&answer, terms, *wish, *capacity)))
+        async move {
+            let check = Check {
+                key: Key::of(&key)?,
+                ruled: &ruled,
+                op: op(&terms, wish),
+            };
+            let answered = fleet.ask_one(&self.store, check).await;
+            Ok(answered.map(|answer| reply(&answer, &terms, wish, capacity)))
+        }
     }
 
-    async fn shared(&self, check: Check<'_>) -> Result<Answer, StoreError> {
-        match &self.fleet {
-            Some(fleet) => fleet.ask_one(&self.store, check).await,
-            None => {
-                let (_, [answer]) = self.store.ask([check])?;
-                Ok(answer)
-            }
+    /// The quota of a call, compiled unless the connection asked for the same just before.
+    #[inline]
+    fn compiled<'a>(
+        &self,
+        family: Family,
+        terms: &ThrottleQuota,
+        recent: &'a mut RecentQuota,
+    ) -> (&'a Ruled, &'a TokenBucket) {
+        let is_same = |(known, ruled, _): &(ThrottleQuota, Ruled, TokenBucket)| {
+            known == terms && ruled.id == family.id()
+        };
+        if !recent.0.as_ref().is_some_and(is_same) {
+            recent.0 = None;
         }
+        let (_, ruled, quota) = recent.0.get_or_insert_with(|| self.compile(family, terms));
+        (ruled, quota)
     }
 
     /// Compiles the quota of a call and makes it known to the store, which weighs states by it when room is short.
     #[inline(never)]
-    fn compile<'a>(
+    fn compile(
         &self,
         family: Family,
-        terms: &Terms,
-        recent: &'a mut Recent,
-    ) -> (&'a Ruled, &'a TokenBucket) {
+        terms: &ThrottleQuota,
+    ) -> (ThrottleQuota, Ruled, TokenBucket) {
         let quota = quota(terms, &self.widest);
         let ruled = Ruled {
             id: family.id(),
             limit: quota.into(),
         };
         self.make_known(&ruled, &quota);
-        let (_, ruled, quota) = recent.0.insert((*terms, ruled, quota));
-        (ruled, quota)
+        (*terms, ruled, quota)
     }
 
     fn make_known(&self, ruled: &Ruled, quota: &TokenBucket) {
@@ -249,17 +222,17 @@ impl<C: Clock> Throttle<C> {
     }
 }
 
-const fn op(terms: &Terms, wish: Wish) -> Op {
+const fn op(terms: &ThrottleQuota, wish: ThrottleOp) -> Op {
     match wish {
         // A look at a bucket that holds nothing is still a look.
-        Wish::Take(_) if terms.burst == 0 => Op::Peek(0),
-        Wish::Take(cost) => Op::Spend(cost),
-        Wish::Return(amount) => Op::Credit(amount),
+        ThrottleOp::Take(_) if terms.burst == 0 => Op::Peek(0),
+        ThrottleOp::Take(cost) => Op::Spend(cost),
+        ThrottleOp::Return(amount) => Op::Credit(amount),
     }
 }
 
 /// The bucket that decides by these terms.
-fn quota(terms: &Terms, widest: &TokenBucket) -> TokenBucket {
+fn quota(terms: &ThrottleQuota, widest: &TokenBucket) -> TokenBucket {
     let longest = MAX_CAPACITY.as_nanos();
     let interval = terms.period.div_ceil(u128::from(terms.count.max(1)));
     let interval = u64::try_from(interval).map_or(longest, |interval| interval.clamp(1, longest));
@@ -269,18 +242,23 @@ fn quota(terms: &Terms, widest: &TokenBucket) -> TokenBucket {
     bucket.build().unwrap_or(*widest).sharing_state_with(widest)
 }
 
-fn told(answer: &Answer, terms: &Terms, wish: Wish, capacity: Nanos) -> Told {
+fn reply(
+    answer: &Answer,
+    terms: &ThrottleQuota,
+    wish: ThrottleOp,
+    capacity: Nanos,
+) -> ThrottleReply {
     let owed = answer.status.reset_after;
     let (is_limited, retry_after) = match (answer.outcome, wish) {
         // No cost fits into nothing.
-        _ if terms.burst == 0 => (wish != Wish::Take(0), None),
+        _ if terms.burst == 0 => (wish != ThrottleOp::Take(0), None),
         (Outcome::Deny { retry_after }, _) => (true, Some(retry_after)),
         (Outcome::Never, _) => (true, None),
         // A look passes unless a call with a larger burst went deeper into debt than this one may.
-        (_, Wish::Take(0)) if owed > capacity => (true, Some(owed.saturating_sub(capacity))),
+        (_, ThrottleOp::Take(0)) if owed > capacity => (true, Some(owed.saturating_sub(capacity))),
         _ => (false, None),
     };
-    Told {
+    ThrottleReply {
         is_limited,
         remaining: if terms.burst == 0 {
             0
@@ -307,19 +285,29 @@ mod tests {
         (Throttle::new(store).unwrap(), clock)
     }
 
-    fn terms(burst: u64, count: u64, seconds: u64) -> Terms {
-        Terms {
+    fn terms(burst: u64, count: u64, seconds: u64) -> ThrottleQuota {
+        ThrottleQuota {
             burst,
             count,
             period: u128::from(seconds) * 1_000_000_000,
         }
     }
 
-    fn take(throttle: &Throttle<Arc<ManualClock>>, terms: &Terms, cost: u64) -> Told {
+    fn take(
+        throttle: &Throttle<Arc<ManualClock>>,
+        terms: &ThrottleQuota,
+        cost: u64,
+    ) -> ThrottleReply {
         let key = Key::of(b"k").unwrap();
-        let mut recent = Recent::default();
+        let mut recent = RecentQuota::default();
         throttle
-            .ask(Family::Cell, key, terms, Wish::Take(cost), &mut recent)
+            .decide(
+                Family::Cell,
+                key,
+                terms,
+                ThrottleOp::Take(cost),
+                &mut recent,
+            )
             .unwrap()
     }
 
@@ -380,9 +368,9 @@ mod tests {
         assert_eq!(take(&throttle, &five, 3).remaining, 2);
         let key = Key::of(b"k").unwrap();
         let give = |amount| {
-            let wish = Wish::Return(amount);
+            let wish = ThrottleOp::Return(amount);
             throttle
-                .ask(Family::Cell, key, &five, wish, &mut Recent::default())
+                .decide(Family::Cell, key, &five, wish, &mut RecentQuota::default())
                 .unwrap()
         };
         assert_eq!(give(1).remaining, 3);
@@ -395,12 +383,12 @@ mod tests {
         let key = Key::of(b"k").unwrap();
         for family in [Family::Cell, Family::Crab, Family::Gcra] {
             // The same place for all: what was compiled for one family is not used for another.
-            let mut recent = Recent::default();
-            let ask = |wish, recent: &mut Recent| {
-                throttle.ask(family, key, &terms(1, 1, 60), wish, recent)
+            let mut recent = RecentQuota::default();
+            let ask = |wish, recent: &mut RecentQuota| {
+                throttle.decide(family, key, &terms(1, 1, 60), wish, recent)
             };
-            assert!(!ask(Wish::Take(1), &mut recent).unwrap().is_limited);
-            assert!(ask(Wish::Take(1), &mut recent).unwrap().is_limited);
+            assert!(!ask(ThrottleOp::Take(1), &mut recent).unwrap().is_limited);
+            assert!(ask(ThrottleOp::Take(1), &mut recent).unwrap().is_limited);
         }
     }
 }

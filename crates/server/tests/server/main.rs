@@ -16,6 +16,7 @@ mod fleet;
 mod gateways;
 mod grpc;
 mod harness;
+mod http1;
 mod inputs;
 mod limit;
 mod nginx;

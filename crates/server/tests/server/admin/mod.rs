@@ -12,7 +12,7 @@ use serde_json::Value;
 use tollgate_core::Timestamp;
 use tollgate_server::admin::{Admin, Tokens};
 use tollgate_server::listen::{Place, Stop};
-use tollgate_server::resp::Resp;
+use tollgate_server::resp::{Pipeline, Resp};
 use tollgate_server::{App, Limits};
 use tollgate_store::{ManualClock, Memory};
 
@@ -86,7 +86,9 @@ impl Managed {
         let mut input = format!("TG.CHECK header.x-api-key {key} ip 192.0.2.7\r\n").into_bytes();
         let mut out = Vec::new();
         let mut session = self.resp.session(None);
-        let fed = self.resp.feed(&mut session, &mut input, &mut out);
+        let fed = self
+            .resp
+            .feed(&mut session, &mut input, &mut Pipeline::new(), &mut out);
         assert_eq!(fed.consumed, input.len());
         let said = String::from_utf8(out).unwrap();
         let (_, allowed) = said

@@ -1,7 +1,7 @@
 //! Warm commands allocate nothing, fed or over a socket: counted by the allocator of this binary, thread by thread.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tollgate_server::resp::RespLimits;
+use tollgate_server::resp::{Pipeline, RespLimits};
 use tollgate_testkit::allocation::{Counting, calls};
 
 use super::{command, listen, server};
@@ -39,7 +39,9 @@ fn warm_pipelined_commands_allocate_nothing() {
         input.copy_from_slice(&pipeline);
         out.clear();
         assert_eq!(
-            server.feed(&mut session, &mut input, &mut out).consumed,
+            server
+                .feed(&mut session, &mut input, &mut Pipeline::new(), &mut out)
+                .consumed,
             pipeline.len()
         );
         assert!(out.ends_with(b"+PONG\r\n"));

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_server::resp::{Resp, Session, Then};
+use tollgate_server::resp::{Pipeline, Resp, Session, Then};
 use tollgate_store::{ManualClock, Memory};
 
 /// What random bytes hardly ever are: pieces that mean something.
@@ -69,7 +69,7 @@ fn answers(bytes: &[u8], cut: usize) -> Vec<u8> {
         loop {
             let before = answers.len();
             let mut out = Vec::new();
-            let fed = server.feed(&mut session, &mut pending, &mut out);
+            let fed = server.feed(&mut session, &mut pending, &mut Pipeline::new(), &mut out);
             assert!(fed.consumed <= pending.len());
             pending.drain(..fed.consumed);
             answers.append(&mut out);
@@ -80,6 +80,7 @@ fn answers(bytes: &[u8], cut: usize) -> Vec<u8> {
             match fed.then {
                 Then::Read => break,
                 Then::GoOn => {}
+                Then::Drain => panic!("nothing is awaited over memory and without tickets"),
                 Then::Close => return answers,
             }
         }

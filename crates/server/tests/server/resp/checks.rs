@@ -242,6 +242,34 @@ fn places_are_acquired_renewed_and_released_under_a_ticket() {
     assert_eq!(verdict(&answer)[0], "1", "the place was free");
 }
 
+/// A report is carried out before the next command is, also where both arrive in one packet.
+#[test]
+fn a_place_that_is_released_is_free_for_the_next_command_of_the_same_packet() {
+    let (server, _clock) = server();
+    let text = "limits: [{ name: places, key: header.x-api-key, concurrency: 1 }]";
+    let policy = load(text, "places.yaml", Format::Yaml).unwrap();
+    let app = Arc::new(App::new(&policy, 1_000, ManualClock::at(NOW)).unwrap());
+    let server = server.with_checker(app as Arc<dyn Checker>);
+    let mut line = Line::new(&server);
+    let answer = line.say("TG.ACQUIRE header.x-api-key alice");
+    let (_, ticket) = answer.split_once("$6\r\nticket\r\n$32\r\n").unwrap();
+    let ticket = ticket.trim_end();
+    let packet = format!(
+        "TG.CHECK header.x-api-key bob\r\nTG.RELEASE {ticket}\r\nTG.CHECK header.x-api-key alice\r\n\
+         TG.RELEASE {ticket}\r\nTG.RELEASE x\r\nPING\r\n"
+    );
+    let answers = String::from_utf8(line.send(packet.as_bytes())).unwrap();
+    let (bob, rest) = answers.split_once("wait_ms\r\n:0\r\n").unwrap();
+    assert!(bob.starts_with("*12\r\n$7\r\nallowed\r\n:1\r\n"), "{bob}");
+    let alice = rest.strip_prefix(":1\r\n").unwrap();
+    assert!(
+        alice.starts_with("*12\r\n$7\r\nallowed\r\n:1\r\n"),
+        "the place was free: {alice}"
+    );
+    let last = "wait_ms\r\n:0\r\n:0\r\n-ERR ticket: 'x' is not 32 hexadecimal digits\r\n+PONG\r\n";
+    assert!(alice.ends_with(last), "{alice}");
+}
+
 #[test]
 fn wrong_reports_about_tickets_are_named() {
     let (server, _clock) = server();

@@ -20,9 +20,10 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tollgate_core::Timestamp;
 use tollgate_server::listen::Ended;
-use tollgate_server::resp::{Resp, RespLimits, Session, Then};
+use tollgate_server::resp::{Pipeline, Resp, RespLimits, Session, Then};
 use tollgate_store::{Clock, ManualClock, Memory};
 
+use crate::harness::at_once;
 use crate::running::Running;
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -43,6 +44,7 @@ fn server() -> (Resp<Manual>, Manual) {
 struct Line<'a, C> {
     server: &'a Resp<C>,
     session: Session,
+    pipeline: Pipeline<'a>,
     pending: Vec<u8>,
     is_closed: bool,
 }
@@ -52,6 +54,7 @@ impl<'a, C: Clock> Line<'a, C> {
         Self {
             session: server.session(None),
             server,
+            pipeline: Pipeline::new(),
             pending: Vec::new(),
             is_closed: false,
         }
@@ -63,14 +66,18 @@ impl<'a, C: Clock> Line<'a, C> {
         self.pending.extend_from_slice(bytes);
         while !self.is_closed {
             let mut out = Vec::new();
+            let (session, pipeline) = (&mut self.session, &mut self.pipeline);
             let fed = self
                 .server
-                .feed(&mut self.session, &mut self.pending, &mut out);
+                .feed(session, &mut self.pending, pipeline, &mut out);
+            if fed.then == Then::Drain {
+                at_once(self.server.drain(session, pipeline, &mut out));
+            }
             self.pending.drain(..fed.consumed);
             answers.append(&mut out);
             match fed.then {
                 Then::Read => break,
-                Then::GoOn => {}
+                Then::GoOn | Then::Drain => {}
                 Then::Close => self.is_closed = true,
             }
         }

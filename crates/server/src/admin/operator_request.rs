@@ -1,0 +1,286 @@
+//! What an operator says, read from JSON: strict, and errors name the field.
+//!
+//! Must not know: HTTP, what is done with it.
+
+use serde::Deserialize;
+use serde_json::Value;
+use tollgate_core::Nanos;
+use tollgate_engine::control::{By, Halt, Switch};
+use tollgate_policy::words::{self, Wrong};
+
+use crate::http::bad_input::BadInput;
+
+/// The most values that a key can be made of.
+const MOST_VALUES: usize = 16;
+/// The longest name; where it came from is put behind it.
+const MOST_WHO: usize = 64;
+/// What stands for all limits. No limit can be called so.
+const EVERYTHING: &str = "*";
+
+/// A body. Which fields make sense where is said by whoever reads it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OperatorRequest {
+    limit: Option<Value>,
+    key: Option<Value>,
+    address: Option<Value>,
+    quota: Option<Value>,
+    r#for: Option<Value>,
+    to: Option<Value>,
+    enforce: Option<Value>,
+    who: Option<Value>,
+    why: Option<Value>,
+}
+
+impl OperatorRequest {
+    /// Reads a body in which only these fields may be given, `who` and `why` aside.
+    pub(super) fn read(body: &[u8], fields: &[&str]) -> Result<Self, BadInput> {
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return Err(BadInput::new("body", body, "it must be a JSON object"));
+        }
+        let said: Self = serde_json::from_slice(body)
+            .map_err(|error| BadInput::new("body", body, error.to_string()))?;
+        let given = [
+            ("limit", &said.limit),
+            ("key", &said.key),
+            ("address", &said.address),
+            ("quota", &said.quota),
+            ("for", &said.r#for),
+            ("to", &said.to),
+            ("enforce", &said.enforce),
+        ];
+        for (name, value) in given {
+            if let Some(value) = value.as_ref().filter(|_| !fields.contains(&name)) {
+                let known = fields.iter().chain(&["who", "why"]).copied();
+                let known = known.collect::<Vec<_>>().join(", ");
+                let reason = format!("it does not belong here; there are {known}");
+                return Err(BadInput::new(name, value.to_string().as_bytes(), reason));
+            }
+        }
+        Ok(said)
+    }
+
+    /// Who says it and why. The engine refuses what is not signed, or at too great a length.
+    pub(super) fn signed(&self, from: &str) -> Result<(String, String), BadInput> {
+        let who = text("who", self.who.as_ref())?.trim();
+        let why = text("why", self.why.as_ref())?;
+        if who.is_empty() || who.len() > MOST_WHO {
+            let reason = format!("say who does this, in at most {MOST_WHO} bytes");
+            return Err(BadInput::new("who", who.as_bytes(), reason));
+        }
+        Ok((format!("{who} ({from})"), why.to_owned()))
+    }
+
+    pub(super) fn limit(&self) -> Result<&str, BadInput> {
+        text("limit", self.limit.as_ref())
+    }
+
+    /// One limit, or `None` for all of them, which has to be said too: a field that was forgotten must not halt
+    /// everything.
+    pub(super) fn limit_or_everything(&self) -> Result<Option<&str>, BadInput> {
+        let Some(value) = &self.limit else {
+            let reason = "say which, or \"*\" for everything";
+            return Err(BadInput::new("limit", b"", reason));
+        };
+        let name = text("limit", Some(value))?;
+        Ok(Some(name).filter(|name| *name != EVERYTHING))
+    }
+
+    /// The values of a key, in the order of its parts.
+    pub(super) fn key<'a>(&'a self) -> Result<Vec<&'a str>, BadInput> {
+        let wrong = |value: &Value, reason: &'static str| {
+            BadInput::new("key", value.to_string().as_bytes(), reason)
+        };
+        match &self.key {
+            None => Err(BadInput::new(
+                "key",
+                b"",
+                "it must be given: a list of values",
+            )),
+            // A key of one part, said without brackets.
+            Some(Value::String(value)) => Ok(vec![value]),
+            Some(Value::Array(values)) if values.len() <= MOST_VALUES => {
+                let text = |value: &'a Value| {
+                    let text = value.as_str();
+                    text.ok_or_else(|| wrong(value, "its values must be strings"))
+                };
+                values.iter().map(text).collect()
+            }
+            Some(other) => Err(wrong(other, "it must be a list of at most 16 values")),
+        }
+    }
+
+    /// Who is meant where both keys and addresses can be: the address, if one is given.
+    pub(super) fn address(&self) -> Result<Option<&str>, BadInput> {
+        let Some(value) = &self.address else {
+            return Ok(None);
+        };
+        for (name, other) in [("limit", &self.limit), ("key", &self.key)] {
+            if let Some(other) = other {
+                let reason = "with an address nothing else is named";
+                return Err(BadInput::new(name, other.to_string().as_bytes(), reason));
+            }
+        }
+        text("address", Some(value)).map(Some)
+    }
+
+    pub(super) fn quota(&self) -> Result<&str, BadInput> {
+        text("quota", self.quota.as_ref())
+    }
+
+    /// How long it is to hold; without it until it is taken back.
+    pub(super) fn lasts(&self) -> Result<Option<Nanos>, BadInput> {
+        let Some(value) = &self.r#for else {
+            return Ok(None);
+        };
+        let said = text("for", Some(value))?;
+        let span = words::duration(said).map_err(|wrong| bad("for", said, &wrong))?;
+        if span.is_zero() {
+            let reason = "it must be longer than nothing";
+            return Err(BadInput::new("for", said.as_bytes(), reason));
+        }
+        Ok(Some(span))
+    }
+
+    /// How far to enforce.
+    pub(super) fn switch(&self) -> Result<Switch, BadInput> {
+        let to = self
+            .to
+            .as_ref()
+            .map(|to| text("to", Some(to)))
+            .transpose()?;
+        let halt = match to {
+            Some("on") => None,
+            None if self.enforce.is_some() => None,
+            Some("shadow") => Some(Halt::Shadow),
+            Some("off") => Some(Halt::Off),
+            other => {
+                let said = other.unwrap_or_default();
+                return Err(BadInput::new(
+                    "to",
+                    said.as_bytes(),
+                    "it must be on, shadow or off",
+                ));
+            }
+        };
+        let enforce = match &self.enforce {
+            None => None,
+            Some(value) => {
+                let said = text("enforce", Some(value))?;
+                let share = words::percent(said).map_err(|wrong| bad("enforce", said, &wrong))?;
+                Some(share.hundredths())
+            }
+        };
+        Ok(Switch { halt, enforce })
+    }
+}
+
+/// The signature as the engine takes it.
+pub(super) fn by((who, why): &(String, String)) -> By<'_> {
+    By { who, why }
+}
+
+fn text<'a>(field: &str, value: Option<&'a Value>) -> Result<&'a str, BadInput> {
+    match value {
+        Some(Value::String(text)) => Ok(text),
+        Some(other) => {
+            let shown = other.to_string();
+            Err(BadInput::new(
+                field,
+                shown.as_bytes(),
+                "it must be a string",
+            ))
+        }
+        None => Err(BadInput::new(field, b"", "it must be given")),
+    }
+}
+
+fn bad(field: &str, said: &str, wrong: &Wrong) -> BadInput {
+    let help = wrong.help.as_ref().map(|help| format!("; {help}"));
+    let reason = format!("{}{}", wrong.message, help.unwrap_or_default());
+    BadInput::new(field, said.as_bytes(), reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a test wants to be refused.
+    type CheckRequest = fn(&OperatorRequest) -> Option<BadInput>;
+
+    fn said(body: &str) -> OperatorRequest {
+        let all = ["limit", "key", "address", "quota", "for", "to", "enforce"];
+        OperatorRequest::read(body.as_bytes(), &all).unwrap()
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let cases: [(&str, CheckRequest, &str); 12] = [
+            ("{}", |said| said.limit().err(), "limit: "),
+            (r#"{"limit": 7}"#, |said| said.limit().err(), "limit: \"7\""),
+            ("{}", |said| said.limit_or_everything().err(), "limit: "),
+            ("{}", |said| said.key().err(), "key: "),
+            (
+                r#"{"key": ["a", 7]}"#,
+                |said| said.key().err(),
+                "key: \"7\"",
+            ),
+            (r#"{"key": {}}"#, |said| said.key().err(), "key: \"{}\""),
+            (
+                r#"{"for": "soon"}"#,
+                |said| said.lasts().err(),
+                "for: \"soon\"",
+            ),
+            (r#"{"for": "0s"}"#, |said| said.lasts().err(), "for: \"0s\""),
+            (
+                r#"{"to": "down"}"#,
+                |said| said.switch().err(),
+                "to: \"down\"",
+            ),
+            (
+                r#"{"enforce": "150%"}"#,
+                |said| said.switch().err(),
+                "enforce: \"150%\"",
+            ),
+            (
+                r#"{"address": "::1", "key": ["a"]}"#,
+                |said| said.address().err(),
+                "key: ",
+            ),
+            (r#"{"why": "x"}"#, |said| said.signed("here").err(), "who: "),
+        ];
+        for (body, asked, expected) in cases {
+            let error = asked(&said(body)).unwrap().to_string();
+            assert!(error.starts_with(expected), "{body}: {error}");
+        }
+        for body in [
+            "",
+            "[]",
+            "{\"limit\": \"a\", \"limit\": \"b\"}",
+            "{\"lmit\": \"a\"}",
+            "{",
+        ] {
+            let error = OperatorRequest::read(body.as_bytes(), &["limit"]).unwrap_err();
+            assert_eq!(error.field, "body", "{body}");
+        }
+        let error = OperatorRequest::read(br#"{"quota": "1/s"}"#, &["limit"]).unwrap_err();
+        assert_eq!(error.field, "quota");
+        assert!(error.to_string().contains("there are limit, who, why"));
+    }
+
+    #[test]
+    fn what_is_right_is_understood() {
+        let body = r#"{"limit": "*", "key": "a", "for": "90s", "to": "shadow", "enforce": "2.5%", "who": " ada ", "why": "test"}"#;
+        let said = said(body);
+        assert_eq!(said.limit_or_everything().unwrap(), None);
+        assert_eq!(said.key().unwrap(), ["a"]);
+        assert_eq!(said.lasts().unwrap(), Some(Nanos::from_secs(90)));
+        let switch = Switch {
+            halt: Some(Halt::Shadow),
+            enforce: Some(250),
+        };
+        assert_eq!(said.switch().unwrap(), switch);
+        let signed = said.signed("192.0.2.7").unwrap();
+        assert_eq!(signed, ("ada (192.0.2.7)".to_owned(), "test".to_owned()));
+    }
+}

@@ -1,0 +1,175 @@
+//! The questions: may this request proceed, may these, where does a key stand, and what a gateway asks.
+//!
+//! Must not know: sockets, how JSON and query strings are read, what a verdict is made of.
+
+use hyper::{Method, StatusCode};
+use tollgate_core::Outcome;
+use tollgate_engine::{CheckMode, CheckOptions};
+use tollgate_http::Answer;
+use tollgate_store::Clock;
+
+use crate::app::App;
+use crate::http::HttpRequest;
+use crate::http::bad_input::BadInput;
+use crate::http::check_request::CheckRequest;
+use crate::http::forward_auth::{ForwardedRequest, Gateway};
+use crate::http::json::{parse_check_request, parse_check_requests};
+use crate::http::query::parse_query;
+use crate::http::response::HttpResponse;
+use crate::http::verdict_body::VerdictBody;
+use tollgate_service::{Subject, Transport, with_header_fields};
+
+impl<C: Clock> App<C> {
+    pub(crate) async fn check(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, BadInput> {
+        let asked = match *request.method {
+            Method::POST => posted(request)?,
+            _ => parse_query(request.query)?,
+        };
+        Ok(self.decide(&asked, CheckMode::Charge).await)
+    }
+
+    /// A check of a request that will be worked on for a while, so looking is not enough.
+    pub(crate) async fn acquire(
+        &self,
+        request: &HttpRequest<'_>,
+    ) -> Result<HttpResponse, BadInput> {
+        let asked = charged(posted(request)?)?;
+        Ok(self.decide(&asked, CheckMode::Charge).await)
+    }
+
+    pub(crate) async fn reserve(
+        &self,
+        request: &HttpRequest<'_>,
+    ) -> Result<HttpResponse, BadInput> {
+        let asked = charged(posted(request)?)?;
+        Ok(self.decide(&asked, CheckMode::Reserve).await)
+    }
+
+    pub(crate) async fn check_batch(
+        &self,
+        request: &HttpRequest<'_>,
+    ) -> Result<HttpResponse, BadInput> {
+        no_query(request)?;
+        // All of them are understood before any of them is charged.
+        let questions = parse_check_requests(request.body)?;
+        let mut body = Vec::from(br#"{"answers":["#);
+        for (index, asked) in questions.iter().enumerate() {
+            if index > 0 {
+                body.push(b',');
+            }
+            let options = asked.options(CheckMode::Charge);
+            let mut verdict = self
+                .service
+                .check(Transport::Http, &asked.known, options)
+                .await;
+            let ticket = self.service.issue_ticket(&mut verdict);
+            self.service.answer(&verdict, Subject::Request, |answer| {
+                let status = verdict.status().unwrap_or(200);
+                VerdictBody::new(&verdict, ticket).write(answer, status, &mut body);
+            });
+        }
+        body.extend_from_slice(b"]}");
+        Ok(HttpResponse::json(body))
+    }
+
+    /// Where everything stands for a key. Charges nothing, and answers 200 whatever it finds.
+    pub(crate) async fn status(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, BadInput> {
+        let asked = parse_query(request.query)?;
+        let options = CheckOptions {
+            cost: asked.cost,
+            mode: CheckMode::Peek,
+        };
+        let verdict = self
+            .service
+            .check(Transport::Http, &asked.known, options)
+            .await;
+        Ok(self.service.answer(&verdict, Subject::Status, |answer| {
+            let body = VerdictBody::new(&verdict, None).to_json(answer);
+            self.say(HttpResponse::json(body), answer)
+        }))
+    }
+
+    /// What a gateway asks about a request that it holds.
+    pub(crate) async fn authorize(
+        &self,
+        gateway: Gateway,
+        request: &HttpRequest<'_>,
+    ) -> Result<HttpResponse, BadInput> {
+        if !self.gateways.trust(request.peer.ip()) {
+            let detail = format!(
+                "{} is not among the gateways whose word is taken; see --trusted-proxies",
+                request.peer.ip()
+            );
+            return Ok(HttpResponse::plain(StatusCode::FORBIDDEN, detail));
+        }
+        let clients = self.gateways.clients(gateway);
+        let forwarded =
+            ForwardedRequest::read(gateway, request.headers, request.peer.ip(), clients)?;
+        if self.saturation().is_full() {
+            let peek = CheckOptions::new(CheckMode::Peek);
+            let peeked = self.service.check(Transport::Http, &forwarded, peek).await;
+            if matches!(peeked.outcome(), Outcome::Wait(_)) {
+                return Ok(self.answer_queue_full(gateway, &peeked));
+            }
+        }
+        let mut verdict = self
+            .service
+            .check(Transport::Http, &forwarded, CheckOptions::default())
+            .await;
+        let ticket = self.service.issue_ticket(&mut verdict);
+        let reply = self.service.answer(&verdict, Subject::Request, |answer| {
+            let reply = gateway.reply(&verdict, ticket, answer);
+            self.say(reply, answer)
+        });
+        Ok(match reply.wait().is_zero() {
+            true => reply,
+            false => reply.at(self.saturation().enter()),
+        })
+    }
+
+    async fn decide(&self, asked: &CheckRequest, mode: CheckMode) -> HttpResponse {
+        let mut verdict = self
+            .service
+            .check(Transport::Http, &asked.known, asked.options(mode))
+            .await;
+        let ticket = self.service.issue_ticket(&mut verdict);
+        self.service.answer(&verdict, Subject::Request, |answer| {
+            let body = VerdictBody::new(&verdict, ticket).to_json(answer);
+            let reply = match verdict.status() {
+                None => HttpResponse::json(body),
+                Some(status) => HttpResponse::refused(status, body),
+            };
+            self.say(reply, answer)
+        })
+    }
+
+    /// The reply with the fields that an answer has in the dialects that were chosen.
+    pub(crate) fn say(&self, reply: HttpResponse, answer: &Answer<'_>) -> HttpResponse {
+        with_header_fields(|words| {
+            answer.write(self.service.headers().dialects(), words);
+            reply.saying(words)
+        })
+    }
+}
+
+fn posted(request: &HttpRequest<'_>) -> Result<CheckRequest, BadInput> {
+    no_query(request)?;
+    parse_check_request(request.body)
+}
+
+/// What is asked in two places at once could contradict itself.
+fn no_query(request: &HttpRequest<'_>) -> Result<(), BadInput> {
+    if request.query.is_empty() {
+        return Ok(());
+    }
+    let reason = "with POST everything is said in the body";
+    Err(BadInput::new("query", request.query.as_bytes(), reason))
+}
+
+fn charged(asked: CheckRequest) -> Result<CheckRequest, BadInput> {
+    if asked.is_peek() {
+        let reason = "what is only looked at cannot be held; see /v1/check";
+        return Err(BadInput::new("peek", b"true", reason));
+    }
+    Ok(asked)
+}

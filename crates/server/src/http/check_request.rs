@@ -1,0 +1,56 @@
+//! One question: what is known of a request, what it costs, and whether it is only looked at.
+//!
+//! Must not know: how it was written down.
+
+use tollgate_engine::{CheckMode, CheckOptions};
+
+use crate::http::bad_input::BadInput;
+use crate::http::request_attributes::RequestAttributes;
+
+/// A request, however it was asked. What was not given is absent.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct CheckRequest {
+    pub(crate) known: RequestAttributes,
+    /// What the caller says that it costs; else the policy says it.
+    pub(crate) cost: Option<u64>,
+    peek: Option<bool>,
+}
+
+impl CheckRequest {
+    /// Whether nothing is to be charged.
+    pub(crate) fn is_peek(&self) -> bool {
+        self.peek.unwrap_or(false)
+    }
+
+    /// How the request is checked: in this mode, unless the caller only peeks.
+    pub(crate) fn options(&self, mode: CheckMode) -> CheckOptions {
+        CheckOptions {
+            cost: self.cost,
+            mode: match self.is_peek() {
+                true => CheckMode::Peek,
+                false => mode,
+            },
+        }
+    }
+
+    pub(crate) fn set_attribute(&mut self, name: &str, value: Vec<u8>) -> Result<(), BadInput> {
+        self.known.set(name, value)
+    }
+
+    pub(crate) fn set_cost(&mut self, cost: u64) -> Result<(), BadInput> {
+        set("cost", &mut self.cost, cost)
+    }
+
+    pub(crate) fn set_peek(&mut self, peek: bool) -> Result<(), BadInput> {
+        set("peek", &mut self.peek, peek)
+    }
+}
+
+fn set<T: ToString>(field: &str, place: &mut Option<T>, value: T) -> Result<(), BadInput> {
+    if place.is_some() {
+        let value = value.to_string();
+        return Err(BadInput::new(field, value.as_bytes(), "it is given twice"));
+    }
+    *place = Some(value);
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! Serving plain requests: all that has arrived is answered and sent in one write, until something arrives that is not plain.
+//!
+//! A round is one read, the responses to all of it, and one write. Over memory the responses are ready when they are first
+//! polled, so a round never waits. Must not know: what is asked or answered, what makes a request plain, sockets.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use hyper::Method;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::time::{Instant, sleep};
+use tollgate_core::Nanos;
+
+use super::buffers::{Buffers, Keep, READ_LEN};
+use super::fast_parser::{RequestBounds, parse_request};
+use super::idle::Idle;
+use super::response_writer::write_response;
+use crate::counters::Counters;
+use crate::http::Limits;
+use crate::http::handler::{HttpHandler, HttpRequest, answer};
+use crate::http::response::HttpResponse;
+use crate::listen::{Peer, ShutdownOrTimeout, Stopping, send};
+use tollgate_service::WaitPermit as Place;
+
+/// Serves plain requests until the connection is over, or something else has arrived: then the bytes of that.
+pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
+    limits: Limits,
+    handler: &A,
+    stream: &mut S,
+    peer: &Peer,
+    stopping: &Stopping,
+) -> io::Result<Option<Vec<u8>>> {
+    let (stopped, timer) = (pin!(stopping.wait()), pin!(sleep(limits.head)));
+    let mut idle = Idle::new(
+        ShutdownOrTimeout::new(stopping, stopped, timer),
+        limits.head,
+    );
+    // A connection that awaits a fleet has buffers of its own meanwhile, no larger than what it has read.
+    let keep = match handler.has_fleet() {
+        true => Keep::Copy,
+        false => Keep::ThreadBuffers,
+    };
+    loop {
+        let arrived = idle.until(|context| poll_read(context, stream, keep));
+        let Some(Some(mut buffers)) = arrived.await? else {
+            return Ok(None);
+        };
+        let (input, output) = buffers.split();
+        let (consumed, late) = answer_all(handler, input, peer, output).await;
+        let rest = input.get(consumed..).unwrap_or_default().to_vec();
+        let sent = poll_fn(|context| Poll::Ready(send(stream, context, output))).await?;
+        let unsent = (!sent.is_gone || late.is_some()).then(|| {
+            let now = output.get(sent.count..).unwrap_or_default();
+            Unsent::new(now.to_vec(), late)
+        });
+        // Whatever is waited for from here on, the buffers are not.
+        drop(buffers);
+        let more = match unsent {
+            Some(unsent) => unsent.send(stream, handler.counters()).await?,
+            None => Vec::new(),
+        };
+        if !rest.is_empty() || !more.is_empty() {
+            return Ok(Some([rest, more].concat()));
+        }
+        if stopping.is_said() {
+            return Ok(None);
+        }
+        idle.again();
+    }
+}
+
+impl<A: HttpHandler> RequestBounds for A {
+    fn max_body_len(&self, method: &Method, path: &str) -> usize {
+        HttpHandler::max_body_len(self, method, path)
+    }
+
+    fn reads_headers(&self, path: &str) -> bool {
+        HttpHandler::reads_headers(self, path)
+    }
+}
+
+/// Responses that could not be sent at once.
+struct Unsent {
+    now: Vec<u8>,
+    /// The last one is held back for so long.
+    wait: Nanos,
+    late: Vec<u8>,
+    /// The place of whoever waits for it.
+    _place: Option<Place>,
+}
+
+impl Unsent {
+    /// What is to be sent at once, and what is to be held back.
+    fn new(now: Vec<u8>, late: Option<Late>) -> Box<Self> {
+        let Late { wait, bytes, place } = late.unwrap_or_default();
+        Box::new(Self {
+            now,
+            wait,
+            late: bytes,
+            _place: place,
+        })
+    }
+
+    /// Sends all of it, and answers what has arrived meanwhile.
+    async fn send<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: &mut S,
+        counters: &Counters,
+    ) -> io::Result<Vec<u8>> {
+        let mut more = Vec::new();
+        stream.write_all(&self.now).await?;
+        if !self.wait.is_zero() {
+            stream.flush().await?;
+            let _held = counters.hold();
+            hold(stream, self.wait, &mut more).await?;
+            stream.write_all(&self.late).await?;
+        }
+        stream.flush().await?;
+        Ok(more)
+    }
+}
+
+/// Lets time pass, unless the client leaves: then nobody waits for the answer any more, and its place is another's. What
+/// the client sends meanwhile is kept, as far as there is room for it.
+async fn hold<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    wait: Nanos,
+    more: &mut Vec<u8>,
+) -> io::Result<()> {
+    let mut over = pin!(sleep(Duration::from_nanos(wait.as_nanos())));
+    poll_fn(|context| {
+        if over.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        while more.len() < READ_LEN {
+            let mut room = [0; 1_024];
+            let mut room = ReadBuf::new(&mut room);
+            ready!(Pin::new(&mut *stream).poll_read(context, &mut room))?;
+            if room.filled().is_empty() {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+            more.extend_from_slice(room.filled());
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// An answer that is to be held back.
+#[derive(Default)]
+struct Late {
+    wait: Nanos,
+    bytes: Vec<u8>,
+    place: Option<Place>,
+}
+
+/// Reads what has arrived; nothing at the end.
+fn poll_read<S: AsyncRead + Unpin>(
+    context: &mut Context<'_>,
+    stream: &mut S,
+    keep: Keep,
+) -> Poll<io::Result<Option<Buffers>>> {
+    let mut buffers = Buffers::of_thread();
+    let mut free = ReadBuf::new(buffers.free());
+    ready!(Pin::new(&mut *stream).poll_read(context, &mut free))?;
+    let filled = free.filled().len();
+    Poll::Ready(Ok((filled > 0).then(|| buffers.filled(filled, keep))))
+}
+
+/// Answers the plain requests that the input begins with, and says how many bytes that were. One whose answer is to be held
+/// back is the last.
+async fn answer_all<A: HttpHandler>(
+    handler: &A,
+    input: &[u8],
+    peer: &Peer,
+    out: &mut Vec<u8>,
+) -> (usize, Option<Late>) {
+    let mut consumed = 0_usize;
+    let mut now = None;
+    while let Some(rest @ [_, ..]) = input.get(consumed..)
+        && let Some(request) = parse_request(rest, handler)
+    {
+        consumed = consumed.saturating_add(request.len);
+        let request = HttpRequest {
+            method: &request.method,
+            path: request.path,
+            query: request.query,
+            headers: &request.headers,
+            body: request.body,
+            peer,
+        };
+        let mut reply = answer(handler, &request).await;
+        let wait = reply.wait();
+        let now = *now.get_or_insert_with(Instant::now);
+        if wait.is_zero() {
+            drop(write(&mut reply, now, out));
+        } else {
+            let mut bytes = Vec::new();
+            let place = write(&mut reply, now, &mut bytes);
+            return (consumed, Some(Late { wait, bytes, place }));
+        }
+    }
+    (consumed, None)
+}
+
+/// Writes an answer. Whoever waits for it has a place until it is sent.
+fn write(reply: &mut HttpResponse, now: Instant, out: &mut Vec<u8>) -> Option<Place> {
+    let place = reply.take_place();
+    write_response(reply, now, out);
+    place
+}

@@ -1,0 +1,116 @@
+//! A connection that hyper serves: everything that the fast path does not read, until the connection ends.
+//!
+//! Must not know: what is asked or answered, sockets.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{sleep, timeout};
+
+use super::fast_parser::{MAX_FIELDS, MAX_HEAD_LEN};
+use crate::http::Limits;
+use crate::http::handler::{HttpHandler, HttpRequest, answer};
+use crate::http::response::HttpResponse;
+use crate::listen::{Peer, PrefixedStream, Stopping};
+
+/// The rest of a connection's life, whatever HTTP/1 may bring.
+pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Send>(
+    limits: Limits,
+    handler: Arc<A>,
+    stream: PrefixedStream<S>,
+    peer: Peer,
+    stopping: Stopping,
+) {
+    let peer = Arc::new(peer);
+    let service = service_fn(move |request| {
+        let (handler, peer) = (Arc::clone(&handler), Arc::clone(&peer));
+        async move {
+            let reply = respond(limits, &*handler, request, &peer).await;
+            if !reply.wait().is_zero() {
+                let _held = handler.counters().hold();
+                sleep(Duration::from_nanos(reply.wait().as_nanos())).await;
+            }
+            Ok::<_, Infallible>(reply.into_response())
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_buf_size(MAX_HEAD_LEN)
+        .max_headers(MAX_FIELDS)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        biased;
+        ended = &mut connection => ended,
+        () = stopping.wait() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        // The client's doing: it left, was too slow, or does not speak HTTP.
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+async fn respond<A: HttpHandler>(
+    limits: Limits,
+    handler: &A,
+    request: Request<Incoming>,
+    peer: &Peer,
+) -> HttpResponse {
+    let (head, body) = request.into_parts();
+    let body = match handler.max_body_len(&head.method, head.uri.path()) {
+        0 => Ok(Bytes::new()),
+        most => read(limits, body, most).await,
+    };
+    let body = match body {
+        Ok(body) => body,
+        Err(reply) => return reply,
+    };
+    let request = HttpRequest {
+        method: &head.method,
+        path: head.uri.path(),
+        query: head.uri.query().unwrap_or(""),
+        headers: &head.headers,
+        body: &body,
+        peer,
+    };
+    answer(handler, &request).await
+}
+
+/// The body, or the answer that says why it cannot be read.
+async fn read(limits: Limits, body: Incoming, most: usize) -> Result<Bytes, HttpResponse> {
+    let too_long = || {
+        let detail = format!("body: it is longer than {most} bytes");
+        HttpResponse::plain(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    };
+    // A declared length is believed before a byte is read, so that nobody sends what will be refused.
+    if body.size_hint().lower() > most as u64 {
+        return Err(too_long());
+    }
+    match timeout(limits.body, Limited::new(body, most).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
+        Ok(Err(_)) => Err(HttpResponse::plain(
+            StatusCode::BAD_REQUEST,
+            "body: it ended before it was complete",
+        )),
+        Err(_) => {
+            let seconds = limits.body.as_secs();
+            let detail = format!("body: it was not complete after {seconds} s");
+            Err(HttpResponse::plain(StatusCode::REQUEST_TIMEOUT, detail))
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The short way to read a question that is written plainly, as nearly every one is: no escapes, no nesting beyond the
+//! attributes, nothing twice.
+//!
+//! It never says that anything is wrong: what it cannot read it leaves to the reader that explains. Must not know: what
+//! attributes there are.
+
+use crate::http::check_request::CheckRequest;
+
+/// The request, if it is written plainly and nothing is wrong with it.
+pub(super) fn parse_plain_check_request(body: &[u8]) -> Option<CheckRequest> {
+    // Once for all of it, so that every piece between two quotes is text.
+    let mut rest = Rest(std::str::from_utf8(body).ok()?);
+    let mut asked = CheckRequest::default();
+    let mut has_attributes = false;
+    rest.members(|name, rest| match name {
+        "attributes" if !has_attributes => {
+            has_attributes = true;
+            rest.members(|name, rest| {
+                let value = rest.text()?;
+                asked.set_attribute(name, value.into()).ok()
+            })
+        }
+        "key" => {
+            let value = rest.text()?;
+            asked.set_attribute("key", value.into()).ok()
+        }
+        "cost" => asked.set_cost(rest.number()?).ok(),
+        "peek" => asked.set_peek(rest.truth()?).ok(),
+        _ => None,
+    })?;
+    rest.skip_blanks();
+    rest.0.is_empty().then_some(asked)
+}
+
+/// What has not been read yet.
+struct Rest<'a>(&'a str);
+
+impl<'a> Rest<'a> {
+    /// Reads an object: `member` is given each name and has to read its value.
+    fn members(&mut self, mut member: impl FnMut(&'a str, &mut Self) -> Option<()>) -> Option<()> {
+        self.take(b'{')?;
+        if self.take(b'}').is_some() {
+            return Some(());
+        }
+        loop {
+            let name = self.text()?;
+            self.take(b':')?;
+            member(name, self)?;
+            if self.take(b',').is_none() {
+                return self.take(b'}');
+            }
+        }
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        self.take(b'"')?;
+        let is_end = |byte: &u8| matches!(byte, b'"' | b'\\' | ..=0x1f);
+        let end = self.0.as_bytes().iter().position(is_end)?;
+        let (text, rest) = self.0.split_at_checked(end)?;
+        // At anything else than a quote it is not plain.
+        self.0 = rest.strip_prefix('"')?;
+        Some(text)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.skip_blanks();
+        let is_digit = |byte: &u8| byte.is_ascii_digit();
+        let end = self.0.as_bytes().iter().position(|byte| !is_digit(byte))?;
+        let (digits, rest) = self.0.split_at_checked(end)?;
+        // Further digits, a fraction and an exponent are for others, and so are zeros that JSON does not allow.
+        let is_fit = matches!(digits.len(), 1..=18) && (digits == "0" || !digits.starts_with('0'));
+        let ends = rest.starts_with([',', '}', ' ', '\n', '\r', '\t']);
+        let number = Some(digits).filter(|_| is_fit && ends)?.parse().ok()?;
+        self.0 = rest;
+        Some(number)
+    }
+
+    fn truth(&mut self) -> Option<bool> {
+        self.skip_blanks();
+        for (word, truth) in [("true", true), ("false", false)] {
+            if let Some(rest) = self.0.strip_prefix(word) {
+                self.0 = rest;
+                return Some(truth);
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, wanted: u8) -> Option<()> {
+        self.skip_blanks();
+        if *self.0.as_bytes().first()? != wanted {
+            return None;
+        }
+        self.0 = self.0.get(1..)?;
+        Some(())
+    }
+
+    fn skip_blanks(&mut self) {
+        if let Some(b' ' | b'\n' | b'\r' | b'\t') = self.0.as_bytes().first() {
+            self.0 = self.0.trim_start_matches([' ', '\n', '\r', '\t']);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::json::parse_any_check_request;
+
+    #[test]
+    fn what_is_plain_is_read_as_the_other_reader_reads_it() {
+        for body in [
+            "{}",
+            " { } \n",
+            r#"{"key":"alice"}"#,
+            r#"{"attributes":{"header.x-api-key":"alice","ip":"::1"},"cost":3,"peek":true}"#,
+            r#"{ "attributes" : { "method" : "post" } , "cost" : 0 , "peek" : false }"#,
+            r#"{"attributes":{},"key":"é"}"#,
+            r#"{"cost":999999999999999999}"#,
+        ] {
+            let plain = parse_plain_check_request(body.as_bytes());
+            assert_eq!(
+                plain.as_ref(),
+                parse_any_check_request(body.as_bytes()).ok().as_ref(),
+                "{body}"
+            );
+            assert!(plain.is_some(), "{body}");
+        }
+    }
+
+    /// Whatever it is, this reader has no opinion on it, so nothing is accepted that the other would refuse.
+    #[test]
+    fn what_is_not_plain_or_wrong_is_left_to_the_reader_that_explains() {
+        for body in [
+            "",
+            "[]",
+            "{",
+            "{}}",
+            "{} x",
+            r#"{"key":"a","key":"a"}"#,
+            r#"{"key":"a\u0062"}"#,
+            r#"{"key":"a}"#,
+            "{\"key\":\"a\nb\"}",
+            r#"{"key":null}"#,
+            r#"{"key":"a",}"#,
+            r#"{"key" "a"}"#,
+            r#"{"cost":-1}"#,
+            r#"{"cost":01}"#,
+            r#"{"cost":1.0}"#,
+            r#"{"cost":1e3}"#,
+            r#"{"cost":1000000000000000000}"#,
+            r#"{"cost":"1"}"#,
+            r#"{"cost":1x}"#,
+            r#"{"cost":1"#,
+            r#"{"peek":truex}"#,
+            r#"{"peek":1}"#,
+            r#"{"attributes":{"ip":"x"}}"#,
+            r#"{"attributes":{"ip":"::1","ip":"::1"}}"#,
+            r#"{"attributes":{"weather":"fine"}}"#,
+            r#"{"attributes":{"key":{"a":"b"}}}"#,
+            r#"{"attributes":[]}"#,
+            r#"{"attributes":{},"attributes":{}}"#,
+            r#"{"weather":"fine"}"#,
+        ] {
+            assert_eq!(parse_plain_check_request(body.as_bytes()), None, "{body}");
+        }
+        assert_eq!(parse_plain_check_request(b"{\"key\":\"\xff\"}"), None);
+    }
+
+    /// Every question that begins like a plain one and goes wrong somewhere is wrong to both readers, or right to both.
+    #[test]
+    fn no_damaged_question_is_read_differently() {
+        let body = br#"{"attributes":{"ip":"::1","header.a":"b c"},"cost":12,"peek":true}"#;
+        for at in 0..body.len() {
+            for byte in *b"{}[]\":,\\ 01atx\n" {
+                let mut body = body.to_vec();
+                body[at] = byte;
+                if let Some(plain) = parse_plain_check_request(&body) {
+                    assert_eq!(
+                        Ok(plain),
+                        parse_any_check_request(&body),
+                        "{}",
+                        body.escape_ascii()
+                    );
+                }
+            }
+        }
+    }
+}

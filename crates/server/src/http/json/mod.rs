@@ -1,0 +1,271 @@
+//! Questions and reports as JSON bodies: pure functions from bytes to what was said.
+//!
+//! Strict: an unknown field, one that is given twice and one of the wrong type are errors that name the field. Must not
+//! know: HTTP, which limits exist.
+
+mod fast_parser;
+
+use std::fmt;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use self::fast_parser::parse_plain_check_request;
+use crate::http::bad_input::{BadInput, parse_cost};
+use crate::http::check_request::CheckRequest;
+
+/// So many questions may be asked at once.
+pub(crate) const MAX_BATCH_LEN: usize = 100;
+
+/// Header fields with lower-case names.
+pub(crate) type Headers = Vec<(Box<str>, Box<[u8]>)>;
+
+/// What is said about a ticket: its id and what came of the request.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) ticket: u128,
+    pub(crate) status: Option<u16>,
+    pub(crate) headers: Headers,
+    pub(crate) cost: Option<u64>,
+}
+
+/// Parses `{"attributes": {…}, "cost": 1, "peek": false}`, every field optional.
+pub(crate) fn parse_check_request(body: &[u8]) -> Result<CheckRequest, BadInput> {
+    parse_plain_check_request(body).map_or_else(|| parse_any_check_request(body), Ok)
+}
+
+/// The same for any body, with the reason why it cannot be understood.
+fn parse_any_check_request(body: &[u8]) -> Result<CheckRequest, BadInput> {
+    let mut asked = CheckRequest::default();
+    for (name, value) in object(body)? {
+        check_request_field(&mut asked, &name, value)?;
+    }
+    Ok(asked)
+}
+
+/// Parses `{"requests": [{…}, {…}]}`, each as [`parse_check_request`] reads it.
+pub(crate) fn parse_check_requests(body: &[u8]) -> Result<Vec<CheckRequest>, BadInput> {
+    let mut questions = None;
+    for (name, value) in object(body)? {
+        match (name.as_str(), value) {
+            ("requests", Loose::List(list)) => questions = Some(list),
+            ("requests", other) => return Err(other.wrong("requests", "it must be a list")),
+            (_, value) => return Err(value.unknown(&name, "requests")),
+        }
+    }
+    let questions =
+        questions.ok_or_else(|| BadInput::new("requests", b"", "it must be given: a list"))?;
+    if questions.len() > MAX_BATCH_LEN {
+        let reason = format!("there are {}, at most {MAX_BATCH_LEN} fit", questions.len());
+        return Err(BadInput::new("requests", b"", reason));
+    }
+    let read = |(index, value): (usize, Loose)| {
+        let place = format!("requests[{index}]");
+        let Loose::Map(fields) = value else {
+            return Err(value.wrong(&place, "it must be an object"));
+        };
+        let mut asked = CheckRequest::default();
+        for (name, value) in fields {
+            check_request_field(&mut asked, &name, value).map_err(|bad| bad.inside(&place))?;
+        }
+        Ok(asked)
+    };
+    questions.into_iter().enumerate().map(read).collect()
+}
+
+/// Parses `{"ticket": "…", "status": 200, "headers": {…}, "cost": 1}`, of which only `ticket` and the fields in
+/// `also` may be given.
+pub(crate) fn parse_report(body: &[u8], also: &'static [&'static str]) -> Result<Report, BadInput> {
+    let mut report = Report::default();
+    let mut ticket = None;
+    for (name, value) in object(body)? {
+        match (name.as_str(), value) {
+            ("ticket", value) => ticket = Some(ticket_id(value.text("ticket")?.as_bytes())?),
+            (name, value) if !also.contains(&name) => {
+                let known = ["ticket"].iter().chain(also).copied();
+                return Err(value.unknown(name, &known.collect::<Vec<_>>().join(", ")));
+            }
+            ("status", value) => report.status = Some(status(&value)?),
+            ("cost", value) => report.cost = Some(value.whole("cost")?),
+            (_, Loose::Map(headers)) => report.headers = texts("headers", headers)?,
+            (name, value) => return Err(value.wrong(name, "it must be an object")),
+        }
+    }
+    report.ticket = ticket.ok_or_else(|| BadInput::new("ticket", b"", "it must be given"))?;
+    Ok(report)
+}
+
+fn check_request_field(asked: &mut CheckRequest, name: &str, value: Loose) -> Result<(), BadInput> {
+    match (name, value) {
+        ("attributes", Loose::Map(attributes)) => {
+            for (name, value) in attributes {
+                let set = value
+                    .text(&name)
+                    .and_then(|text| asked.set_attribute(&name, text.into_bytes()));
+                set.map_err(|bad| bad.inside("attributes"))?;
+            }
+            Ok(())
+        }
+        ("attributes", value) => Err(value.wrong("attributes", "it must be an object")),
+        ("key", value) => asked.set_attribute("key", value.text("key")?.into_bytes()),
+        ("cost", value) => asked.set_cost(value.whole("cost")?),
+        ("peek", Loose::Other(Value::Bool(peek))) => asked.set_peek(peek),
+        ("peek", value) => Err(value.wrong("peek", "it must be true or false")),
+        (name, value) => Err(value.unknown(name, "attributes, key, cost, peek")),
+    }
+}
+
+fn status(value: &Loose) -> Result<u16, BadInput> {
+    let number = value.whole("status")?;
+    match u16::try_from(number) {
+        Ok(status @ 100..=599) => Ok(status),
+        _ => Err(value.wrong("status", "it must be from 100 to 599")),
+    }
+}
+
+fn ticket_id(text: &[u8]) -> Result<u128, BadInput> {
+    let is_hex = text.len() == 32 && text.iter().all(u8::is_ascii_hexdigit);
+    let id = std::str::from_utf8(text).ok().filter(|_| is_hex);
+    id.and_then(|id| u128::from_str_radix(id, 16).ok())
+        .ok_or_else(|| BadInput::new("ticket", text, "it must be 32 hexadecimal digits"))
+}
+
+fn texts(place: &str, fields: Fields) -> Result<Headers, BadInput> {
+    let read = |(name, value): (String, Loose)| {
+        let text = value.text(&name).map_err(|bad| bad.inside(place))?;
+        let text: Box<[u8]> = text.into_bytes().into();
+        Ok((name.to_ascii_lowercase().into(), text))
+    };
+    fields.into_iter().map(read).collect()
+}
+
+type Fields = Vec<(String, Loose)>;
+
+fn object(body: &[u8]) -> Result<Fields, BadInput> {
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(BadInput::new("body", body, "it must be a JSON object"));
+    }
+    match serde_json::from_slice(body) {
+        Ok(Loose::Map(fields)) => Ok(fields),
+        Ok(_) => Err(BadInput::new("body", body, "it must be a JSON object")),
+        Err(error) => Err(BadInput::new("body", body, error.to_string())),
+    }
+}
+
+/// A JSON value that keeps its fields in order and refuses one that is given twice, which `Value` would not notice.
+#[derive(Debug)]
+enum Loose {
+    Map(Fields),
+    List(Vec<Self>),
+    Other(Value),
+}
+
+impl Loose {
+    /// A `null` is a value of the wrong type, not an absent field: a caller whose key is null has a bug, and would
+    /// silently be limited by something else.
+    fn text(self, field: &str) -> Result<String, BadInput> {
+        match self {
+            Self::Other(Value::String(text)) => Ok(text),
+            other => Err(other.wrong(field, "it must be a string")),
+        }
+    }
+
+    fn whole(&self, field: &str) -> Result<u64, BadInput> {
+        match self {
+            // The value's own spelling goes through the same door as a query's, so that both say the same. Languages that
+            // know one kind of number write 3 as 3.0, and for JSON Schema that is a whole number too.
+            Self::Other(Value::Number(number)) => match number.as_f64() {
+                Some(float) if number.is_f64() && float.fract() == 0.0 => {
+                    parse_cost(field, format!("{float:.0}").as_bytes())
+                }
+                _ => parse_cost(field, number.to_string().as_bytes()),
+            },
+            other => Err(other.wrong(field, "it must be a whole number")),
+        }
+    }
+
+    fn wrong(&self, field: &str, reason: &'static str) -> BadInput {
+        BadInput::new(field, self.shown().as_bytes(), reason)
+    }
+
+    fn unknown(&self, field: &str, known: &str) -> BadInput {
+        let reason = format!("there is no such field; there are {known}");
+        BadInput::new(field, self.shown().as_bytes(), reason)
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Map(_) => "{…}".to_owned(),
+            Self::List(_) => "[…]".to_owned(),
+            Self::Other(value) => value.to_string(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Loose {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(LooseVisitor)
+    }
+}
+
+struct LooseVisitor;
+
+impl<'de> Visitor<'de> for LooseVisitor {
+    type Value = Loose;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Loose, A::Error> {
+        let mut fields: Fields = Vec::new();
+        while let Some((name, value)) = map.next_entry::<String, Loose>()? {
+            // A body is short, and so is the list.
+            if fields.iter().any(|(known, _)| *known == name) {
+                let message = format!(
+                    "the field {:?} is given twice",
+                    crate::http::bad_input::echo(name.as_bytes())
+                );
+                return Err(serde::de::Error::custom(message));
+            }
+            fields.push((name, value));
+        }
+        Ok(Loose::Map(fields))
+    }
+
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Loose, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = list.next_element()? {
+            items.push(item);
+        }
+        Ok(Loose::List(items))
+    }
+
+    fn visit_unit<E>(self) -> Result<Loose, E> {
+        Ok(Loose::Other(Value::Null))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Loose, E> {
+        Ok(Loose::Other(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Loose, E> {
+        Ok(Loose::Other(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Loose, E> {
+        Ok(Loose::Other(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Loose, E> {
+        Ok(Loose::Other(value.into()))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Loose, E> {
+        Ok(Loose::Other(value.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,29 @@
+//! The HTTP listener: check, reserve, settle and forward-auth over HTTP/1, with JSON, query strings and header fields.
+//!
+//! [`handler`] is the seam: [`http1`] reads a request and asks an [`HttpHandler`] for the response. `api.rs` implements the
+//! handler for the public API, and the admin listener has another. Must not know: sockets, how a request is decided.
+
+pub(crate) mod api;
+pub(crate) mod bad_input;
+mod check;
+mod check_request;
+pub(crate) mod forward_auth;
+pub(crate) mod handler;
+mod http1;
+mod json;
+mod list_limits;
+mod openapi;
+mod query;
+mod report;
+pub(crate) mod request_attributes;
+pub(crate) mod response;
+mod rls_json;
+mod routes;
+mod serve;
+pub(crate) mod verdict_body;
+pub(crate) mod wait_queue_full;
+pub(crate) mod welcome;
+
+pub(crate) use self::handler::{HttpHandler, HttpRequest};
+pub use self::serve::Limits;
+pub(crate) use self::serve::run;

@@ -1,0 +1,125 @@
+//! Reports about tickets: a response, a real cost, work that goes on, is done, or never happened.
+//!
+//! Must not know: sockets, how tickets are kept, what they settle.
+
+use hyper::StatusCode;
+use serde::Serialize;
+use tollgate_engine::Response;
+use tollgate_store::{Clock, StoreError};
+
+use crate::app::App;
+use crate::http::HttpRequest;
+use crate::http::bad_input::BadInput;
+use crate::http::json::{Report as Said, parse_report};
+use crate::http::response::HttpResponse;
+use crate::http::routes::Report;
+use crate::http::verdict_body::json;
+use tollgate_service::{TICKET_LIFETIME, TakenTicket};
+
+/// What came of a report.
+#[derive(Serialize)]
+struct Done {
+    ticket: String,
+    /// Whether it was carried out now; not if it had been before.
+    settled: bool,
+}
+
+/// What came of a renewal.
+#[derive(Serialize)]
+struct Renewed {
+    ticket: String,
+    /// Whether all places are still held.
+    held: bool,
+    /// How long the ticket is kept without being renewed again.
+    expires_after_ms: u64,
+}
+
+impl<C: Clock> App<C> {
+    pub(crate) async fn report(
+        &self,
+        report: Report,
+        request: &HttpRequest<'_>,
+    ) -> Result<HttpResponse, BadInput> {
+        let said = parse_report(request.body, fields(report))?;
+        if report == Report::Renew {
+            return Ok(self.renew(said.ticket).await);
+        }
+        let actual = match (report, said.cost) {
+            (Report::Settle, None) => return Err(BadInput::new("cost", b"", "it must be given")),
+            (_, cost) => cost.unwrap_or_default(),
+        };
+        if report == Report::Respond && said.status.is_none() {
+            return Err(BadInput::new("status", b"", "it must be given"));
+        }
+        let ticket = match self.service.take_ticket(said.ticket).await {
+            TakenTicket::Open(ticket) => ticket,
+            TakenTicket::AlreadySettled => return Ok(done(said.ticket, false)),
+            TakenTicket::Unknown => return Ok(unknown(said.ticket)),
+        };
+        let service = &self.service;
+        let settled = match report {
+            Report::Settle => service.settle(ticket, actual).await,
+            Report::Cancel => service.cancel(ticket).await,
+            Report::Respond | Report::Release | Report::Renew => {
+                service.respond(ticket, &Answered(&said)).await
+            }
+        };
+        Ok(match settled {
+            Ok(()) => done(said.ticket, true),
+            Err(error) => failed(&error),
+        })
+    }
+
+    async fn renew(&self, id: u128) -> HttpResponse {
+        match self.service.renew_ticket(id).await {
+            Ok(None) => unknown(id),
+            Err(error) => failed(&error),
+            Ok(Some(held)) => HttpResponse::json(json(&Renewed {
+                ticket: format!("{id:032x}"),
+                held,
+                expires_after_ms: TICKET_LIFETIME.as_millis_ceil(),
+            })),
+        }
+    }
+}
+
+/// The fields of each report beside the ticket.
+const fn fields(report: Report) -> &'static [&'static str] {
+    match report {
+        Report::Respond => &["status", "headers"],
+        Report::Settle => &["cost"],
+        Report::Cancel | Report::Renew | Report::Release => &[],
+    }
+}
+
+/// A response as it was reported. Without a status it is of no class, and counts nowhere.
+struct Answered<'a>(&'a Said);
+
+impl Response for Answered<'_> {
+    fn status(&self) -> u16 {
+        self.0.status.unwrap_or(0)
+    }
+
+    fn header(&self, name: &str) -> Option<&[u8]> {
+        let known = self.0.headers.iter().find(|(known, _)| **known == *name);
+        known.map(|(_, value)| &**value)
+    }
+}
+
+fn done(id: u128, settled: bool) -> HttpResponse {
+    HttpResponse::json(json(&Done {
+        ticket: format!("{id:032x}"),
+        settled,
+    }))
+}
+
+fn unknown(id: u128) -> HttpResponse {
+    let detail = format!("ticket: \"{id:032x}\" is not open: it has expired, or was never given");
+    HttpResponse::plain(StatusCode::NOT_FOUND, detail)
+}
+
+fn failed(error: &StoreError) -> HttpResponse {
+    tracing::warn!(%error, "the store did not settle a ticket");
+    let detail = "the store did not carry out all of it; places return when their leases end";
+    HttpResponse::plain(StatusCode::SERVICE_UNAVAILABLE, detail)
+}

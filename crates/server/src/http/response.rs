@@ -1,0 +1,264 @@
+//! An answer as HTTP: status, fields and body.
+//!
+//! Must not know: how it was decided.
+
+use std::cell::Cell;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::Full;
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::{Response, StatusCode};
+use tollgate_core::Nanos;
+use tollgate_http::{Merge, Problem, Words};
+
+use tollgate_service::{Refusal, WaitPermit as Place};
+
+/// Room for the values of some dozens of answers, so that most take none of their own.
+const VALUES_LEN: usize = 4_096;
+/// Most answers have no more fields.
+const USUAL_FIELDS: usize = 6;
+
+/// A response being put together.
+#[derive(Debug)]
+pub(crate) struct HttpResponse {
+    status: StatusCode,
+    /// In a list and not in a map: there are a handful, most are written once and never looked for.
+    fields: Vec<(HeaderName, HeaderValue)>,
+    body: Bytes,
+    wait: Nanos,
+    /// Where it waits.
+    place: Option<Place>,
+}
+
+impl HttpResponse {
+    pub(crate) fn text(body: impl Into<Bytes>) -> Self {
+        Self::new(StatusCode::OK, "text/plain; charset=utf-8", body)
+    }
+
+    pub(crate) fn empty(status: StatusCode) -> Self {
+        let mut reply = Self::new(status, "", Bytes::new());
+        reply.fields.retain(|(name, _)| name != CONTENT_TYPE);
+        reply
+    }
+
+    pub(crate) fn json(body: impl Into<Bytes>) -> Self {
+        Self::new(StatusCode::OK, "application/json", body)
+    }
+
+    /// Text of another kind.
+    pub(crate) fn page(content_type: &'static str, body: String) -> Self {
+        Self::new(StatusCode::OK, content_type, body)
+    }
+
+    /// A refusal whose body is already problem details.
+    pub(crate) fn refused(status: u16, body: impl Into<Bytes>) -> Self {
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+        Self::new(status, tollgate_http::CONTENT_TYPE, body)
+    }
+
+    pub(crate) fn problem(problem: &Problem) -> Self {
+        let status = StatusCode::from_u16(problem.status());
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Self::new(status, tollgate_http::CONTENT_TYPE, problem.to_json())
+    }
+
+    /// A refusal without header fields of limits: its status, and when to come back.
+    pub(crate) fn refusal(refusal: Refusal, detail: impl Into<String>) -> Self {
+        let status = StatusCode::from_u16(refusal.status);
+        let response = Self::plain(status.unwrap_or(StatusCode::SERVICE_UNAVAILABLE), detail);
+        match refusal.retry_after_seconds() {
+            Some(seconds) => response.with(RETRY_AFTER, &seconds.to_string()),
+            None => response,
+        }
+    }
+
+    /// A problem that `status` already names.
+    pub(crate) fn plain(status: StatusCode, detail: impl Into<String>) -> Self {
+        let title = status.canonical_reason().unwrap_or("Error");
+        Self::problem(&Problem::plain(status.as_u16(), title, detail))
+    }
+
+    pub(crate) fn allow(self, methods: &'static str) -> Self {
+        self.with(ALLOW, methods)
+    }
+
+    pub(crate) fn with(mut self, name: HeaderName, value: &str) -> Self {
+        // Values are ours and printable: numbers, and names that were checked when the limit was made.
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.fields.retain(|(other, _)| *other != name);
+            self.fields.push((name, value));
+        }
+        self
+    }
+
+    /// The same with these fields. What is there already is not replaced: lists get another line, others are left alone.
+    ///
+    /// Values share a buffer of this thread, so what is left to allocate is one buffer for some dozens of answers, and
+    /// the list of fields itself.
+    pub(crate) fn saying(mut self, words: &Words) -> Self {
+        thread_local! {
+            static VALUES: Cell<BytesMut> = Cell::new(BytesMut::new());
+        }
+        let mut values = VALUES.take();
+        for word in words.words() {
+            let name = HeaderName::from_static(word.name);
+            let mut same = self.fields.iter().filter(|(other, _)| *other == name);
+            let is_there = match word.merge {
+                Merge::KeepTheirs => same.next().is_some(),
+                // Saying the same twice says nothing more.
+                Merge::Append => same.any(|(_, one)| one == word.value),
+            };
+            if is_there {
+                continue;
+            }
+            if values.capacity() < word.value.len() {
+                values.reserve(word.value.len().max(VALUES_LEN));
+            }
+            values.extend_from_slice(word.value);
+            if let Ok(value) = HeaderValue::from_maybe_shared(values.split().freeze()) {
+                self.fields.push((name, value));
+            }
+        }
+        VALUES.set(values);
+        self
+    }
+
+    /// The same with another status.
+    pub(crate) fn answered_with(mut self, status: u16) -> Self {
+        self.status = StatusCode::from_u16(status).unwrap_or(self.status);
+        self
+    }
+
+    /// The same, at a place for those who wait, which is free again when it is sent.
+    pub(crate) fn at(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
+    }
+
+    /// The place of whoever waits for it, to be kept until it is sent.
+    pub(crate) const fn take_place(&mut self) -> Option<Place> {
+        self.place.take()
+    }
+
+    /// The same, sent only after a while.
+    pub(crate) const fn after(mut self, wait: Nanos) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// How long it is to be held back.
+    pub(crate) const fn wait(&self) -> Nanos {
+        self.wait
+    }
+
+    pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::new(self.body));
+        *response.status_mut() = self.status;
+        for (name, value) in self.fields {
+            response.headers_mut().append(name, value);
+        }
+        response
+    }
+
+    pub(crate) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(crate) fn fields(&self) -> &[(HeaderName, HeaderValue)] {
+        &self.fields
+    }
+
+    pub(crate) const fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    fn new(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Self {
+        let mut fields = Vec::with_capacity(USUAL_FIELDS);
+        fields.push((CONTENT_TYPE, HeaderValue::from_static(content_type)));
+        // Every answer is about this moment. RFC 6585 forbids storing a 429, and a stored 200 would admit forever.
+        fields.push((CACHE_CONTROL, HeaderValue::from_static("no-store")));
+        Self {
+            status,
+            fields,
+            body: body.into(),
+            wait: Nanos::ZERO,
+            place: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_core::{Outcome, Status, Unit};
+    use tollgate_http::{Answer, Dialects, Policy, Standing};
+    use tollgate_testkit::allocation::{Counting, calls};
+
+    #[global_allocator]
+    static ALLOCATOR: Counting = Counting;
+
+    fn words(dialects: &str) -> Words {
+        let policy = Policy::new("api", 5, Nanos::MINUTE, Unit::Requests).unwrap();
+        let status = Status {
+            limit: 5,
+            remaining: 0,
+            reset_after: Nanos::MINUTE,
+        };
+        let denied = Outcome::Deny {
+            retry_after: Nanos::SECOND,
+        };
+        let standings = [Standing::new(&policy, denied, &status)];
+        let mut words = Words::new();
+        Answer::new(denied, &standings).write(dialects.parse::<Dialects>().unwrap(), &mut words);
+        words
+    }
+
+    fn lines(reply: &HttpResponse, name: &str) -> Vec<String> {
+        let all = reply.fields.iter().filter(|(other, _)| other == name);
+        all.map(|(_, value)| value.to_str().unwrap().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn fields_that_are_there_already_are_never_replaced() {
+        let theirs = |name| HeaderName::from_static(name);
+        let reply = HttpResponse::text("upstream")
+            .with(theirs("ratelimit"), r#""upstream";r=1"#)
+            .with(theirs("x-ratelimit-limit"), "7")
+            .with(theirs("retry-after"), "99")
+            .saying(&words("draft-11, x-ratelimit"));
+        assert_eq!(
+            lines(&reply, "ratelimit"),
+            [r#""upstream";r=1"#, r#""api";r=0;t=1"#]
+        );
+        assert_eq!(lines(&reply, "ratelimit-policy"), [r#""api";q=5;w=60"#]);
+        assert_eq!(
+            lines(&reply, "x-ratelimit-limit"),
+            ["7"],
+            "one number can be read"
+        );
+        assert_eq!(lines(&reply, "x-ratelimit-remaining"), ["0"]);
+        assert_eq!(lines(&reply, "retry-after"), ["99"]);
+        assert_eq!(
+            lines(&reply, "cache-control"),
+            ["no-store"],
+            "once is enough"
+        );
+    }
+
+    /// What is left is the buffer that values share, renewed now and then.
+    #[test]
+    fn fields_of_the_usual_dialect_hardly_allocate() {
+        let words = words("draft-11");
+        let plain = || drop(std::hint::black_box(HttpResponse::json("{}")));
+        let worded = || {
+            drop(std::hint::black_box(
+                HttpResponse::json("{}").saying(&words),
+            ));
+        };
+        worded();
+        let without = calls(|| (0..1_000).for_each(|_| plain()));
+        let with = calls(|| (0..1_000).for_each(|_| worded()));
+        assert!(without > 0 && with - without < 200, "{with} {without}");
+    }
+}

@@ -1,0 +1,26 @@
+//! The answer to a gateway whose request would have to wait while the wait queue is full.
+//!
+//! Must not know: sockets, who decides what becomes of the request.
+
+use tollgate_core::Nanos;
+use tollgate_engine::Verdict;
+use tollgate_service::{Subject, WaitQueueFull};
+use tollgate_store::Clock;
+
+use crate::app::HttpApi;
+use crate::http::forward_auth::Gateway;
+use crate::http::response::HttpResponse;
+
+impl<C: Clock> HttpApi<C> {
+    /// The answer about a request that was peeked at and would have to wait. Nothing is charged.
+    pub(crate) fn answer_queue_full(&self, gateway: Gateway, peeked: &Verdict) -> HttpResponse {
+        self.service.record_saturation();
+        match self.service.refuse_to_wait(peeked) {
+            WaitQueueFull::Refused(refusal) => gateway.refuse(refusal),
+            WaitQueueFull::LetThrough => self.service.answer(peeked, Subject::Request, |answer| {
+                let response = gateway.reply(peeked, None, answer);
+                self.say(response.after(Nanos::ZERO), answer)
+            }),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A connection some of whose bytes were read already and are read again.
+//!
+//! Must not know: what the bytes mean.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A connection that begins with these bytes.
+#[derive(Debug)]
+pub(crate) struct PrefixedStream<S> {
+    begun: Vec<u8>,
+    at: usize,
+    stream: S,
+}
+
+impl<S> PrefixedStream<S> {
+    pub(crate) const fn new(begun: Vec<u8>, stream: S) -> Self {
+        Self {
+            begun,
+            at: 0,
+            stream,
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for PrefixedStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if let Some(begun @ [_, ..]) = this.begun.get(this.at..) {
+            let now = begun.get(..buffer.remaining()).unwrap_or(begun);
+            buffer.put_slice(now);
+            this.at = this.at.saturating_add(now.len());
+            if this.at == this.begun.len() {
+                (this.begun, this.at) = (Vec::new(), 0);
+            }
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut this.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for PrefixedStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listen::Stream;
+    use std::time::Duration;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+
+    #[tokio::test]
+    async fn what_was_read_is_read_again_and_then_what_follows() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap());
+        let (client, accepted) = tokio::join!(client, listener.accept());
+        let mut client = client.unwrap();
+        client.write_all(b" and later").await.unwrap();
+        drop(client);
+        let stream = Stream::tcp(accepted.unwrap().0, Duration::from_secs(1));
+        let mut prefixed_stream = PrefixedStream::new(b"at first".to_vec(), stream);
+        let mut first = [0; 3];
+        prefixed_stream.read_exact(&mut first).await.unwrap();
+        let mut rest = String::new();
+        prefixed_stream.read_to_string(&mut rest).await.unwrap();
+        assert_eq!((&first, rest.as_str()), (b"at ", "first and later"));
+    }
+}

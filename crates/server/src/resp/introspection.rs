@@ -1,0 +1,279 @@
+//! What tools ask about the connection, the commands and the server: `CLIENT`, `COMMAND`, `CONFIG`, `INFO`.
+//!
+//! Must not know: limits.
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+
+use tollgate_store::Clock;
+
+use super::commands::{ENTRIES, Entry, wrong_arity};
+use super::handshake::{BAD_NAME, REDIS_VERSION};
+use super::parse::Command;
+use super::server::Resp;
+use super::session::{MAX_NAME_LEN, Session, is_fit_name};
+use super::write::{Echo, Reply};
+
+/// `CLIENT subcommand [argument ...]`
+pub(super) fn client(session: &mut Session, command: &Command<'_>, reply: &mut Reply<'_>) {
+    let is = |name: &[u8]| command.word(1).eq_ignore_ascii_case(name);
+    match command.len() {
+        1 => wrong_arity("client", reply),
+        2 if is(b"id") => reply.unsigned(session.id),
+        2 if is(b"info") => reply.text(&line(session, "client|info")),
+        _ if is(b"list") => reply.text(&line(session, "client|list")),
+        2 if is(b"getname") && session.name.is_empty() => reply.null(),
+        2 if is(b"getname") => reply.bulk(&session.name),
+        3 if is(b"setname") => rename(session, command.word(2), reply),
+        4 if is(b"setinfo") => describe(session, command.word(2), command.word(3), reply),
+        3 if is(b"no-evict") || is(b"no-touch") => {
+            match command.word(2).to_ascii_lowercase().as_slice() {
+                b"on" | b"off" => reply.ok(),
+                _ => reply.error(format_args!("ERR syntax error")),
+            }
+        }
+        _ => unknown("CLIENT", command, reply),
+    }
+}
+
+fn rename(session: &mut Session, name: &[u8], reply: &mut Reply<'_>) {
+    if !is_fit_name(name) {
+        return reply.error(format_args!("{BAD_NAME} {MAX_NAME_LEN} bytes."));
+    }
+    session.name = name.into();
+    reply.ok();
+}
+
+fn describe(session: &mut Session, what: &[u8], value: &[u8], reply: &mut Reply<'_>) {
+    let place = if what.eq_ignore_ascii_case(b"lib-name") {
+        &mut session.library
+    } else if what.eq_ignore_ascii_case(b"lib-ver") {
+        &mut session.library_version
+    } else {
+        return reply.error(format_args!("ERR Unrecognized option '{}'", Echo(what)));
+    };
+    if !is_fit_name(value) {
+        let what = Echo(what);
+        return reply.error(format_args!(
+            "ERR {what} cannot contain spaces, newlines or special characters, nor more than {MAX_NAME_LEN} bytes."
+        ));
+    }
+    *place = value.into();
+    reply.ok();
+}
+
+/// One connection in one line.
+fn line(session: &Session, command: &str) -> String {
+    let (peer, local) = session.ends.map_or_else(
+        || (String::new(), String::new()),
+        |(peer, local)| (peer.to_string(), local.to_string()),
+    );
+    format!(
+        "id={} addr={peer} laddr={local} name={} db=0 cmd={command} user=default lib-name={} lib-ver={} resp={}\n",
+        session.id,
+        String::from_utf8_lossy(&session.name),
+        String::from_utf8_lossy(&session.library),
+        String::from_utf8_lossy(&session.library_version),
+        if session.is_resp3 { 3 } else { 2 },
+    )
+}
+
+/// `COMMAND [COUNT | DOCS [name ...] | INFO [name ...] | LIST | GETKEYS word ...]`
+pub(super) fn command(command: &Command<'_>, reply: &mut Reply<'_>) {
+    let is = |name: &[u8]| command.word(1).eq_ignore_ascii_case(name);
+    match command.len() {
+        1 => all(reply, entry),
+        2 if is(b"count") => reply.unsigned(ENTRIES.len() as u64),
+        2 if is(b"list") => all(reply, |entry, reply| reply.bulk(entry.name.as_bytes())),
+        2 if is(b"info") => all(reply, entry),
+        _ if is(b"info") => {
+            reply.array(command.len().saturating_sub(2));
+            for name in command.words_from(2) {
+                match find(name) {
+                    Some(found) => entry(found, reply),
+                    None => reply.null(),
+                }
+            }
+        }
+        _ if is(b"docs") => {
+            let asked = |entry: &&Entry| {
+                command.len() == 2
+                    || command
+                        .words_from(2)
+                        .any(|name| name.eq_ignore_ascii_case(entry.name.as_bytes()))
+            };
+            reply.map(ENTRIES.iter().filter(asked).count());
+            for found in ENTRIES.iter().filter(asked) {
+                document(found, reply);
+            }
+        }
+        3.. if is(b"getkeys") => match find(command.word(2)).filter(|found| found.key > 0) {
+            Some(_) if command.len() >= 4 => {
+                reply.array(1);
+                reply.bulk(command.word(3));
+            }
+            Some(_) => reply.error(format_args!(
+                "ERR Invalid number of arguments specified for command"
+            )),
+            None => reply.error(format_args!("ERR The command has no key arguments")),
+        },
+        _ => unknown("COMMAND", command, reply),
+    }
+}
+
+fn find(name: &[u8]) -> Option<&'static Entry> {
+    ENTRIES
+        .iter()
+        .find(|entry| name.eq_ignore_ascii_case(entry.name.as_bytes()))
+}
+
+fn all(reply: &mut Reply<'_>, each: impl Fn(&Entry, &mut Reply<'_>)) {
+    reply.array(ENTRIES.len());
+    for entry in ENTRIES {
+        each(entry, reply);
+    }
+}
+
+/// The ten things that Redis 7 tells of a command. The last four are empty.
+fn entry(entry: &Entry, reply: &mut Reply<'_>) {
+    reply.array(10);
+    reply.bulk(entry.name.as_bytes());
+    reply.integer(entry.arity);
+    reply.set(entry.flags.len());
+    for flag in entry.flags {
+        reply.simple(flag);
+    }
+    reply.integer(entry.key);
+    reply.integer(entry.key);
+    reply.integer(entry.key.min(1));
+    for _ in 0..4 {
+        reply.array(0);
+    }
+}
+
+fn document(entry: &Entry, reply: &mut Reply<'_>) {
+    reply.bulk(entry.name.as_bytes());
+    reply.map(4);
+    for (name, value) in [
+        ("summary", entry.summary),
+        ("since", env!("CARGO_PKG_VERSION")),
+        ("group", entry.group),
+    ] {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"arguments");
+    reply.array(entry.words.len());
+    for word in entry.words {
+        let (name, is_optional) = match word.strip_suffix('?') {
+            Some(name) => (name, true),
+            None => (*word, false),
+        };
+        reply.map(if is_optional { 3 } else { 2 });
+        for (field, value) in [("name", name), ("type", "string")] {
+            reply.bulk(field.as_bytes());
+            reply.bulk(value.as_bytes());
+        }
+        if is_optional {
+            reply.bulk(b"flags");
+            reply.set(1);
+            reply.simple("optional");
+        }
+    }
+}
+
+/// `CONFIG GET parameter [parameter ...]`: what redis-benchmark asks for, and nothing else.
+pub(super) fn config(command: &Command<'_>, reply: &mut Reply<'_>) {
+    const KNOWN: [(&str, &str); 4] = [
+        ("appendonly", "no"),
+        ("databases", "1"),
+        ("maxmemory", "0"),
+        ("save", ""),
+    ];
+    if !command.word(1).eq_ignore_ascii_case(b"get") || command.len() < 3 {
+        return unknown("CONFIG", command, reply);
+    }
+    let asked = |(name, _): &&(&str, &str)| {
+        let mut words = command.words_from(2);
+        words.any(|word| word == b"*" || word.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    reply.map(KNOWN.iter().filter(asked).count());
+    for (name, value) in KNOWN.iter().filter(asked) {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+}
+
+/// `INFO [section ...]`
+pub(super) fn info<C: Clock>(server: &Resp<C>, command: &Command<'_>, reply: &mut Reply<'_>) {
+    let wants = |section: &str| {
+        let mut words = command.words_from(1);
+        let everything = [section, "all", "default", "everything"];
+        command.len() == 1
+            || words.any(|word| {
+                everything
+                    .iter()
+                    .any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
+            })
+    };
+    let mut text = String::new();
+    let mut section = |name: &str, lines: &[(&str, &dyn std::fmt::Display)]| {
+        if !wants(name) {
+            return;
+        }
+        let gap = if text.is_empty() { "" } else { "\r\n" };
+        // Writing into memory cannot fail.
+        let _cannot_fail = write!(text, "{gap}# {name}\r\n").is_ok();
+        for (name, value) in lines {
+            let _cannot_fail = write!(text, "{name}:{value}\r\n").is_ok();
+        }
+    };
+    let usage = server.throttle.store().usage();
+    let counters = server.counters();
+    section(
+        "Server",
+        &[
+            ("redis_version", &REDIS_VERSION),
+            ("tollgate_version", &env!("CARGO_PKG_VERSION")),
+            ("redis_mode", &"standalone"),
+            ("process_id", &std::process::id()),
+        ],
+    );
+    section(
+        "Clients",
+        &[(
+            "connected_clients",
+            &server.connections.load(Ordering::Relaxed),
+        )],
+    );
+    section(
+        "Memory",
+        &[
+            ("table_bytes", &usage.table_bytes),
+            ("held_bytes", &server.held.load(Ordering::Relaxed)),
+        ],
+    );
+    section(
+        "Stats",
+        &[
+            (
+                "total_commands_processed",
+                &server.commands.load(Ordering::Relaxed),
+            ),
+            ("rejected_connections", &counters.refused_connections()),
+            ("accept_errors", &counters.accept_errors()),
+            ("panics", &counters.panics()),
+            ("forgiven_keys", &usage.forgiven),
+            ("overflowed_decisions", &usage.overflowed),
+        ],
+    );
+    section("Replication", &[("role", &"master")]);
+    reply.text(&text);
+}
+
+fn unknown(family: &str, command: &Command<'_>, reply: &mut Reply<'_>) {
+    let subcommand = Echo(command.word(1));
+    reply.error(format_args!(
+        "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. {family} here knows less than in Redis."
+    ));
+}

@@ -1,0 +1,166 @@
+//! Decisions of one connection that a fleet has to be asked for: begun in order, answered in order, awaited together.
+//!
+//! What a client has sent in one go shares the way to the store: up to [`MAX_PENDING`] decisions are awaited at the same time.
+//! Replies that are known at once stand in the same line while anything is awaited, so a client never sees a reply out of turn.
+//! Over memory only reports about tickets come here, one at a time, and are done when they are first polled. Must not know:
+//! sockets, what commands mean.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tollgate_core::Timestamp;
+
+use super::batch_counts::{BatchCounts, Counted};
+
+/// Decisions of one connection that are awaited at the same time.
+pub(super) const MAX_PENDING: usize = 64;
+
+/// The decisions of one connection that have to be awaited, in the order in which they are answered.
+///
+/// [`Resp::feed`](super::Resp::feed) puts them here, [`Resp::drain`](super::Resp::drain) awaits them.
+#[derive(Default)]
+pub struct Pipeline<'s> {
+    slots: VecDeque<Slot<'s>>,
+    /// When the first of them was read.
+    began: Option<Timestamp>,
+}
+
+/// A reply, and what it counts as.
+#[derive(Debug)]
+pub(super) struct Rendered {
+    pub(super) bytes: Vec<u8>,
+    pub(super) counted: Counted,
+}
+
+enum Slot<'s> {
+    Pending(Pin<Box<dyn Future<Output = Rendered> + Send + 's>>),
+    Rendered(Rendered),
+}
+
+impl<'s> Pipeline<'s> {
+    /// Nothing is awaited.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            slots: VecDeque::new(),
+            began: None,
+        }
+    }
+
+    /// Whether nothing is awaited.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// How many are awaited, and answered behind those.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Adds a decision, which begins when the pipeline is drained.
+    pub(super) fn push(&mut self, pending: impl Future<Output = Rendered> + Send + 's) {
+        self.slots.push_back(Slot::Pending(Box::pin(pending)));
+    }
+
+    /// Writes a reply that is known at once: behind everything that is awaited, or straight to the client.
+    pub(super) fn reply(&mut self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.slots.is_empty() {
+            return write(out);
+        }
+        let mut bytes = Vec::new();
+        write(&mut bytes);
+        if !bytes.is_empty() {
+            let counted = Counted::Elsewhere;
+            let rendered = Rendered { bytes, counted };
+            self.slots.push_back(Slot::Rendered(rendered));
+        }
+    }
+
+    /// Remembers when the first command was read.
+    pub(super) fn began(&mut self, now: Timestamp) {
+        self.began.get_or_insert(now);
+    }
+
+    /// Awaits everything, and appends the replies in order. When the first command was read, if there was one.
+    pub(super) async fn finish(
+        &mut self,
+        counts: &mut BatchCounts,
+        out: &mut Vec<u8>,
+    ) -> Option<Timestamp> {
+        poll_fn(|context| {
+            // All of them: a decision may take more than one call, and none is to wait for those before it.
+            self.slots.iter_mut().for_each(|slot| slot.poll(context));
+            let is_rendered = |slot: &mut Slot<'_>| matches!(slot, Slot::Rendered(_));
+            while let Some(Slot::Rendered(Rendered { bytes, counted })) =
+                self.slots.pop_front_if(is_rendered)
+            {
+                out.extend_from_slice(&bytes);
+                counts.add(counted);
+            }
+            match self.slots.is_empty() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+        self.began.take()
+    }
+}
+
+impl Slot<'_> {
+    fn poll(&mut self, context: &mut Context<'_>) {
+        if let Self::Pending(pending) = self
+            && let Poll::Ready(rendered) = pending.as_mut().poll(context)
+        {
+            *self = Self::Rendered(rendered);
+        }
+    }
+}
+
+impl fmt::Debug for Pipeline<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipeline")
+            .field("pending", &self.slots.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resp::throttle::Family;
+    use tokio::sync::oneshot;
+
+    fn rendered(text: &str) -> Rendered {
+        Rendered {
+            bytes: text.into(),
+            counted: Counted::Throttled(Family::Cell, false),
+        }
+    }
+
+    #[tokio::test]
+    async fn replies_leave_in_the_order_of_their_commands_whichever_is_known_first() {
+        let (slow, decided) = oneshot::channel::<()>();
+        let (mut pipeline, mut out) = (Pipeline::new(), Vec::new());
+        pipeline.reply(&mut out, |out| out.push(b'0'));
+        assert_eq!(out, b"0", "nothing is awaited");
+        pipeline.push(async {
+            decided.await.unwrap();
+            rendered("1")
+        });
+        pipeline.reply(&mut out, |out| out.push(b'2'));
+        pipeline.push(async {
+            // The last decision is known before the first.
+            slow.send(()).unwrap();
+            rendered("3")
+        });
+        let mut counts = BatchCounts::default();
+        pipeline.finish(&mut counts, &mut out).await;
+        assert_eq!(out, b"0123");
+        assert!(pipeline.is_empty());
+    }
+}

@@ -1,0 +1,92 @@
+//! `TG.RELEASE` and `TG.RENEW`: what became of a request that `TG.ACQUIRE` admitted.
+//!
+//! Must not know: what tickets settle, who keeps them.
+
+use super::batch_counts::Counted;
+use super::check::{Checker, Report, Reported};
+use super::commands::wrong_arity;
+use super::parse::Command;
+use super::pipeline::{Pipeline, Rendered};
+use super::write::{Echo, Reply};
+
+/// Reads the ticket, reports and answers: 1 if it was carried out, 0 if nothing was left to do.
+pub(super) fn run<'s>(
+    checker: Option<&'s dyn Checker>,
+    report: Report,
+    command: &Command<'_>,
+    is_resp3: bool,
+    pipeline: &mut Pipeline<'s>,
+    out: &mut Vec<u8>,
+) {
+    let word = command.word(1);
+    let (ticket, checker) = match (id(word).filter(|_| command.len() == 2), checker) {
+        (Some(ticket), Some(checker)) => (ticket, checker),
+        (ticket, _) => {
+            return pipeline.reply(out, |out| {
+                let reply = &mut Reply::new(out, is_resp3);
+                match ticket {
+                    // A server without a checker gives no tickets.
+                    Some(_) => render(Reported::Unknown, word, reply),
+                    None => refuse(report, command, reply),
+                }
+            });
+        }
+    };
+    let (reported, word) = (checker.report(report, ticket), Box::<[u8]>::from(word));
+    pipeline.push(async move {
+        let (reported, mut bytes) = (reported.await, Vec::new());
+        render(reported, &word, &mut Reply::new(&mut bytes, is_resp3));
+        let counted = Counted::Elsewhere;
+        Rendered { bytes, counted }
+    });
+}
+
+/// Says why a command names no ticket.
+fn refuse(report: Report, command: &Command<'_>, reply: &mut Reply<'_>) {
+    let name = match report {
+        Report::Release => "tg.release",
+        Report::Renew => "tg.renew",
+    };
+    if command.len() != 2 {
+        return wrong_arity(name, reply);
+    }
+    reply.error(format_args!(
+        "ERR ticket: '{}' is not 32 hexadecimal digits",
+        Echo(command.word(1))
+    ));
+}
+
+fn render(reported: Reported, ticket: &[u8], reply: &mut Reply<'_>) {
+    match reported {
+        Reported::Done => reply.integer(1),
+        Reported::Nothing => reply.integer(0),
+        Reported::Unknown => reply.error(format_args!(
+            "ERR ticket: '{}' is not open: it has expired, or was never given",
+            Echo(ticket)
+        )),
+        Reported::Failed => reply.error(format_args!(
+            "ERR the store did not carry out all of it; places return when their leases end"
+        )),
+    }
+}
+
+fn id(word: &[u8]) -> Option<u128> {
+    let is_one = word.len() == 32 && word.iter().all(u8::is_ascii_hexdigit);
+    let text = std::str::from_utf8(word).ok().filter(|_| is_one)?;
+    u128::from_str_radix(text, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_thirty_two_digits_and_nothing_else() {
+        assert_eq!(id(b"000000000000000000000000000000Ff"), Some(255));
+        assert_eq!(id(&[b'f'; 32]), Some(u128::MAX));
+        for wrong in [&b""[..], &[b'0'; 31], &[b'0'; 33], &[b'g'; 32], &[0xff; 32]] {
+            assert_eq!(id(wrong), None, "{wrong:?}");
+        }
+        assert_eq!(id(b"+0000000000000000000000000000001"), None);
+    }
+}

@@ -1,0 +1,332 @@
+//! The throttle commands in the words of their originals: arguments, errors and replies.
+//!
+//! `CL.THROTTLE` as the module redis-cell, `THROTTLE` as the server throttlecrab, `GCRA` as the command that Redis has
+//! written and not released. Must not know: how anything is decided.
+
+use std::fmt;
+use std::time::Duration;
+
+use tollgate_core::Nanos;
+use tollgate_store::{Clock, Key, KeyTooLong, StoreError};
+
+use super::batch_counts::Counted;
+use super::number::integer;
+use super::parse::Command;
+use super::pipeline::{Pipeline, Rendered};
+use super::session::Session;
+use super::throttle::{Family, Throttle, ThrottleOp, ThrottleQuota, ThrottleReply};
+use super::write::{Echo, Reply};
+
+const NANOS_PER_SEC: u64 = 1_000_000_000;
+const NANOS_PER_MILLI: u64 = 1_000_000;
+
+/// Why a call gets no decision.
+pub(super) enum Wrong<'a> {
+    /// A text of ours, whole.
+    Text(&'static str),
+    /// redis-cell's words for an argument that is no number.
+    CellNumber(&'a [u8]),
+    /// throttlecrab's words for a negative quantity.
+    Negative(i64),
+    Key(KeyTooLong),
+    Store(StoreError),
+}
+
+impl fmt::Display for Wrong<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::CellNumber(word) => {
+                write!(
+                    f,
+                    "Cell error: Store error: Couldn't parse as integer: {}",
+                    Echo(word)
+                )
+            }
+            Self::Negative(quantity) => write!(f, "ERR negative quantity: {quantity}"),
+            Self::Key(error) => write!(
+                f,
+                "ERR key: it has {} bytes, the most is {}",
+                error.len,
+                tollgate_store::MAX_KEY_LEN
+            ),
+            Self::Store(error) => write!(f, "ERR {error}"),
+        }
+    }
+}
+
+/// Decides and answers one call of a family: at once, or in the connection's pipeline where a fleet decides.
+pub(super) fn run<'s, C: Clock>(
+    throttle: &'s Throttle<C>,
+    family: Family,
+    command: &Command<'_>,
+    session: &mut Session,
+    pipeline: &mut Pipeline<'s>,
+    out: &mut Vec<u8>,
+) {
+    let (is_resp3, recent) = (session.is_resp3, &mut session.recent);
+    let decided = match (Call::read(family, command), throttle.fleet()) {
+        (Err(wrong), _) => Err(wrong),
+        (Ok(call), None) => Key::of(command.word(1))
+            .map_err(Wrong::Key)
+            .and_then(|key| {
+                let reply = throttle.decide(family, key, &call.terms, call.wish, recent);
+                Ok((call, reply.map_err(Wrong::Store)?))
+            }),
+        (Ok(call), Some(fleet)) => {
+            let key = (family, command.word(1));
+            let reply = throttle.decide_with(fleet, key, &call.terms, call.wish, recent);
+            return pipeline.push(async move {
+                let reply = match reply.await {
+                    Ok(reply) => reply.map_err(Wrong::Store),
+                    Err(too_long) => Err(Wrong::Key(too_long)),
+                };
+                let mut bytes = Vec::new();
+                let decided = reply.map(|reply| (call, reply));
+                let counted = render(&decided, family, &mut Reply::new(&mut bytes, is_resp3));
+                Rendered { bytes, counted }
+            });
+        }
+    };
+    let counts = &mut session.counts;
+    pipeline.reply(out, |out| {
+        counts.add(render(&decided, family, &mut Reply::new(out, is_resp3)));
+    });
+}
+
+/// Writes what came of a call.
+fn render(
+    decided: &Result<(Call, ThrottleReply), Wrong<'_>>,
+    family: Family,
+    reply: &mut Reply<'_>,
+) -> Counted {
+    match decided {
+        Ok((call, told)) => {
+            reply.integers(call.numbers(family, told));
+            Counted::Throttled(family, told.is_limited)
+        }
+        Err(wrong) => {
+            reply.error(format_args!("{wrong}"));
+            Counted::Failed
+        }
+    }
+}
+
+/// What a call says.
+struct Call {
+    terms: ThrottleQuota,
+    wish: ThrottleOp,
+    /// The limit as it is told.
+    limit: i64,
+}
+
+impl Call {
+    fn read<'a>(family: Family, command: &Command<'a>) -> Result<Self, Wrong<'a>> {
+        match family {
+            Family::Cell => Self::cell(command),
+            Family::Crab => Self::crab(command),
+            Family::Gcra => Self::gcra(command),
+        }
+    }
+
+    /// `CL.THROTTLE key max_burst count period [quantity]`
+    fn cell<'a>(command: &Command<'a>) -> Result<Self, Wrong<'a>> {
+        if !matches!(command.len(), 5 | 6) {
+            return Err(Wrong::Text(
+                "Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]",
+            ));
+        }
+        let number = |index| {
+            let word = command.word(index);
+            integer(word).ok_or(Wrong::CellNumber(word))
+        };
+        let (max_burst, count, period) = (number(2)?, number(3)?, number(4)?);
+        let quantity = if command.len() == 6 { number(5)? } else { 1 };
+        if count == 0 || period == 0 {
+            return Err(Wrong::Text(
+                "Cell error: Store error: Zero rates are not supported",
+            ));
+        }
+        let (Ok(count), Ok(period)) = (u64::try_from(count), u64::try_from(period)) else {
+            return Err(Wrong::Text(
+                "Cell error: Store error: Negative rates are not supported",
+            ));
+        };
+        let limit = max_burst.saturating_add(1);
+        Ok(Self {
+            terms: terms(limit, count, period),
+            wish: match u64::try_from(quantity) {
+                Ok(cost) => ThrottleOp::Take(cost),
+                Err(_negative) => ThrottleOp::Return(quantity.unsigned_abs()),
+            },
+            limit,
+        })
+    }
+
+    /// `THROTTLE key max_burst count_per_period period [quantity]`
+    fn crab<'a>(command: &Command<'a>) -> Result<Self, Wrong<'a>> {
+        if !matches!(command.len(), 5 | 6) {
+            return Err(Wrong::Text(
+                "ERR wrong number of arguments for 'throttle' command",
+            ));
+        }
+        let number = |index, wrong| integer(command.word(index)).ok_or(Wrong::Text(wrong));
+        let max_burst = number(2, "ERR invalid max_burst")?;
+        let count = number(3, "ERR invalid count_per_period")?;
+        let period = number(4, "ERR invalid period")?;
+        let quantity = match command.len() {
+            6 => number(5, "ERR invalid quantity")?,
+            _ => 1,
+        };
+        let Ok(cost) = u64::try_from(quantity) else {
+            return Err(Wrong::Negative(quantity));
+        };
+        let positive = |number: i64| u64::try_from(number).ok().filter(|number| *number > 0);
+        let (Some(_), Some(count), Some(period)) =
+            (positive(max_burst), positive(count), positive(period))
+        else {
+            return Err(Wrong::Text("ERR invalid rate limit parameters"));
+        };
+        Ok(Self {
+            terms: terms(max_burst, count, period),
+            wish: ThrottleOp::Take(cost),
+            limit: max_burst,
+        })
+    }
+
+    /// `GCRA key max_burst tokens_per_period period [TOKENS count]`
+    fn gcra<'a>(command: &Command<'a>) -> Result<Self, Wrong<'a>> {
+        if !matches!(command.len(), 5..=7) {
+            return Err(Wrong::Text(
+                "ERR wrong number of arguments for 'gcra' command",
+            ));
+        }
+        let number = |index| {
+            let wrong = Wrong::Text("ERR value is not an integer or out of range");
+            integer(command.word(index)).ok_or(wrong)
+        };
+        let at_least_one = |number: i64| {
+            let wrong = "ERR value is out of range, value must between 1 and 9223372036854775807";
+            let number = u64::try_from(number).ok().filter(|number| *number > 0);
+            number.ok_or(Wrong::Text(wrong))
+        };
+        let max_burst = number(2)?;
+        if max_burst < 0 {
+            return Err(Wrong::Text("ERR value is out of range, must be positive"));
+        }
+        let count = at_least_one(number(3)?)?;
+        let period = period(command.word(4))?;
+        let cost = match command.len() {
+            5 => 1,
+            _ if !command.word(5).eq_ignore_ascii_case(b"tokens") => {
+                return Err(Wrong::Text("ERR syntax error"));
+            }
+            6 => return Err(Wrong::Text("ERR Missing TOKENS value")),
+            _ => at_least_one(number(6)?)?,
+        };
+        let limit = max_burst.saturating_add(1);
+        Ok(Self {
+            terms: ThrottleQuota {
+                burst: limit.unsigned_abs(),
+                count,
+                period,
+            },
+            wish: ThrottleOp::Take(cost),
+            limit,
+        })
+    }
+
+    /// What is told, in the order and the units of the original.
+    fn numbers(&self, family: Family, told: &ThrottleReply) -> [i64; 5] {
+        let seconds = match family {
+            Family::Cell => cell_seconds,
+            Family::Crab | Family::Gcra => |span: Nanos| signed(span.as_secs_ceil()),
+        };
+        let remaining = signed(told.remaining);
+        let reset = seconds(told.reset_after);
+        let never = if told.is_limited || family != Family::Crab {
+            -1
+        } else {
+            0
+        };
+        let retry = told.retry_after.map_or(never, seconds);
+        match family {
+            Family::Cell | Family::Gcra => {
+                [told.is_limited.into(), self.limit, remaining, retry, reset]
+            }
+            Family::Crab => [
+                (!told.is_limited).into(),
+                self.limit,
+                remaining,
+                reset,
+                retry,
+            ],
+        }
+    }
+}
+
+fn terms(burst: i64, count: u64, seconds: u64) -> ThrottleQuota {
+    ThrottleQuota {
+        burst: u64::try_from(burst).unwrap_or(0),
+        count,
+        period: u128::from(seconds).saturating_mul(NANOS_PER_SEC.into()),
+    }
+}
+
+/// A period of GCRA: seconds with a fraction, as Redis reads doubles.
+fn period<'a>(word: &[u8]) -> Result<u128, Wrong<'a>> {
+    let text = std::str::from_utf8(word).ok();
+    let seconds = text.and_then(|text| text.parse::<f64>().ok());
+    let seconds = seconds.filter(|seconds| !seconds.is_nan());
+    let seconds = seconds.ok_or(Wrong::Text("ERR value is not a valid float"))?;
+    if seconds <= 0.0 || seconds >= 1e12 {
+        return Err(Wrong::Text("ERR period must be > 0 and < 1e12"));
+    }
+    let span = Duration::try_from_secs_f64(seconds);
+    // Less than half a nanosecond is a nanosecond: no period is empty.
+    Ok(span.map_or(u128::MAX, |span| span.as_nanos().max(1)))
+}
+
+/// Seconds as redis-cell has rounded them since 0.3.1: a begun millisecond makes a second, less is dropped.
+fn cell_seconds(span: Nanos) -> i64 {
+    let nanos = span.as_nanos();
+    let begun = nanos % NANOS_PER_SEC >= NANOS_PER_MILLI;
+    signed(nanos / NANOS_PER_SEC + u64::from(begun))
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_of_redis_cell_round_up_from_a_millisecond_on() {
+        let cases = [
+            (0, 0),
+            (999_999, 0),
+            (1_000_000, 1),
+            (1_000_000_000, 1),
+            (1_000_000_002, 1),
+            (1_001_000_000, 2),
+            (u64::MAX, 18_446_744_074),
+        ];
+        for (nanos, seconds) in cases {
+            assert_eq!(cell_seconds(Nanos::from_nanos(nanos)), seconds, "{nanos}");
+        }
+    }
+
+    #[test]
+    fn periods_are_read_as_doubles_and_never_empty() {
+        let nanos = |text: &str| period(text.as_bytes()).ok();
+        assert_eq!(nanos("60"), Some(60_000_000_000));
+        assert_eq!(nanos("0.1"), Some(100_000_000));
+        assert_eq!(nanos("1.5e3"), Some(1_500_000_000_000));
+        assert_eq!(nanos("1e-30"), Some(1));
+        for text in ["0", "-1", "1e12", "inf", "nan", "", "x", "1 "] {
+            assert_eq!(nanos(text), None, "{text}");
+        }
+    }
+}

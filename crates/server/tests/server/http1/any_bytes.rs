@@ -1,0 +1,232 @@
+//! Any bytes as what an HTTP client sends: the fast path answers as hyper does, byte for byte, however packets are cut. Run by
+//! the fuzz target `http1` on whatever it finds, and here on fixed inputs.
+//!
+//! Nothing listens and nothing waits: a connection is a pipe in memory, and its future is polled until it asks for more bytes.
+
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+
+use tokio::io::{AsyncRead as _, AsyncWrite as _, DuplexStream, ReadBuf, duplex};
+use tokio::runtime::Runtime;
+use tollgate_core::Timestamp;
+use tollgate_policy::model::Policy;
+use tollgate_policy::source::Format;
+use tollgate_server::listen::{Peer, Reached, Stop};
+use tollgate_server::{App, Limits, Secret};
+use tollgate_store::ManualClock;
+
+/// Large enough for everything that one input sends and is answered.
+const PIPE_LEN: usize = 4 << 20;
+
+/// What random bytes hardly ever are: pieces that mean something to a reader of HTTP/1.
+const PIECES: [&[u8]; 32] = [
+    b"GET /healthz HTTP/1.1\r\n",
+    b"GET /v1/check?key=a HTTP/1.1\r\n",
+    b"GET /auth/nginx HTTP/1.1\r\n",
+    b"POST /v1/check HTTP/1.1\r\n",
+    b"POST /healthz HTTP/1.1\r\n",
+    b"HEAD /healthz HTTP/1.1\r\n",
+    b"GET /healthz HTTP/1.0\r\n",
+    b"GET http://a/healthz HTTP/1.1\r\n",
+    b"OPTIONS * HTTP/1.1\r\n",
+    b"host: a\r\n",
+    b"content-length: 11\r\n",
+    b"Content-Length: 0\r\n",
+    b"content-length: +11\r\n",
+    b"content-length: 011\r\n",
+    b"content-length: 11, 11\r\n",
+    b"content-length:11 \r\n",
+    b"content-length : 11\r\n",
+    b"transfer-encoding: chunked\r\n",
+    b"Transfer-Encoding: xchunked\r\n",
+    b"connection: close\r\n",
+    b"Connection: Keep-Alive\r\n",
+    b"expect: 100-continue\r\n",
+    b"upgrade: h2c\r\n",
+    b"x-original-method: GET\r\nx-original-uri: /a?b=c\r\nx-original-host: h\r\nx-real-ip: 192.0.2.1\r\n",
+    b"x-real-ip: 192.0.2.2\r\n",
+    b" folded\r\n",
+    b"\r\n",
+    b"\n",
+    b"{\"key\":\"a\"}",
+    b"b\r\n{\"key\":\"a\"}\r\n0\r\n\r\n",
+    b"0\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+];
+
+/// Sends the bytes, as they are and as choices of pieces, in one packet and cut into several.
+///
+/// # Panics
+/// If the fast path answers other than hyper.
+pub(crate) fn any_bytes(bytes: &[u8]) {
+    compare(bytes);
+    let pieces: Vec<u8> = bytes
+        .iter()
+        .take(256)
+        .flat_map(|byte| match PIECES.get(usize::from(*byte)) {
+            Some(piece) => *piece,
+            None => std::slice::from_ref(byte),
+        })
+        .copied()
+        .collect();
+    compare(&pieces);
+}
+
+fn compare(bytes: &[u8]) {
+    let cut = bytes
+        .first()
+        .map_or(1, |byte| usize::from(*byte % 61) * 7 + 1);
+    for len in [bytes.len().max(1), cut] {
+        let packets: Vec<&[u8]> = bytes.chunks(len).collect();
+        let (fast, by_hyper) = both(&packets);
+        assert_eq!(fast, by_hyper, "{} cut after {len}", bytes.escape_ascii());
+    }
+}
+
+/// What the server answers to these packets on the fast path, and by hyper alone. To be compared as text.
+pub(crate) fn both(packets: &[&[u8]]) -> (String, String) {
+    let run = |fast_path| {
+        let mut limits = Limits::default();
+        limits.fast_path = fast_path;
+        comparable(&answers(&app(), limits, packets))
+    };
+    (run(true), run(false))
+}
+
+/// A server that has answered nobody yet. All of them draw the same digests.
+pub(crate) fn app() -> Arc<App<ManualClock>> {
+    let text = "limits: [{ name: per-key, key: header.x-api-key, rate: 2/m, missing: skip }, \
+                { name: per-ip, key: ip, rate: 3/m, missing: skip }, { name: in-flight, key: ip, concurrency: 3, missing: skip }]";
+    static POLICY: OnceLock<Policy> = OnceLock::new();
+    let policy =
+        POLICY.get_or_init(|| tollgate_policy::load(text, "p.yaml", Format::Yaml).unwrap());
+    let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
+    let secret = Secret::shared(b"the same in every run").unwrap();
+    Arc::new(App::keyed(policy, 64, clock, secret).unwrap())
+}
+
+/// Who is connected.
+pub(crate) fn peer() -> Peer {
+    let address = SocketAddr::from(([127, 0, 0, 1], 9));
+    Peer {
+        address: Some(address),
+        local: Reached::Tcp(address),
+    }
+}
+
+/// Everything that one connection is answered. Each packet is answered as far as it can be before the next arrives, then the
+/// client leaves.
+pub(crate) fn answers(app: &Arc<App<ManualClock>>, limits: Limits, packets: &[&[u8]]) -> Vec<u8> {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    let runtime = RUNTIME.get_or_init(|| {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_time().build().unwrap()
+    });
+    // Timers can be made and never run out: nobody runs the runtime.
+    let _entered = runtime.enter();
+    let (mut client, server) = duplex(PIPE_LEN);
+    let (_stop, stopping) = Stop::new();
+    let mut connection = pin!(Arc::clone(app).serve_connection(server, peer(), limits, stopping));
+    let mut answers = Vec::new();
+    let mut is_over = poll_until_idle(connection.as_mut());
+    for packet in packets.iter().filter(|packet| !packet.is_empty()) {
+        if is_over {
+            break;
+        }
+        write(&mut client, packet);
+        is_over = poll_until_idle(connection.as_mut());
+        read(&mut client, &mut answers);
+    }
+    if !is_over {
+        let shut = Pin::new(&mut client).poll_shutdown(&mut Context::from_waker(Waker::noop()));
+        assert!(shut.is_ready());
+        poll_until_idle(connection.as_mut());
+    }
+    read(&mut client, &mut answers);
+    answers
+}
+
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Polls as long as somebody wakes it. Whether it is done.
+fn poll_until_idle(mut work: Pin<&mut impl Future<Output = ()>>) -> bool {
+    let woken = Arc::new(Woken(AtomicBool::new(true)));
+    let waker = Waker::from(Arc::clone(&woken));
+    while woken.0.swap(false, Ordering::SeqCst) {
+        if let Poll::Ready(()) = work.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return true;
+        }
+    }
+    false
+}
+
+fn write(client: &mut DuplexStream, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let mut context = Context::from_waker(Waker::noop());
+        match Pin::new(&mut *client).poll_write(&mut context, bytes) {
+            Poll::Ready(Ok(count)) => bytes = &bytes[count..],
+            // The server has closed: what follows is lost, as on any connection.
+            Poll::Ready(Err(_)) => return,
+            Poll::Pending => panic!("the pipe is too small"),
+        }
+    }
+}
+
+fn read(client: &mut DuplexStream, answers: &mut Vec<u8>) {
+    loop {
+        let mut room = [0; 4_096];
+        let mut room = ReadBuf::new(&mut room);
+        let mut context = Context::from_waker(Waker::noop());
+        match Pin::new(&mut *client).poll_read(&mut context, &mut room) {
+            Poll::Ready(Ok(())) if !room.filled().is_empty() => {
+                answers.extend_from_slice(room.filled());
+            }
+            _ => return,
+        }
+    }
+}
+
+/// Answers without their dates and without the ids of tickets, which are drawn at random.
+pub(crate) fn comparable(answers: &[u8]) -> String {
+    let mut text = String::from_utf8_lossy(answers).into_owned();
+    for (before, len) in [
+        ("date: ", 29),
+        ("\"ticket\":\"", 32),
+        ("x-ratelimit-ticket: ", 32),
+    ] {
+        let mut from = 0;
+        while let Some(found) = text[from..].find(before) {
+            from += found + before.len();
+            if text.is_char_boundary(from + len) && from + len <= text.len() {
+                text.replace_range(from..from + len, "*");
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::any_bytes;
+    use tollgate_testkit::fuzzing::pseudo_random_bytes;
+
+    #[test]
+    fn i13_no_bytes_from_an_http_client_are_answered_other_than_by_hyper() {
+        for seed in 0..64 {
+            let bytes = pseudo_random_bytes(seed, 48);
+            any_bytes(&bytes);
+            // Small numbers choose pieces.
+            let pieces: Vec<u8> = bytes.iter().map(|byte| byte % 34).collect();
+            any_bytes(&pieces);
+        }
+    }
+}
