@@ -31,11 +31,14 @@ impl<'a> QuotaInfo<'a> {
     /// Of a quota. `capacity` is the debt that it admits of its own, where waits were added to what decides.
     pub(crate) fn of(limit: &'a Limit, capacity: Option<Nanos>) -> Self {
         let bucket = limit.bucket();
-        let (comes_back_in, reason) = match limit.refill_period() {
-            Some(RefillPeriod::Span(span)) => of_length(bucket.and(capacity).unwrap_or(span)),
-            // Months have no one length, and the shortest calendar window is a day.
-            Some(RefillPeriod::Calendar) => (Nanos::ZERO, Reason::Quota),
-            None => (Nanos::ZERO, Reason::Concurrency),
+        let (comes_back_in, reason) = match bucket {
+            Some(bucket) => of_length(capacity.unwrap_or(bucket.refill())),
+            None => match limit.refill_period() {
+                Some(RefillPeriod::Span(span)) => of_length(span),
+                // Months have no one length, and the shortest calendar window is a day.
+                Some(RefillPeriod::Calendar) => (Nanos::ZERO, Reason::Quota),
+                None => (Nanos::ZERO, Reason::Concurrency),
+            },
         };
         Self {
             unit: limit.unit(),

@@ -2,7 +2,7 @@
 //!
 //! Must not know: who asks, other algorithms.
 
-use super::{FixedWindow, Window, WindowState};
+use super::{FixedWindow, Window};
 use crate::limit::algorithm::{Algorithm, decide_charge};
 use crate::limit::{AlgorithmKind, Edit, Op, RefillPeriod, Refused, State, StateSize, UsageScale};
 use crate::outcome::{Status, Transition};
@@ -19,14 +19,7 @@ impl Algorithm for FixedWindow {
         AlgorithmKind::FixedWindow
     }
 
-    fn decide_op(
-        &self,
-        state: &State,
-        now: Timestamp,
-        op: Op,
-    ) -> Result<Transition<Edit>, Refused> {
-        decide_charge!(self, state.window(), now, op, Edit::Window)
-    }
+    decide_charge!(FixedWindow, window, Edit::Window);
 
     fn status_of(&self, state: &State, now: Timestamp) -> Status {
         self.status(state.window(), now)
@@ -60,9 +53,5 @@ impl Algorithm for FixedWindow {
             Window::Calendar(..) => LONGEST_MONTH,
         };
         TokenBucket::stricter_than_window(self.limit(), length)
-    }
-
-    fn state_from_pair(&self, [end, count]: [u64; 2]) -> State {
-        State::Window(WindowState { end, count })
     }
 }

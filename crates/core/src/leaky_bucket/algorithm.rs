@@ -21,14 +21,7 @@ impl Algorithm for LeakyBucket {
         }
     }
 
-    fn decide_op(
-        &self,
-        state: &State,
-        now: Timestamp,
-        op: Op,
-    ) -> Result<Transition<Edit>, Refused> {
-        decide_charge!(self, state.tat(), now, op, Edit::Bucket)
-    }
+    decide_charge!(LeakyBucket, tat, Edit::Bucket);
 
     fn status_of(&self, state: &State, now: Timestamp) -> Status {
         self.status(state.tat(), now)

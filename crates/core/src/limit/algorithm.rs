@@ -6,6 +6,7 @@
 
 use super::op::{Op, Refused};
 use super::state::{Edit, State};
+use crate::fixed_window::WindowState;
 use crate::outcome::{Receipt, Status, Transition};
 use crate::time::{Nanos, Timestamp};
 use crate::token_bucket::TokenBucket;
@@ -129,9 +130,10 @@ pub(crate) trait Algorithm: Copy {
 
     fn stricter_bucket(&self) -> Option<TokenBucket>;
 
-    /// Only those whose states are a [`Pair`](StateSize::Pair) are asked.
-    fn state_from_pair(&self, _: [u64; 2]) -> State {
-        State::Empty
+    /// Only those whose states are a [`Pair`](StateSize::Pair) are asked. Two words are a window unless they are
+    /// something else, so that reading them is one comparison.
+    fn state_from_pair(&self, [end, count]: [u64; 2]) -> State {
+        State::Window(WindowState { end, count })
     }
 
     fn bucket(&self) -> Option<&TokenBucket> {
@@ -155,26 +157,49 @@ pub(crate) trait Algorithm: Copy {
     }
 }
 
-/// The operations that every algorithm but concurrency has, called alike on each.
+/// The operations that every algorithm but concurrency has, called alike on each: on the state that the method `$of` reads
+/// out of any state, answered with an edit of the variant `$edit`. Spending is what nearly everybody does, so it shares no
+/// registers and no stack with the others.
 macro_rules! decide_charge {
-    ($quota:expr, $state:expr, $now:expr, $op:expr, $edit:path) => {{
-        let (quota, state, now) = ($quota, $state, $now);
-        let transition = match $op {
-            Op::Spend(cost) => quota.decide(state, now, cost),
-            Op::SpendUpTo(most) => quota.decide_up_to(state, now, most),
-            Op::Peek(cost) => $crate::limit::algorithm::peeked(quota.decide(state, now, cost)),
-            Op::ChargeAlways(cost) => quota.charge_always(state, now, cost),
-            Op::Settle { receipt, actual } => quota.settle(state, now, &receipt, actual),
-            Op::Credit(amount) => quota.credit(state, now, amount),
-            Op::Reserve { .. }
-            | Op::SettleReserved { .. }
-            | Op::CancelReserved(_)
-            | Op::Acquire { .. }
-            | Op::Renew(_)
-            | Op::Release(_) => return Err(Refused::Unsupported),
-        };
-        Ok(transition.map($edit))
-    }};
+    ($algorithm:ty, $of:ident, $edit:path) => {
+        fn decide_op(
+            &self,
+            state: &State,
+            now: Timestamp,
+            op: Op,
+        ) -> Result<Transition<Edit>, Refused> {
+            #[inline(never)]
+            fn other(
+                quota: &$algorithm,
+                states: &State,
+                now: Timestamp,
+                op: Op,
+            ) -> Result<Transition<Edit>, Refused> {
+                let state = states.$of();
+                let transition = match op {
+                    Op::Spend(cost) => quota.decide(state, now, cost),
+                    Op::SpendUpTo(most) => quota.decide_up_to(state, now, most),
+                    Op::ChargeAlways(cost) => quota.charge_always(state, now, cost),
+                    Op::Settle { receipt, actual } => quota.settle(state, now, &receipt, actual),
+                    Op::Credit(amount) => quota.credit(state, now, amount),
+                    Op::Peek(cost) => {
+                        $crate::limit::algorithm::peeked(quota.decide(state, now, cost))
+                    }
+                    Op::Reserve { .. }
+                    | Op::SettleReserved { .. }
+                    | Op::CancelReserved(_)
+                    | Op::Acquire { .. }
+                    | Op::Renew(_)
+                    | Op::Release(_) => return Err(Refused::Unsupported),
+                };
+                Ok(transition.map($edit))
+            }
+            match op {
+                Op::Spend(cost) => Ok(self.decide(state.$of(), now, cost).map($edit)),
+                op => other(self, state, now, op),
+            }
+        }
+    };
 }
 pub(crate) use decide_charge;
 

@@ -16,14 +16,7 @@ impl Algorithm for SlidingCounter {
         AlgorithmKind::SlidingCounter
     }
 
-    fn decide_op(
-        &self,
-        state: &State,
-        now: Timestamp,
-        op: Op,
-    ) -> Result<Transition<Edit>, Refused> {
-        decide_charge!(self, state.counter(), now, op, Edit::Counter)
-    }
+    decide_charge!(SlidingCounter, counter, Edit::Counter);
 
     fn status_of(&self, state: &State, now: Timestamp) -> Status {
         self.status(state.counter(), now)

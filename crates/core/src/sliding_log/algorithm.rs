@@ -16,14 +16,7 @@ impl Algorithm for SlidingLog {
         AlgorithmKind::SlidingLog
     }
 
-    fn decide_op(
-        &self,
-        state: &State,
-        now: Timestamp,
-        op: Op,
-    ) -> Result<Transition<Edit>, Refused> {
-        decide_charge!(self, state.log(), now, op, Edit::Log)
-    }
+    decide_charge!(SlidingLog, log, Edit::Log);
 
     fn status_of(&self, state: &State, now: Timestamp) -> Status {
         self.status(state.log(), now)

@@ -38,6 +38,7 @@ impl InWords<2> for Words {
 }
 
 /// Decides on a state in words.
+#[inline]
 pub(super) fn decide<const W: usize>(
     limit: &Limit,
     words: [u64; W],

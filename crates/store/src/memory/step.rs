@@ -75,6 +75,7 @@ impl Stepped {
 
 impl<C> Step<'_, '_, C> {
     /// What the check comes to.
+    #[inline]
     pub(super) fn decide(&mut self) -> Result<Stepped, StoreError> {
         match self.check.op {
             Op::Reserve { id, cost, hold } => self.reserve(id, cost, hold),
@@ -87,6 +88,9 @@ impl<C> Step<'_, '_, C> {
                 peeked.transition.receipt.cost = 0;
                 Ok(peeked)
             }
+            // Made anew: only what a charge has is written then, not what the largest operation has.
+            Op::Spend(cost) => self.plain(Op::Spend(cost)),
+            Op::ChargeAlways(cost) => self.plain(Op::ChargeAlways(cost)),
             op => self.plain(op),
         }
     }
