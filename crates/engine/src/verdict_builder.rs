@@ -94,12 +94,17 @@ impl VerdictBuilder {
     }
 
     /// Draws the conclusion from the states of the limits that are enforced.
+    #[inline]
     pub(crate) fn conclude(&mut self) {
         // Most requests fall under one limit, and there is nothing to compare it with.
         if let [only] = self.states.as_slice() {
             (self.outcome, self.reason, self.binding) = (only.outcome, only.reason, Some(0));
             return;
         }
+        self.conclude_from_many();
+    }
+
+    fn conclude_from_many(&mut self) {
         let enforced = |state: &&LimitState| state.enforcement == EnforcementMode::Enforced;
         let states = self.states().iter().filter(enforced);
         let all: compose::Verdict = states.clone().map(|state| state.outcome).collect();

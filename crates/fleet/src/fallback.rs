@@ -20,7 +20,8 @@ impl<S: StateStore> TieredDecider<'_, S> {
         is_lost: bool,
     ) -> Result<bool, StoreError> {
         self.fleet.counters.count_without_store();
-        let mut fallbacks: ArrayVec<LocalCharge, N> = ArrayVec::new();
+        // Charged together with what was charged before, and taken off again if they are not admitted.
+        let before = batch.charged.len();
         let checks = batch.checks.iter().zip(&batch.sharing);
         for (position, ((check, sharing), source)) in checks.zip(&batch.sources).enumerate() {
             let (DecisionSource::Away { part }, Some(answer)) =
@@ -34,10 +35,13 @@ impl<S: StateStore> TieredDecider<'_, S> {
                 continue;
             }
             match sharing.on_failure {
-                OnStoreFailure::Closed => return Err(away()),
+                OnStoreFailure::Closed => {
+                    batch.charged.truncate(before);
+                    return Err(away());
+                }
                 OnStoreFailure::Open => *answer = WAIVED,
                 OnStoreFailure::Local => match self.fallback_quota(check, sharing) {
-                    Some(ruled) => fallbacks.push(LocalCharge {
+                    Some(ruled) => batch.charged.push(LocalCharge {
                         position,
                         ruled,
                         on: ChargedOn::Fallback {
@@ -49,21 +53,23 @@ impl<S: StateStore> TieredDecider<'_, S> {
                             note: Note::StandIn,
                             ..Answer::EMPTY
                         };
+                        batch.charged.truncate(before);
                         return Ok(false);
                     }
                 },
             }
         }
-        let admits = self.decide_on::<N>(batch.checks, &fallbacks, batch.answers)?;
-        for one in &fallbacks {
+        let fallbacks = batch.charged.get(before..).unwrap_or_default();
+        let decided = self.decide_on::<N>(batch.checks, fallbacks, batch.answers);
+        for one in fallbacks {
             if let Some(answer) = batch.answers.get_mut(one.position) {
                 answer.note = Note::StandIn;
             }
         }
-        if admits {
-            batch.charged.extend(fallbacks);
+        if !matches!(decided, Ok(true)) {
+            batch.charged.truncate(before);
         }
-        Ok(admits)
+        decided
     }
 
     /// Keeps what was admitted without the store, to replay it when the store is back.

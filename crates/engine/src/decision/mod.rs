@@ -167,11 +167,15 @@ impl<'a> Decision<'a> {
     }
 
     /// Adds to the ticket what the answered checks of the plan leave to be settled.
+    #[inline]
     fn collect_ticket(&mut self) {
         let reserves = matches!(self.options.mode, CheckMode::Reserve);
-        if !reserves && !self.generation.has_tickets() {
-            return;
+        if reserves || self.generation.has_tickets() {
+            self.collect(reserves);
         }
+    }
+
+    fn collect(&mut self, reserves: bool) {
         let Work { plan, verdict, .. } = &mut self.scratch.work;
         Ticket::collect(&mut verdict.ticket, &self.generation, plan, reserves);
     }

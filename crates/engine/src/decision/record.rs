@@ -13,6 +13,7 @@ use crate::plan::{Plan, PlannedCheck};
 use crate::verdict::{EnforcementMode, LimitState, Reason};
 
 /// Notes where every limit of the plan stands. Blocks are noted while they last, distinct values never.
+#[inline(always)]
 pub(super) fn record(generation: &Generation, work: &mut Work, enforcement: EnforcementMode) {
     let Work { plan, verdict, .. } = work;
     for (planned, answer) in plan.answered() {
@@ -69,6 +70,7 @@ pub(super) fn count(generation: &Generation, rule: usize, event: Event) {
 }
 
 /// Counts what each rule of the plan has said, once for all of its meters.
+#[inline(always)]
 pub(super) fn count_all(generation: &Generation, plan: &Plan, is_admitted: bool, denied: Event) {
     let count = |rule: usize, sum: &RuleSum| {
         if let Some(counters) = generation.counters_of(rule) {

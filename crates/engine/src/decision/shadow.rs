@@ -15,8 +15,11 @@ use crate::verdict::EnforcementMode;
 
 impl Decision<'_> {
     /// Plans the next shadow limit; after the last one the decision is done.
+    #[inline]
     pub(super) fn next_shadow(&mut self) {
-        self.step = if self.plan_shadow() {
+        // Without modes all limits are enforced.
+        let has_shadow = !self.scratch.work.modes.is_empty();
+        self.step = if has_shadow && self.plan_shadow() {
             Step::Shadow
         } else {
             Step::Done
@@ -25,8 +28,7 @@ impl Decision<'_> {
 
     /// Whether there is another shadow limit that asks anything.
     fn plan_shadow(&mut self) -> bool {
-        let has_shadow = self.scratch.work.modes.contains(&Mode::Shadow);
-        if !has_shadow || !self.scratch.work.verdict.is_admitted() {
+        if !self.scratch.work.verdict.is_admitted() {
             return false;
         }
         let charges = self.charges();

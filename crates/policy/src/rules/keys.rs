@@ -43,7 +43,7 @@ impl Rules {
         let mut keyed = Keyed::Here;
         for part in &recipe.parts {
             match self.part_value(&part.attribute.value, request, found) {
-                Some(value) => push(Shape::of(part), &value, self.secret, buffer),
+                Some(value) => push(Shape::of(part), &value, &self.secret, buffer),
                 None => {
                     buffer.push_missing();
                     keyed = match (keyed, part.missing) {
@@ -59,7 +59,7 @@ impl Rules {
                 Some(Value::Bytes(path)) if *attribute == Attribute::Path => {
                     buffer.push_digest(digest_path(self.secret, path));
                 }
-                Some(value) => push(Shape::counted(attribute), &value, self.secret, buffer),
+                Some(value) => push(Shape::counted(attribute), &value, &self.secret, buffer),
                 None => buffer.push_missing(),
             }
         }
@@ -80,7 +80,7 @@ impl Rules {
             return false;
         };
         match self.part_value(&part.attribute.value, request, found) {
-            Some(value) => push(Shape::of(part), &value, self.secret, buffer),
+            Some(value) => push(Shape::of(part), &value, &self.secret, buffer),
             None => buffer.push_missing(),
         }
         true
@@ -106,7 +106,7 @@ impl Rules {
             (_, None) => None,
         };
         value
-            .map(|value| push(Shape::of(part), &value, self.secret, buffer))
+            .map(|value| push(Shape::of(part), &value, &self.secret, buffer))
             .is_some()
     }
 
@@ -167,7 +167,7 @@ impl Recipe {
                 Attribute::Ip => Value::Address(value.parse().ok()?),
                 _ => Value::Bytes(value.as_bytes()),
             };
-            push(Shape::of(part), &value, secret, buffer);
+            push(Shape::of(part), &value, &secret, buffer);
         }
         Some(())
     }
@@ -186,7 +186,7 @@ impl Shape {
     fn of(part: &KeyPart) -> Self {
         Self {
             // Hosts are the same in any case, whether the transport took care of it or not.
-            lower: part.lower || part.attribute.value == Attribute::Host,
+            lower: part.lower || matches!(part.attribute.value, Attribute::Host),
             hash: part.hash,
             v4_bits: part.v4_bits,
             v6_bits: part.v6_bits,
@@ -216,11 +216,11 @@ pub(super) fn unfit(limit: &DraftLimit) -> impl Iterator<Item = Why> {
     parts.into_iter().chain(count)
 }
 
-fn push(shape: Shape, value: &Value<'_>, secret: [u8; 16], buffer: &mut KeyBuffer) {
+fn push(shape: Shape, value: &Value<'_>, secret: &[u8; 16], buffer: &mut KeyBuffer) {
     match value {
         Value::Bytes(bytes) => {
             if shape.hash || !buffer.has_room_for(bytes.len()) {
-                buffer.push_digest(digest(secret, bytes, shape.lower));
+                buffer.push_digest(digest(*secret, bytes, shape.lower));
             } else {
                 buffer.push_present(bytes);
                 if shape.lower {
@@ -235,9 +235,10 @@ fn push(shape: Shape, value: &Value<'_>, secret: [u8; 16], buffer: &mut KeyBuffe
     }
 }
 
-fn push_address(octets: &[u8], hash: bool, secret: [u8; 16], buffer: &mut KeyBuffer) {
+#[inline]
+fn push_address(octets: &[u8], hash: bool, secret: &[u8; 16], buffer: &mut KeyBuffer) {
     if hash || !buffer.has_room_for(octets.len()) {
-        buffer.push_digest(digest(secret, octets, false));
+        buffer.push_digest(digest(*secret, octets, false));
     } else {
         buffer.push_present(octets);
     }
