@@ -2,6 +2,11 @@
 //!
 //! Must not know: engines, stores, any one test.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that writes its request wrong must fail"
+)]
+
 use std::net::IpAddr;
 
 use tollgate_core::{Nanos, Unit};
