@@ -32,6 +32,24 @@ impl Dice {
         self.below(100) < percent
     }
 
+    /// Whether something happens that does once in so many cases.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of these, of which there must be some.
+    ///
+    /// # Panics
+    /// There are none.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a test that has nothing to pick from has to end"
+    )]
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        let index = self.below(from.len() as u64);
+        from[usize::try_from(index).unwrap_or(0)]
+    }
+
     /// Puts things in another order.
     pub fn shuffle<T>(&mut self, things: &mut [T]) {
         for last in (1..things.len()).rev() {

@@ -20,4 +20,5 @@ pub mod peers;
 pub mod process;
 pub mod redis;
 pub mod register;
+pub mod requests;
 pub mod vectors;

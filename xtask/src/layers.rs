@@ -67,14 +67,36 @@ const TABLE: &[Row] = &[
         "rules and a store become a verdict; transports come later",
     ),
     row(
+        "crates/fleet",
+        Only(&[
+            "crates/engine",
+            "crates/policy",
+            "crates/store",
+            "crates/core",
+        ]),
+        "one quota for many nodes, whichever store they share",
+    ),
+    row(
         "crates/http",
         Only(&["crates/core"]),
         "words for a verdict; a header never reaches a store",
     ),
     row(
+        "crates/service",
+        Only(&[
+            "crates/engine",
+            "crates/fleet",
+            "crates/http",
+            "crates/policy",
+            "crates/store",
+            "crates/core",
+        ]),
+        "what every transport needs: decisions, header fields, tickets, metrics, reloads; no socket and no Redis",
+    ),
+    row(
         "crates/tower",
-        Only(&["crates/engine", "crates/http"]),
-        "a transport: the engine and the words for it",
+        Only(&["crates/service"]),
+        "a transport needs one crate: the service",
     ),
     row(
         "crates/client",
@@ -82,8 +104,24 @@ const TABLE: &[Row] = &[
         "reads the words and paces itself, without an engine",
     ),
     row(
+        "crates/envoy",
+        Only(&[
+            "crates/service",
+            "crates/fleet",
+            "crates/engine",
+            "crates/http",
+            "crates/policy",
+            "crates/store",
+            "crates/core",
+        ]),
+        "what Envoy asks, over the service; its files and their counting know no transport",
+    ),
+    row(
         "crates/server",
         Only(&[
+            "crates/service",
+            "crates/envoy",
+            "crates/fleet",
             "crates/engine",
             "crates/http",
             "crates/tower",
@@ -92,7 +130,7 @@ const TABLE: &[Row] = &[
             "crates/store",
             "crates/core",
         ]),
-        "listeners over the engine; what is below it only to name what the engine is made of and says",
+        "listeners over the service; what is below it only to name what the service is made of and says",
     ),
     row(
         "crates/sim",
@@ -101,6 +139,9 @@ const TABLE: &[Row] = &[
             "crates/store",
             "crates/policy",
             "crates/engine",
+            "crates/fleet",
+            "crates/http",
+            "crates/service",
         ]),
         "the same decisions under simulated time, without a network",
     ),

@@ -13,10 +13,10 @@ use tollgate_core::compose::Verdict;
 use tollgate_core::lending::Book;
 use tollgate_core::limit::Quota;
 use tollgate_core::{Nanos, Rate, TokenBucket};
-use tollgate_engine::Purpose;
-use tollgate_engine::fleet::Fleet;
-use tollgate_engine::fleet::leases::{Leases, Taken, Terms};
-use tollgate_engine::fleet::reconciled::Reconciled;
+use tollgate_engine::CheckOptions;
+use tollgate_fleet::leases::{Leases, Taken, Terms};
+use tollgate_fleet::reconciled::Reconciled;
+use tollgate_fleet::{Fleet, FleetEngine};
 use tollgate_store::lending::{Errand, Granted, Lender};
 use tollgate_store::{
     Answer, Awaited, Check, ErrorKind, Key, LimitId, Op, RemoteStore, Ruled, StoreError,
@@ -136,11 +136,11 @@ fn away() -> StoreError {
 /// Decides on one request under one bucket whose store is away: the whole way, as `engine/allow_one` is over memory.
 pub(super) fn without_store(times: u64) -> Ran {
     let engine = engine(1, 1_000_000_000)?;
-    engine.join(Arc::new(Fleet::new(Arc::new(Away), NOW)));
+    let fleet = Fleet::new(Arc::new(Away), NOW);
     let request = Request::of(0);
     let decide = || {
-        let terms = tollgate_engine::Terms::of(Purpose::Charge, None);
-        let mut deciding = pin!(engine.together().ask(black_box(&request), terms, None));
+        let node = FleetEngine::new(&engine, &fleet);
+        let mut deciding = pin!(node.check(black_box(&request), CheckOptions::default()));
         match deciding
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()))

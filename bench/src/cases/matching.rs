@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use tollgate_core::{Nanos, Unit};
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_policy::model::{
-    Algorithm, Amount, Condition, Glob, KeyPart, LimitRule, Match, Network, Period, Policy,
+    Algorithm, Amount, Condition, Glob, IpNet, KeyPart, LimitRule, Match, Period, Policy,
     QuotaSpec, RateSpec, Template, Test,
 };
 use tollgate_policy::rules::{Found, KeyBuffer, Keyed, MeterRef, Rules};
@@ -87,11 +87,8 @@ fn conditions(n: usize, limits: usize, by: By) -> Vec<(Attribute, Test)> {
         )],
         By::Header => vec![(Attribute::Header("x-tenant".into()), is(&tenant(n)))],
         By::Network => {
-            let network = Network {
-                address: address(n, 0),
-                bits: 24,
-            };
-            vec![(Attribute::Ip, Test::Within(vec![network]))]
+            let network = IpNet::new(address(n, 0), 24).into_iter();
+            vec![(Attribute::Ip, Test::Within(network.collect()))]
         }
         By::Glob => {
             let glob = Glob(format!("*.{}.example.com", tenant(n)).into());

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use tollgate_core::lending::{Book, LoanId, Want};
-use tollgate_core::limit::{Check, Limit, Op, State, decide_all};
+use tollgate_core::limit::{Limit, Op, State, StateCheck, decide_all};
 use tollgate_core::share::{Demand, allocate};
 use tollgate_core::{FixedWindow, Nanos, Rate, SlidingCounter, TokenBucket, Window};
 
@@ -31,17 +31,17 @@ pub(super) fn three_limits(times: u64) -> Ran {
     measured_section(times, || {
         let [bucket, window, counter] = &mut states;
         let mut checks = [
-            Check {
+            StateCheck {
                 limit: &limits[0],
                 state: bucket,
                 op: Op::Spend(0),
             },
-            Check {
+            StateCheck {
                 limit: &limits[1],
                 state: window,
                 op: Op::Spend(0),
             },
-            Check {
+            StateCheck {
                 limit: &limits[2],
                 state: counter,
                 op: Op::Spend(0),

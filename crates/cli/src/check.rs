@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tollgate_policy::envoy::{self, FilesRefused};
+use tollgate_envoy::config::{self, FilesRefused};
 use tollgate_policy::model::Policy;
 use tollgate_policy::source::Problems;
 use tollgate_policy::words_for::number;
@@ -126,11 +126,11 @@ fn set(sources: &[Source], merge_domains: bool) -> Checked {
         .iter()
         .map(|source| (&*source.name, &*source.text))
         .collect();
-    let options = envoy::Options {
+    let options = config::Options {
         merge_domains,
-        ..envoy::Options::default()
+        ..config::Options::default()
     };
-    let result = envoy::load_with(&files, options);
+    let result = config::load_with(&files, options);
     Checked {
         files: sources.iter().map(|source| source.name.clone()).collect(),
         kind: Kind::Envoy,

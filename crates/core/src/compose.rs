@@ -1,6 +1,6 @@
 //! Several limits on one request: spend on all of them or on none, and name the one that binds.
 //!
-//! Decide on every limit first, without storing anything, and show each outcome to [`Verdict::add`]. If the verdict
+//! Decide on every limit first, without storing anything, and show each outcome to [`BatchOutcome::add`]. If the outcome
 //! admits, store every next state; if it does not, store none of them (corrections of a clock that went back may be
 //! stored either way, they charge nothing). What the client is told of a limit that would have allowed must then
 //! come from its unchanged state.
@@ -13,24 +13,28 @@ use crate::time::Nanos;
 /// What several limits say together.
 ///
 /// ```
-/// use tollgate_core::compose::Verdict;
+/// use tollgate_core::compose::BatchOutcome;
 /// use tollgate_core::{Nanos, Outcome};
 ///
 /// let minute = Outcome::Deny { retry_after: Nanos::from_secs(20) };
 /// let day = Outcome::Deny { retry_after: Nanos::HOUR };
-/// let verdict: Verdict = [Outcome::Allow, minute, day].into_iter().collect();
-/// assert_eq!(verdict.outcome(), day, "retrying any earlier would be refused by the day");
-/// assert_eq!(verdict.binding(), Some(2));
+/// let outcome: BatchOutcome = [Outcome::Allow, minute, day].into_iter().collect();
+/// assert_eq!(outcome.outcome(), day, "retrying any earlier would be refused by the day");
+/// assert_eq!(outcome.binding(), Some(2));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Verdict {
+pub struct BatchOutcome {
     outcome: Outcome,
     binding: Option<usize>,
     seen: usize,
 }
 
-impl Default for Verdict {
+/// The former name of [`BatchOutcome`]. It goes with the next release.
+#[doc(hidden)]
+pub type Verdict = BatchOutcome;
+
+impl Default for BatchOutcome {
     /// No limit applies: allowed.
     fn default() -> Self {
         Self {
@@ -41,7 +45,7 @@ impl Default for Verdict {
     }
 }
 
-impl Verdict {
+impl BatchOutcome {
     /// Takes the next limit's outcome into account. Limits are numbered from zero in the order they are added.
     #[inline]
     pub fn add(&mut self, outcome: Outcome) {
@@ -72,13 +76,13 @@ impl Verdict {
     }
 }
 
-impl FromIterator<Outcome> for Verdict {
+impl FromIterator<Outcome> for BatchOutcome {
     fn from_iter<I: IntoIterator<Item = Outcome>>(outcomes: I) -> Self {
-        let mut verdict = Self::default();
+        let mut all = Self::default();
         for outcome in outcomes {
-            verdict.add(outcome);
+            all.add(outcome);
         }
-        verdict
+        all
     }
 }
 
@@ -104,9 +108,9 @@ mod tests {
         let soon = Outcome::Deny {
             retry_after: Nanos::MAX,
         };
-        let verdict: Verdict = [Outcome::Never, soon].into_iter().collect();
+        let outcome: BatchOutcome = [Outcome::Never, soon].into_iter().collect();
         assert_eq!(
-            (verdict.outcome(), verdict.binding()),
+            (outcome.outcome(), outcome.binding()),
             (Outcome::Never, Some(0))
         );
     }
@@ -114,16 +118,16 @@ mod tests {
     #[test]
     fn the_longest_wait_is_waited_if_nobody_denies() {
         let wait = |s| Outcome::Wait(Nanos::from_secs(s));
-        let verdict: Verdict = [wait(1), Outcome::Allow, wait(3), wait(3)]
+        let outcome: BatchOutcome = [wait(1), Outcome::Allow, wait(3), wait(3)]
             .into_iter()
             .collect();
-        assert!(verdict.is_admitted());
-        assert_eq!((verdict.outcome(), verdict.binding()), (wait(3), Some(2)));
+        assert!(outcome.is_admitted());
+        assert_eq!((outcome.outcome(), outcome.binding()), (wait(3), Some(2)));
     }
 
     #[test]
     fn no_limits_allow() {
-        assert_eq!(Verdict::default().outcome(), Outcome::Allow);
-        assert_eq!(Verdict::default().binding(), None);
+        assert_eq!(BatchOutcome::default().outcome(), Outcome::Allow);
+        assert_eq!(BatchOutcome::default().binding(), None);
     }
 }

@@ -6,13 +6,20 @@ use crate::lines::Lines;
 
 /// What can be counted of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub enum Event {
+    /// The limit admitted the request, and so did all others.
     Allowed,
+    /// The limit refused the request.
     Denied,
+    /// The limit would have refused the request, had it been enforced.
     WouldDeny,
+    /// The limit made the request wait.
     Waited,
+    /// The limit admitted the request and had no more than a fifth left.
     NearLimit,
+    /// The store did not answer.
     Error,
+    /// The store's overflow decided.
     Overflow,
 }
 
@@ -38,18 +45,23 @@ pub struct Counted {
 
 /// The counters of one limit, one for each [`Event`].
 #[derive(Debug, Default)]
-pub(crate) struct Counters(Lines<7>);
+pub struct Counters(Lines<7>);
 
 impl Counters {
-    pub(crate) fn new() -> Self {
+    /// Nothing was counted yet.
+    #[must_use]
+    pub fn new() -> Self {
         Self::default()
     }
 
-    pub(crate) fn count(&self, event: Event) {
+    /// Counts one request.
+    pub fn count(&self, event: Event) {
         self.0.add(event as usize, 1);
     }
 
-    pub(crate) fn read(&self) -> Counted {
+    /// What was counted so far.
+    #[must_use]
+    pub fn read(&self) -> Counted {
         let [
             allowed,
             denied,

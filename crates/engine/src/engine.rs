@@ -4,29 +4,28 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use tollgate_core::limit::Quota;
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::rules::Rules;
-use tollgate_store::{ErrorKind, Key, LimitId, Ruled, StoreError};
+use tollgate_store::{Ruled, StoreError};
 
-use crate::asks::{AtOnce, at_once};
+use crate::candidate::Divergence;
+use crate::carried_over::CarriedOverCounters;
+use crate::check_options::{CheckMode, CheckOptions};
 use crate::control::{self, Control, Controls, Log, Sharing};
 use crate::counters::{Counted, Counters};
-use crate::decide::{Decision, Scratch};
-use crate::fleet::Fleet;
+use crate::decision::Decision;
 use crate::generation::{Generation, Prepared};
-use crate::kept::Kept;
-use crate::lots::Lots;
+use crate::lease_ids::LeaseIdGenerator;
 use crate::numbers::{Numbering, Numbers, OutOfNumbers};
-use crate::plan::Manner;
+use crate::settlement::SettleAction;
+use crate::steps::run_local;
 use crate::store::StateStore;
 use crate::ticket::{Response, Ticket};
-use crate::trial::Divergence;
 use crate::verdict::Verdict;
-use crate::witness::{Purpose, Terms, Witness};
 
 /// Decides on requests by rules that can be replaced at any time.
 ///
@@ -53,9 +52,7 @@ use crate::witness::{Purpose, Terms, Witness};
 pub struct Engine<S> {
     store: S,
     current: ArcSwap<Generation>,
-    lots: Lots,
-    /// Those that it shares states with, if it does.
-    fleet: OnceLock<Arc<Fleet>>,
+    lease_ids: LeaseIdGenerator,
     /// Held while rules are replaced, one after another.
     registry: Mutex<Registry>,
 }
@@ -64,7 +61,7 @@ pub struct Engine<S> {
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     numbering: Numbering,
-    kept: Kept,
+    carried_over: CarriedOverCounters,
     /// What operators have said.
     pub(crate) controls: Controls,
     /// What they have done.
@@ -101,8 +98,7 @@ impl<S: StateStore> Engine<S> {
         Ok(Self {
             store,
             current: ArcSwap::from_pointee(prepared.generation),
-            lots: Lots::default(),
-            fleet: OnceLock::new(),
+            lease_ids: LeaseIdGenerator::default(),
             registry: Mutex::new(registry),
         })
     }
@@ -136,9 +132,8 @@ impl<S: StateStore> Engine<S> {
         for (_, new) in generation.quotas(None) {
             self.store.learn(new);
         }
-        self.place_desk(&generation, &registry.controls);
+        self.apply_overrides(&generation, &registry.controls);
         self.current.store(Arc::new(generation));
-        self.forget_denials(None);
         for id in gone {
             self.store.forget(id);
         }
@@ -149,76 +144,82 @@ impl<S: StateStore> Engine<S> {
     /// Decides on a request and charges it if it is admitted.
     #[must_use]
     pub fn decide(&self, request: &dyn Attributes) -> Verdict {
-        self.decision(request, Terms::of(Purpose::Charge, None), None)
-    }
-
-    /// The same at a cost that the caller knows better than the rules.
-    #[must_use]
-    pub fn decide_at(&self, request: &dyn Attributes, cost: u64) -> Verdict {
-        self.decision(request, Terms::of(Purpose::Charge, Some(cost)), None)
-    }
-
-    /// Decides at a cost that is only an estimate. The ticket of an admitted request settles every limit that was charged,
-    /// whether or not the policy knows the real cost from responses.
-    #[must_use]
-    pub fn reserve(&self, request: &dyn Attributes, estimate: Option<u64>) -> Verdict {
-        self.decision(request, Terms::of(Purpose::Estimate, estimate), None)
+        self.check(request, CheckOptions::default())
     }
 
     /// What would be decided now. Nothing is charged, punished or counted.
     #[must_use]
     pub fn peek(&self, request: &dyn Attributes) -> Verdict {
-        self.decision(request, Terms::of(Purpose::Look, None), None)
+        self.check(request, CheckOptions::new(CheckMode::Peek))
     }
 
-    /// The same at a cost that the caller knows better than the rules.
+    /// Decides on a request as the options say, on this engine's own store.
+    ///
+    /// With [`CheckMode::Reserve`] the ticket of an admitted request settles every limit that was charged, whether or not
+    /// the policy knows the real cost from responses. With [`CheckMode::Refund`] units are given back that nobody can show a
+    /// ticket for: each adds to what may be admitted, so the caller answers for the bound. Where a limit holds places, or
+    /// counts responses or values, nothing is refunded.
     #[must_use]
-    pub fn peek_at(&self, request: &dyn Attributes, cost: u64) -> Verdict {
-        self.decision(request, Terms::of(Purpose::Look, Some(cost)), None)
+    pub fn check(&self, request: &dyn Attributes, options: CheckOptions) -> Verdict {
+        let mut decision = self.decision(request, options);
+        run_local(&mut decision, &self.store);
+        decision.into_verdict()
     }
 
-    /// Any of the above, before a witness who wants to know whom each limit counted, and by which quota.
-    #[must_use]
-    pub fn ask(&self, request: &dyn Attributes, terms: Terms, witness: &dyn Witness) -> Verdict {
-        self.decision(request, terms, Some(witness))
+    /// A decision for a driver of one's own: see [`StoreSteps`](crate::StoreSteps).
+    pub fn decision<'a>(
+        &'a self,
+        request: &'a dyn Attributes,
+        options: CheckOptions,
+    ) -> Decision<'a> {
+        let now = || self.store.now();
+        Decision::begin(
+            self.current.load(),
+            request,
+            options,
+            &self.lease_ids,
+            false,
+            now,
+        )
     }
 
-    /// Gives back to the limits of such a request what nobody can show a ticket for: each unit adds to what may be admitted,
-    /// so whoever calls this answers for the bound. Where a limit holds places, or counts responses or values, nothing is
-    /// given back.
-    #[must_use]
-    pub fn give_back(&self, request: &dyn Attributes, units: u64) -> Verdict {
-        self.decision(request, Terms::of(Purpose::GiveBack, Some(units)), None)
+    /// The same for a driver that asks a store which a fleet shares. It may be kept for a while.
+    pub fn fleet_decision<'a>(
+        &'a self,
+        request: &'a dyn Attributes,
+        options: CheckOptions,
+    ) -> Decision<'a> {
+        let now = || self.store.now();
+        let generation = Guard::from_inner(self.current.load_full());
+        Decision::begin(generation, request, options, &self.lease_ids, true, now)
     }
 
     /// Settles what an admitted request owed by its response: gives places back, corrects estimates, counts the response.
     ///
     /// # Errors
     /// The store did not carry out some of it; the rest was. Places return when their leases end.
+    #[expect(clippy::needless_pass_by_value, reason = "a ticket is settled once")]
     pub fn respond(&self, ticket: Ticket, response: &dyn Response) -> Result<(), StoreError> {
-        let done = settled(ticket.respond(&AtOnce(&self.store), response));
-        drop(ticket);
-        done
+        self.run(&ticket, SettleAction::Respond(response))
+            .map(|_| ())
     }
 
     /// Settles what an admitted request was charged in advance at what it really cost, and gives its places back.
     ///
     /// # Errors
     /// The store did not carry out some of it; the rest was.
+    #[expect(clippy::needless_pass_by_value, reason = "a ticket is settled once")]
     pub fn settle(&self, ticket: Ticket, actual: u64) -> Result<(), StoreError> {
-        let done = settled(ticket.settle(&AtOnce(&self.store), actual));
-        drop(ticket);
-        done
+        self.run(&ticket, SettleAction::Settle(actual)).map(|_| ())
     }
 
     /// Gives back what an admitted request was charged in advance, because its work did not happen.
     ///
     /// # Errors
     /// The store did not carry out some of it; the rest was.
+    #[expect(clippy::needless_pass_by_value, reason = "a ticket is settled once")]
     pub fn cancel(&self, ticket: Ticket) -> Result<(), StoreError> {
-        let done = settled(ticket.cancel(&AtOnce(&self.store)));
-        drop(ticket);
-        done
+        self.run(&ticket, SettleAction::Cancel).map(|_| ())
     }
 
     /// Extends the leases of an admitted request's places to their full length from now. Answers whether all are still held.
@@ -226,7 +227,13 @@ impl<S: StateStore> Engine<S> {
     /// # Errors
     /// The store did not answer.
     pub fn renew(&self, ticket: &Ticket) -> Result<bool, StoreError> {
-        settled(ticket.renew(&AtOnce(&self.store)))
+        self.run(ticket, SettleAction::Renew)
+    }
+
+    fn run(&self, ticket: &Ticket, action: SettleAction<'_>) -> Result<bool, StoreError> {
+        let mut settlement = ticket.settlement(action);
+        run_local(&mut settlement, &self.store);
+        settlement.finish()
     }
 
     /// What the limit of this name has decided so far; `None` if the policy has none of this name.
@@ -270,25 +277,9 @@ impl<S: StateStore> Engine<S> {
         self.registry().numbering.clone()
     }
 
-    /// Shares states with a fleet from now on, for good: whoever asks [together](Self::together) is answered by it, and the
-    /// engine's own store becomes this node's tier. Answers whether it had joined none before.
-    pub fn join(&self, fleet: Arc<Fleet>) -> bool {
-        self.fleet.set(fleet).is_ok()
-    }
-
-    /// The fleet that it has joined, if it has.
-    #[must_use]
-    pub fn fleet(&self) -> Option<&Arc<Fleet>> {
-        self.fleet.get()
-    }
-
-    /// What is remembered of denials may no longer be true.
-    pub(crate) fn forget_denials(&self, of: Option<(&Key<'_>, LimitId)>) {
-        self.store.forget_denials(of);
-        if let Some(fleet) = self.fleet.get() {
-            let generation = self.current.load().number();
-            fleet.forget_denials(of.map(|(key, limit)| (key, limit, generation)));
-        }
+    /// Makes denials void that drivers have cached: those of one key under one limit, or all.
+    pub(crate) fn forget_denials(&self) {
+        self.current.load().overrides().bump();
     }
 
     /// The store that states are kept in.
@@ -296,53 +287,13 @@ impl<S: StateStore> Engine<S> {
         &self.store
     }
 
-    fn decision(
-        &self,
-        request: &dyn Attributes,
-        terms: Terms,
-        witness: Option<&dyn Witness>,
-    ) -> Verdict {
-        let decision = self.decision_on(AtOnce(&self.store), request, terms, witness);
-        let mut verdict = Verdict::new(self.current.load());
-        make_at_once(&decision, &mut verdict);
-        verdict
-    }
-
-    /// A verdict by the generation in force that may be kept for a while.
-    pub(crate) fn blank(&self) -> Verdict {
-        Verdict::new(Guard::from_inner(self.current.load_full()))
-    }
-
-    /// A decision that is made on these states.
-    pub(crate) const fn decision_on<'a, A>(
-        &'a self,
-        store: A,
-        request: &'a dyn Attributes,
-        terms: Terms,
-        witness: Option<&'a dyn Witness>,
-    ) -> Decision<'a, A> {
-        Decision {
-            store,
-            lots: &self.lots,
-            request,
-            cost: terms.cost,
-            manner: match terms.purpose {
-                Purpose::Charge | Purpose::Estimate => Manner::Charge,
-                Purpose::Look => Manner::Look,
-                Purpose::GiveBack => Manner::GiveBack,
-            },
-            reserves: matches!(terms.purpose, Purpose::Estimate),
-            witness,
-        }
-    }
-
     /// Puts in force for one generation what operators have said.
-    pub(crate) fn place_desk(&self, generation: &Generation, controls: &Controls) {
-        let (desk, quotas) = control::desk(generation, controls);
+    pub(crate) fn apply_overrides(&self, generation: &Generation, controls: &Controls) {
+        let (snapshot, quotas) = control::snapshot(generation, controls);
         for ruled in &quotas {
             self.store.learn(ruled);
         }
-        generation.desk().put(desk);
+        generation.overrides().put(snapshot);
     }
 
     pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
@@ -359,8 +310,8 @@ impl Registry {
         number: u64,
         store: &S,
     ) -> Result<Prepared, OutOfNumbers> {
-        self.kept.tidy(&rules);
-        Generation::prepare(rules, numbers, &mut self.kept, number, store.now())
+        self.carried_over.tidy(&rules);
+        Generation::prepare(rules, numbers, &mut self.carried_over, number, store.now())
     }
 }
 
@@ -370,27 +321,6 @@ fn changes_length(old: &Ruled, new: &Ruled) -> bool {
         (Quota::SlidingCounter(old), Quota::SlidingCounter(new)) => old.window() != new.window(),
         _ => false,
     }
-}
-
-/// Makes a decision over a store that answers at once. Not inlined: a verdict that a future has borrowed in the same
-/// function would be copied on its way out, which took a tenth of a decision.
-#[inline(never)]
-fn make_at_once<S: StateStore>(decision: &Decision<'_, AtOnce<'_, S>>, verdict: &mut Verdict) {
-    let mut scratch = Scratch::take();
-    let done = at_once(decision.make(verdict, &mut scratch));
-    debug_assert!(
-        done.is_some(),
-        "a store that answers at once is not waited for"
-    );
-    scratch.keep();
-}
-
-/// What came of a ticket over a store that answers at once.
-fn settled<T>(done: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    at_once(done).unwrap_or_else(|| {
-        let detail = "a store that answers at once did not";
-        Err(StoreError::new(ErrorKind::BadRequest, detail))
-    })
 }
 
 impl<S> fmt::Debug for Engine<S> {

@@ -3,24 +3,24 @@
 //! A generation never changes. A reload makes another one and swaps the two, so that every decision is made by exactly
 //! one. Must not know: requests, answers, files.
 
-use std::any::Any;
 use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use tollgate_core::Timestamp;
 use tollgate_core::limit::Limit;
-use tollgate_policy::model::{Count, KeyPart, Penalty};
-use tollgate_policy::rules::{Meter, MeterRef, Recipe, Role, Rule, Rules};
+use tollgate_policy::attributes::{Attribute, Attributes};
+use tollgate_policy::model::{Count, KeyPart, Mode, Penalty, Percent};
+use tollgate_policy::rules::{Chosen, Meter, MeterRef, Recipe, Role, Rule, Rules};
 use tollgate_store::{LimitId, Ruled};
 
+use crate::candidate::{Comparison, Comparisons, Divergence};
+use crate::carried_over::CarriedOverCounters;
 use crate::counters::{Counted, Counters};
-use crate::deny_cache::Keep;
-use crate::desk::DeskSlot;
-use crate::kept::Kept;
-use crate::lots::Draw;
 use crate::numbers::{Assigned, Kind, Numbers, OutOfNumbers, Wanted, lifetime};
-use crate::trial::{Comparisons, Divergence, Trial};
+use crate::override_snapshot::OverrideSlot;
+use crate::plan::QuotaRef;
+use crate::rollout::RolloutSampler;
+use crate::sharing::DenialCaching;
 use crate::waiting::{Patience, Patient, bound};
 
 /// One version of a policy.
@@ -28,60 +28,54 @@ use crate::waiting::{Patience, Patient, bound};
 pub struct Generation {
     number: u64,
     rules: Rules,
-    limits: Box<[Entry]>,
+    limits: Box<[LimitEntry]>,
     /// Whether any rule has a candidate.
-    has_trials: bool,
-    /// What operators have said about it; the one thing that changes.
-    desk: DeskSlot,
-    /// What a transport has made of it.
-    notes: Notes,
-}
-
-/// A place for what others make of a generation.
-#[derive(Default)]
-struct Notes(OnceLock<Box<dyn Any + Send + Sync>>);
-
-impl fmt::Debug for Notes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Notes").finish_non_exhaustive()
-    }
+    has_candidates: bool,
+    /// Whether every rule is enforced for all keys.
+    is_all_enforced: bool,
+    /// Whether any rule leaves something to be settled: places, or costs that responses say.
+    has_tickets: bool,
+    /// What operators have overridden; the one thing that changes.
+    overrides: OverrideSlot,
 }
 
 /// What the engine knows of one rule beyond the rule.
 #[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) meters: Box<[Metered]>,
+pub(crate) struct LimitEntry {
+    pub(crate) meters: Box<[MeterState]>,
     pub(crate) counters: Arc<Counters>,
     /// Whether values are counted and not requests.
     pub(crate) counts_values: bool,
     /// Whether some of its charges wait for the response.
     pub(crate) awaits_response: bool,
-    /// Draws which keys it is enforced for.
-    pub(crate) draw: Draw,
+    /// Which keys it is enforced for while only a share of them is.
+    pub(crate) rollout: RolloutSampler,
     /// The comparison with its candidate, if it has one.
-    pub(crate) trial: Option<Arc<Trial>>,
+    pub(crate) comparison: Option<Arc<Comparison>>,
 }
 
 /// What the engine knows of one meter beyond the meter.
 #[derive(Debug)]
-pub(crate) struct Metered {
+pub(crate) struct MeterState {
     /// The number of its states.
     pub(crate) id: LimitId,
     /// Which recipe its key is made by: equal recipes have equal numbers.
     pub(crate) key: u32,
-    /// Which recipe says where a fleet keeps its states, if not its key.
-    pub(crate) place: Option<u32>,
+    /// Which recipe makes the key that says where a fleet keeps its states, if not its own.
+    pub(crate) slot_key: Option<u32>,
     /// Its quotas with that number, in the order of the meter's.
     pub(crate) listed: Box<[Ruled]>,
     /// The same quotas where they may be waited for.
-    pub(crate) patient: Box<[Option<(Ruled, Patient)>]>,
+    pub(crate) queueing: Box<[Option<(Ruled, Patient)>]>,
     /// How quotas computed for a request may be waited for.
     pub(crate) patience: Option<Patience>,
+    /// The quota that decides on every request, where it depends neither on the request nor on its key.
+    pub(crate) only_quota: Option<QuotaRef>,
     pub(crate) is_concurrency: bool,
     /// Whether another rule has the same states.
     pub(crate) is_shared: bool,
     /// How long a denial may be answered without asking the store.
-    pub(crate) keep: Keep,
+    pub(crate) denial_caching: DenialCaching,
 }
 
 /// A generation that is ready to be put in force, and what a store has to be told first.
@@ -106,11 +100,14 @@ impl Generation {
     }
 
     /// How long a denial by one meter may be answered without asking the store again: what a
-    /// [`DenyCache`](crate::deny_cache::DenyCache) has to be told.
+    /// cache has to be told.
     #[must_use]
-    pub fn keeps_denials(&self, meter: MeterRef) -> Option<Keep> {
+    pub fn denial_caching(&self, meter: MeterRef) -> Option<DenialCaching> {
         let entry = self.limits.get(meter.rule)?;
-        entry.meters.get(meter.meter).map(|metered| metered.keep)
+        entry
+            .meters
+            .get(meter.meter)
+            .map(|state| state.denial_caching)
     }
 
     /// What a rule has decided so far, by its index in the policy, whatever its quota was meanwhile.
@@ -125,18 +122,11 @@ impl Generation {
     #[must_use]
     pub fn compared(&self, rule: usize) -> Option<Comparisons> {
         let entry = self.limits.get(rule)?;
-        entry.trial.as_ref().map(|trial| trial.comparisons())
-    }
-
-    /// What a transport has made of these rules and wants to find again with every verdict, such as names as they are
-    /// sent: made by whoever asks first. `None` if something of another type was made before; there is one place.
-    pub fn noted<T: Any + Send + Sync>(&self, make: impl FnOnce(&Self) -> T) -> Option<&T> {
-        let made = self.notes.0.get_or_init(|| Box::new(make(self)));
-        made.downcast_ref()
+        entry.comparison.as_ref().map(|one| one.comparisons())
     }
 
     /// One rule and what the engine knows of it.
-    pub(crate) fn rule(&self, index: usize) -> Option<(&Rule, &Entry)> {
+    pub(crate) fn rule(&self, index: usize) -> Option<(&Rule, &LimitEntry)> {
         self.rules.rules().get(index).zip(self.limits.get(index))
     }
 
@@ -153,13 +143,42 @@ impl Generation {
     }
 
     /// Whether any rule has a candidate.
-    pub(crate) const fn has_trials(&self) -> bool {
-        self.has_trials
+    pub(crate) const fn has_candidates(&self) -> bool {
+        self.has_candidates
     }
 
-    /// What operators have said about it.
-    pub(crate) const fn desk(&self) -> &DeskSlot {
-        &self.desk
+    /// The counters of a rule, by its index.
+    #[inline]
+    pub(crate) fn counters_of(&self, rule: usize) -> Option<&Counters> {
+        self.limits.get(rule).map(|entry| &*entry.counters)
+    }
+
+    /// Whether every rule is enforced for all keys, unless operators say otherwise.
+    pub(crate) const fn is_all_enforced(&self) -> bool {
+        self.is_all_enforced
+    }
+
+    /// Whether any rule leaves something to be settled.
+    pub(crate) const fn has_tickets(&self) -> bool {
+        self.has_tickets
+    }
+
+    /// What operators have overridden in it.
+    pub(crate) const fn overrides(&self) -> &OverrideSlot {
+        &self.overrides
+    }
+
+    /// The version of the policy together with what operators have overridden in it: only grows, and changes whenever a
+    /// denial that was true may not be any more.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.number << 32 | self.overrides.version() & u64::from(u32::MAX)
+    }
+
+    /// One of a rule's meters.
+    #[inline]
+    pub(crate) fn meter(&self, rule: usize, meter: usize) -> Option<&MeterState> {
+        self.limits.get(rule)?.meters.get(meter)
     }
 
     /// How a rule's candidate compares, if it has one.
@@ -171,7 +190,12 @@ impl Generation {
             self.rules.recipe(place)
         });
         let threshold = self.rules.divergence_threshold();
-        Some(entry.trial.as_ref()?.read(&rule.name, threshold, recipe))
+        Some(
+            entry
+                .comparison
+                .as_ref()?
+                .read(&rule.name, threshold, recipe),
+        )
     }
 
     /// Every quota there is, with the quota of the other generation that has the same number and place, if there is one.
@@ -179,24 +203,24 @@ impl Generation {
         &'a self,
         before: Option<&'a Self>,
     ) -> impl Iterator<Item = (Option<&'a Ruled>, &'a Ruled)> {
-        let old: HashMap<LimitId, &Metered> = before
+        let old: HashMap<LimitId, &MeterState> = before
             .into_iter()
             .flat_map(Self::meters)
-            .map(|metered| (metered.id, metered))
+            .map(|state| (state.id, state))
             .collect();
-        self.meters().flat_map(move |metered| {
-            let old = old.get(&metered.id).copied();
-            let all = |metered: &'a Metered| {
-                let patient = metered.patient.iter().flatten().map(|(ruled, _)| ruled);
-                metered.listed.iter().chain(patient)
+        self.meters().flat_map(move |state| {
+            let old = old.get(&state.id).copied();
+            let all = |state: &'a MeterState| {
+                let patient = state.queueing.iter().flatten().map(|(ruled, _)| ruled);
+                state.listed.iter().chain(patient)
             };
-            all(metered)
+            all(state)
                 .enumerate()
                 .map(move |(index, new)| (old.and_then(|old| all(old).nth(index)), new))
         })
     }
 
-    fn meters(&self) -> impl Iterator<Item = &Metered> {
+    fn meters(&self) -> impl Iterator<Item = &MeterState> {
         self.limits.iter().flat_map(|entry| &entry.meters)
     }
 
@@ -204,7 +228,7 @@ impl Generation {
     pub(crate) fn prepare(
         rules: Rules,
         numbers: &Numbers,
-        kept: &mut Kept,
+        carried_over: &mut CarriedOverCounters,
         number: u64,
         now: Timestamp,
     ) -> Result<Prepared, OutOfNumbers> {
@@ -222,7 +246,7 @@ impl Generation {
         let mut recipes = Recipes::default();
         let entry = |(index, rule): (usize, &Rule)| {
             let meters = rule.meters.iter().enumerate().zip(&mut ids);
-            let metered = meters.map(|((position, meter), id)| {
+            let state = meters.map(|((position, meter), id)| {
                 let place = MeterRef {
                     rule: index,
                     meter: position,
@@ -230,27 +254,33 @@ impl Generation {
                 let key = recipes.number(rules.recipe(place));
                 let lies = rules.placing(place).map(|part| recipes.of_place(part));
                 let is_shared = uses.get(&id).is_some_and(|uses| *uses > 1);
-                Metered::new(rule, meter, (id, key, lies), is_shared)
+                MeterState::new(rule, meter, (id, key, lies), is_shared)
             });
-            Entry {
-                meters: metered.collect(),
-                counters: kept.counters(rule),
+            LimitEntry {
+                meters: state.collect(),
+                counters: carried_over.counters(rule),
                 counts_values: rule.meters.iter().any(|meter| meter.role == Role::Seen),
                 awaits_response: awaits_response(rule),
-                draw: Draw::of(rule, &rules),
-                trial: kept.trial(rule),
+                rollout: RolloutSampler::of(rule, &rules),
+                comparison: carried_over.comparison(rule),
             }
         };
-        let limits: Box<[Entry]> = rules.rules().iter().enumerate().map(entry).collect();
-        let has_trials = limits.iter().any(|entry| entry.trial.is_some());
+        let limits: Box<[LimitEntry]> = rules.rules().iter().enumerate().map(entry).collect();
+        let has_candidates = limits.iter().any(|entry| entry.comparison.is_some());
+        let has_tickets = limits.iter().any(|entry| {
+            entry.awaits_response || entry.meters.iter().any(|meter| meter.is_concurrency)
+        });
+        let is_enforced = |rule: &Rule| rule.mode == Mode::Enforce && rule.enforce == Percent::ALL;
+        let is_all_enforced = rules.rules().iter().all(is_enforced);
         Ok(Prepared {
             generation: Self {
+                is_all_enforced,
                 number,
                 rules,
                 limits,
-                has_trials,
-                desk: DeskSlot::default(),
-                notes: Notes::default(),
+                has_candidates,
+                has_tickets,
+                overrides: OverrideSlot::default(),
             },
             numbers,
             gone,
@@ -258,11 +288,11 @@ impl Generation {
     }
 }
 
-impl Metered {
+impl MeterState {
     fn new(
         rule: &Rule,
         meter: &Meter,
-        (id, key, place): (LimitId, u32, Option<u32>),
+        (id, key, slot_key): (LimitId, u32, Option<u32>),
         is_shared: bool,
     ) -> Self {
         let ruled = |limit: Limit| Ruled { id, limit };
@@ -279,18 +309,40 @@ impl Metered {
             let patient = patience?.stretch(limit)?;
             Some((ruled(patient.limit), patient))
         };
-        let is_concurrency = meter.quotas.first().map(Kind::of) == Some(Kind::Concurrency);
+        let is_concurrency = meter.quotas.first().map(Limit::kind) == Some(Kind::Concurrency);
+        let queueing: Box<[_]> = meter.quotas.iter().map(stretch).collect();
         Self {
             id,
             key,
-            place,
+            slot_key,
             listed: meter.quotas.iter().map(own).map(ruled).collect(),
-            patient: meter.quotas.iter().map(stretch).collect(),
+            only_quota: only_quota(rule, meter).filter(|_| queueing.iter().all(Option::is_none)),
+            queueing,
             patience,
             is_concurrency,
             is_shared,
-            keep: keep(rule, is_concurrency),
+            denial_caching: denial_caching(rule, is_concurrency),
         }
+    }
+}
+
+/// The quota of a meter that has only one.
+fn only_quota(rule: &Rule, meter: &Meter) -> Option<QuotaRef> {
+    if !rule.choice.is_own() || meter.is_computed(0) {
+        return None;
+    }
+    match meter.chosen(0, &NoAttributes, None) {
+        Chosen::Listed(index) => u16::try_from(index).ok().map(QuotaRef::Listed),
+        Chosen::Computed(_) | Chosen::Unlimited => None,
+    }
+}
+
+/// A request of which nothing is known.
+struct NoAttributes;
+
+impl Attributes for NoAttributes {
+    fn get(&self, _: &Attribute) -> Option<&[u8]> {
+        None
     }
 }
 
@@ -339,7 +391,7 @@ fn wanted<'a>(rule: &'a Rule, meter: &'a Meter) -> Wanted<'a> {
     Wanted {
         identity: &meter.identity,
         asked: meter.number,
-        kind: meter.quotas.first().map_or(Kind::Other, Kind::of),
+        kind: meter.quotas.first().map_or(Kind::TokenBucket, Limit::kind),
         lifetime: longest.saturating_add(rule.wait.unwrap_or_default()),
     }
 }
@@ -350,12 +402,12 @@ fn awaits_response(rule: &Rule) -> bool {
 }
 
 /// What may be given back must not be denied from memory for long, and what costs something not at all.
-fn keep(rule: &Rule, is_concurrency: bool) -> Keep {
+fn denial_caching(rule: &Rule, is_concurrency: bool) -> DenialCaching {
     if is_concurrency || rule.penalty != Penalty::None {
-        Keep::Never
+        DenialCaching::Never
     } else if awaits_response(rule) || rule.wait.is_some() {
-        Keep::Briefly
+        DenialCaching::Briefly
     } else {
-        Keep::WhileTrue
+        DenialCaching::UntilOver
     }
 }

@@ -1,53 +1,61 @@
-//! The one hot path: what is known of a request becomes a verdict, by compiled rules and a store.
+//! The one hot path: a request's attributes become a verdict, by compiled rules and a store.
 //!
-//! [`Engine::decide`] finds the limits that a request falls under, makes their keys, asks the store about all of them in
-//! one step that charges all or none, and says in a [`Verdict`] what came of it. [`Engine::replace`] puts other rules in
-//! force while requests are decided. [`Engine::control`] is for operators, [`Engine::divergence`] compares candidates,
-//! [`reload`] follows a file and [`envoy`] decides by Envoy's. Nothing here waits, and a warm decision allocates nothing.
+//! [`Engine::check`] finds the limits that apply, makes their keys, asks the store about all of them in one batch that charges
+//! all or none, and answers with a [`Verdict`]. The decision itself does no IO: it is a state machine ([`Decision`]) that a
+//! driver runs, here a plain loop over a store in memory. [`Engine::replace`] puts other rules in force while requests are
+//! decided, [`Engine::control`] is for operators, [`Engine::divergence`] compares candidates. A warm decision allocates
+//! nothing.
 //!
-//! Must not know: transports, headers of answers; files are known to `reload` alone.
+//! Must not know: transports, header fields, files, whether a store has to be waited for.
 
-mod aftermath;
-mod asks;
+pub mod candidate;
+mod carried_over;
+mod check_options;
 pub mod control;
 mod counters;
-mod decide;
-pub mod deny_cache;
-mod desk;
+mod decision;
+mod effective_mode;
 mod engine;
-pub mod envoy;
-mod findings;
-pub mod fleet;
 mod generation;
-mod kept;
+mod guest_counters;
+mod key_states;
+mod lease_ids;
 mod lines;
-mod lots;
 mod numbers;
+mod override_snapshot;
 mod plan;
-pub mod reload;
-mod stance;
+mod quota_info;
+mod rollout;
+mod settlement;
+mod sharing;
+mod steps;
 mod store;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 mod ticket;
-mod together;
-mod told;
-pub mod trial;
 mod verdict;
+mod verdict_builder;
 mod waiting;
-mod witness;
 
+pub use candidate::{Agreement, Comparisons, Divergence};
+pub use check_options::{CheckMode, CheckOptions};
 pub use control::Control;
-pub use counters::Counted;
+pub use counters::{Counted, Counters as LimitCounters, Event as LimitEvent};
+pub use decision::Decision;
 pub use engine::Engine;
 pub use generation::Generation;
+pub use guest_counters::GuestCounters;
+pub use key_states::KeyState;
 pub use lines::Lines;
 pub use numbers::{Numbering, OutOfNumbers};
+pub use quota_info::QuotaInfo;
+pub use settlement::{SettleAction, Settlement};
+pub use sharing::{DenialCaching, Sharing};
+pub use steps::{StoreSteps, checks, run_local};
 pub use store::StateStore;
 pub use ticket::{Response, Ticket};
-pub use together::Together;
-pub use trial::{Agreement, Comparisons, Divergence};
-pub use verdict::{Degraded, LimitState, Reason, Standing, Verdict};
-pub use witness::{Purpose, Seen, Terms, Witness};
+#[expect(deprecated, reason = "the old name works for one release")]
+pub use verdict::Standing;
+pub use verdict::{Degraded, EnforcementMode, LimitState, Reason, Verdict};

@@ -11,9 +11,11 @@ use std::fmt;
 use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{Nanos, Timestamp, Window};
+use tollgate_core::limit::Limit;
+use tollgate_core::{Nanos, Timestamp};
 use tollgate_store::LimitId;
+
+pub(crate) use tollgate_core::limit::AlgorithmKind as Kind;
 
 /// A state that wants a number.
 #[derive(Clone, Copy, Debug)]
@@ -28,50 +30,9 @@ pub(crate) struct Wanted<'a> {
     pub(crate) lifetime: Nanos,
 }
 
-/// How a state is counted. States of different kinds cannot be read as each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Kind {
-    TokenBucket,
-    LeakyBucket,
-    LeakyQueue,
-    FixedWindow,
-    SlidingLog,
-    SlidingCounter,
-    Concurrency,
-    /// An algorithm that core knows and this crate does not yet.
-    Other,
-}
-
-impl Kind {
-    pub(crate) fn of(limit: &Limit) -> Self {
-        match limit.quota() {
-            Quota::TokenBucket(_) => Self::TokenBucket,
-            Quota::LeakyBucket(quota) if quota.is_queue() => Self::LeakyQueue,
-            Quota::LeakyBucket(_) => Self::LeakyBucket,
-            Quota::FixedWindow(_) => Self::FixedWindow,
-            Quota::SlidingLog(_) => Self::SlidingLog,
-            Quota::SlidingCounter(_) => Self::SlidingCounter,
-            Quota::Concurrency(_) => Self::Concurrency,
-            _ => Self::Other,
-        }
-    }
-}
-
 /// How long a state of this limit may matter after it was last charged.
 pub(crate) fn lifetime(limit: &Limit) -> Nanos {
-    let twice = |span: Nanos| span.saturating_add(span);
-    match limit.quota() {
-        Quota::TokenBucket(quota) => quota.ceiling(),
-        Quota::LeakyBucket(quota) => quota.ceiling(),
-        Quota::FixedWindow(quota) => match quota.window() {
-            Window::FirstHit(span) | Window::Epoch(span) => span,
-            _ => twice(Nanos::YEAR),
-        },
-        Quota::SlidingLog(quota) => quota.retention(),
-        Quota::SlidingCounter(quota) => twice(quota.window()),
-        Quota::Concurrency(quota) => quota.lease(),
-        _ => Nanos::MAX,
-    }
+    limit.lifetime()
 }
 
 /// Every number there is has been given out: limits were renamed or changed their algorithm that often.
@@ -216,14 +177,15 @@ impl Numbers {
             // Counts in windows of one length cannot be read in another, and a store carries them over only from the rules
             // before.
             let is_unreadable = known.was_gone
-                && known.kind == Kind::SlidingCounter
+                && known.kind.is_tied_to_window_length()
                 && known.lifetime != wanted.lifetime;
             if !is_unreadable {
                 known.leaves = None;
                 known.was_gone = false;
-                known.lifetime = match known.kind {
-                    Kind::SlidingCounter => wanted.lifetime,
-                    _ => known.lifetime.max(wanted.lifetime),
+                known.lifetime = if known.kind.is_tied_to_window_length() {
+                    wanted.lifetime
+                } else {
+                    known.lifetime.max(wanted.lifetime)
                 };
                 return Ok(None);
             }

@@ -28,12 +28,6 @@ pub trait StateStore: Store {
         let _ = id;
     }
 
-    /// What is remembered of denials may no longer be true: those of one key under one limit, or all of them. A store that
-    /// answers from memory what another has decided must forget them.
-    fn forget_denials(&self, of: Option<(&Key<'_>, LimitId)>) {
-        let _ = of;
-    }
-
     /// Forgets what one key has used of one limit. Answers whether there was anything.
     fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool;
 }
@@ -54,10 +48,6 @@ impl<S: StateStore> StateStore for Arc<S> {
 
     fn forget(&self, id: LimitId) {
         (**self).forget(id);
-    }
-
-    fn forget_denials(&self, of: Option<(&Key<'_>, LimitId)>) {
-        (**self).forget_denials(of);
     }
 
     fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool {

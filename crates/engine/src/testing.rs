@@ -1,123 +1,21 @@
-//! What tests of this crate share: requests, policies made by hand, an engine on a clock that stands. Must not know: any
-//! one test.
+//! What tests of this crate share: an engine on a clock that stands. Must not know: any one test.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use tollgate_core::{Nanos, Timestamp, Unit};
-use tollgate_policy::attributes::{Attribute, Attributes};
-use tollgate_policy::model::{
-    Algorithm, Amount, At, Condition, KeyPart, LimitRule, Match, Period, Policy, QuotaSpec,
-    RateSpec, Test,
-};
+use tollgate_core::Timestamp;
+use tollgate_policy::attributes::Attributes;
+use tollgate_policy::model::LimitRule;
 use tollgate_policy::rules::Rules;
 use tollgate_store::{ManualClock, Memory};
 
-use crate::Engine;
+pub(crate) use tollgate_testkit::dice::Dice;
+pub(crate) use tollgate_testkit::requests::{
+    Caller, key, limit, matching, per_second, places, policy, quota, rules,
+};
+
+use crate::{CheckMode, CheckOptions, Engine, StateStore, Verdict};
 
 pub(crate) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
-
-/// A request that says what it is told to say.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Caller {
-    ip: Option<IpAddr>,
-    says: Vec<(Attribute, Vec<u8>)>,
-}
-
-impl Caller {
-    /// Somebody of this name, in `header.user`.
-    pub(crate) fn named(user: &str) -> Self {
-        Self::default().with("header.user", user)
-    }
-
-    /// The same, from this address.
-    pub(crate) fn from(mut self, ip: &str) -> Self {
-        self.ip = Some(ip.parse().unwrap());
-        self
-    }
-
-    pub(crate) fn with(mut self, attribute: &str, value: &str) -> Self {
-        let attribute = Attribute::named(attribute).unwrap();
-        self.says.push((attribute, value.as_bytes().to_vec()));
-        self
-    }
-}
-
-impl Attributes for Caller {
-    fn ip(&self) -> Option<IpAddr> {
-        self.ip
-    }
-
-    fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
-        let said = self.says.iter().find(|(one, _)| one == attribute);
-        said.map(|(_, value)| &**value)
-    }
-}
-
-pub(crate) fn quota(algorithm: Algorithm, rates: &[(u64, Nanos)]) -> At<QuotaSpec> {
-    let rate = |(units, span): &(u64, Nanos)| RateSpec {
-        units: *units,
-        period: Period::Span(*span),
-    };
-    amount(
-        algorithm,
-        Amount::Rates(rates.iter().map(|one| rate(one).into()).collect()),
-    )
-}
-
-pub(crate) fn places(places: u64) -> At<QuotaSpec> {
-    let lease = Nanos::MINUTE;
-    amount(Algorithm::Concurrency, Amount::AtOnce { places, lease })
-}
-
-fn amount(algorithm: Algorithm, amount: Amount) -> At<QuotaSpec> {
-    At::from(QuotaSpec {
-        algorithm,
-        amount,
-        burst: None,
-        unit: Unit::Requests,
-        utc_offset_minutes: 0,
-    })
-}
-
-/// So many a second, by token bucket.
-pub(crate) fn per_second(units: u64) -> At<QuotaSpec> {
-    quota(Algorithm::TokenBucket, &[(units, Nanos::SECOND)])
-}
-
-pub(crate) fn key(parts: &[&str]) -> Vec<KeyPart> {
-    let part = |name: &&str| KeyPart::plain(Attribute::named(name).unwrap().into());
-    parts.iter().map(part).collect()
-}
-
-/// A limit for each user.
-pub(crate) fn limit(name: &str, quota: At<QuotaSpec>) -> LimitRule {
-    LimitRule {
-        key: key(&["header.user"]),
-        ..LimitRule::new(Box::from(name), quota)
-    }
-}
-
-pub(crate) fn matching(attribute: &str, value: &str) -> Match {
-    let condition = Condition {
-        attribute: Attribute::named(attribute).unwrap(),
-        test: Test::OneOf(vec![value.into()]),
-    };
-    Match {
-        conditions: vec![condition.into()],
-    }
-}
-
-pub(crate) fn policy(limits: Vec<LimitRule>) -> Policy {
-    Policy {
-        limits,
-        ..Policy::default()
-    }
-}
-
-pub(crate) fn rules(limits: Vec<LimitRule>) -> Rules {
-    Rules::compile(&policy(limits), [7; 16]).unwrap()
-}
 
 pub(crate) type TestEngine = Engine<Memory<Arc<ManualClock>>>;
 
@@ -132,33 +30,22 @@ pub(crate) fn engine_of(rules: Rules) -> (TestEngine, Arc<ManualClock>) {
     (Engine::new(rules, store).unwrap(), clock)
 }
 
-/// Random numbers that a seed repeats (splitmix64).
-#[derive(Debug)]
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) const fn new(seed: u64) -> Self {
-        Self(seed)
+impl<S: StateStore> Engine<S> {
+    pub(crate) fn decide_at(&self, request: &dyn Attributes, cost: u64) -> Verdict {
+        self.check(request, CheckOptions::default().with_cost(cost))
     }
 
-    pub(crate) const fn word(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
+    pub(crate) fn peek_at(&self, request: &dyn Attributes, cost: u64) -> Verdict {
+        self.check(request, CheckOptions::new(CheckMode::Peek).with_cost(cost))
     }
 
-    /// One of 0 to `bound` − 1.
-    pub(crate) const fn below(&mut self, bound: u64) -> u64 {
-        self.word() % bound
+    pub(crate) fn reserve(&self, request: &dyn Attributes, estimate: u64) -> Verdict {
+        let reserve = CheckOptions::new(CheckMode::Reserve);
+        self.check(request, reserve.with_cost(estimate))
     }
 
-    pub(crate) const fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        let len = u64::try_from(from.len()).unwrap();
-        from[usize::try_from(self.below(len)).unwrap()]
+    pub(crate) fn refund(&self, request: &dyn Attributes, units: u64) -> Verdict {
+        let refund = CheckOptions::new(CheckMode::Refund);
+        self.check(request, refund.with_cost(units))
     }
 }

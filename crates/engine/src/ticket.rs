@@ -10,12 +10,12 @@ use tollgate_core::Receipt;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_policy::model::{Consistency, Count};
 use tollgate_policy::rules::{Role, Rule};
-use tollgate_store::{Answer, Check, ErrorKind, Key, Note, Op, Ruled, StoreError};
+use tollgate_store::{Answer, Check, Key, Note, Op, Ruled};
 
-use crate::asks::{Asks, Shared, Sharing};
-use crate::deny_cache::Keep;
 use crate::generation::Generation;
-use crate::plan::{Plan, Planned};
+use crate::plan::{Plan, PlannedCheck};
+use crate::settlement::{SettleAction, Settlement};
+use crate::sharing::{DenialCaching, Sharing};
 
 /// What an upstream answered, as far as limits look at it.
 pub trait Response: Sync {
@@ -53,9 +53,9 @@ struct Owed {
     rule: usize,
     ruled: Ruled,
     key: Range<usize>,
-    /// Where a fleet keeps it, if not where the key says.
-    place: Option<Range<usize>>,
-    keep: Keep,
+    /// The key that says where a fleet keeps it, if not its own.
+    slot_key: Option<Range<usize>>,
+    denial_caching: DenialCaching,
     role: Role,
     cost: u64,
     what: Due,
@@ -88,88 +88,63 @@ impl Ticket {
             let Some(what) = due(rule, is_open, planned, answer) else {
                 continue;
             };
-            let Some(ruled) = plan.ruled(generation, planned) else {
-                continue;
-            };
-            let ticket = ticket.get_or_insert_with(|| Self {
-                generation: Arc::clone(generation),
-                owed: Vec::new(),
-                keys: Vec::new(),
-            });
-            let mut add = |bytes: &[u8]| {
-                let from = ticket.keys.len();
-                ticket.keys.extend_from_slice(bytes);
-                from..ticket.keys.len()
-            };
-            let (key, place) = (add(plan.key_of(planned)), plan.place_of(planned).map(add));
-            let metered = entry.meters.get(planned.meter);
-            ticket.owed.push(Owed {
-                rule: planned.rule,
-                ruled: *ruled,
-                key,
-                place,
-                keep: metered.map_or(Keep::Never, |metered| metered.keep),
-                role: planned.role,
-                cost: planned.cost,
-                what,
-            });
+            Self::push(ticket, generation, plan, planned, what);
         }
     }
 
-    /// Settles everything by what the response says.
-    pub(crate) async fn respond<S: Asks>(
-        &self,
-        store: &S,
-        response: &dyn Response,
-    ) -> Result<(), StoreError> {
-        self.each(store, |rule, owed| match owed.what {
-            Due::Place(id) => Some(Op::Release(id)),
-            Due::Estimate(receipt) => {
-                let actual = actual_cost(rule, response)?;
-                Some(Op::Settle { receipt, actual })
-            }
-            Due::Response => {
-                let counts = match &rule.count {
-                    Count::Responses(of) => of.iter().any(|one| one.holds(response.status())),
-                    _ => false,
-                };
-                let cost = actual_cost(rule, response).unwrap_or(owed.cost);
-                counts.then_some(Op::ChargeAlways(cost))
-            }
-        })
-        .await
-    }
-
-    /// Settles everything at what the work really cost.
-    pub(crate) async fn settle<S: Asks>(&self, store: &S, actual: u64) -> Result<(), StoreError> {
-        self.each(store, |_, owed| match owed.what {
-            Due::Place(id) => Some(Op::Release(id)),
-            Due::Estimate(receipt) => Some(Op::Settle { receipt, actual }),
-            Due::Response => None,
-        })
-        .await
-    }
-
-    /// Gives everything back: the work did not happen.
-    pub(crate) async fn cancel<S: Asks>(&self, store: &S) -> Result<(), StoreError> {
-        self.each(store, |_, owed| match owed.what {
-            Due::Place(id) => Some(Op::Release(id)),
-            Due::Estimate(receipt) => Some(Op::Settle { receipt, actual: 0 }),
-            Due::Response => None,
-        })
-        .await
-    }
-
-    /// Extends the leases of its places. Answers whether all of them are still held.
-    pub(crate) async fn renew<S: Asks>(&self, store: &S) -> Result<bool, StoreError> {
-        let mut are_held = true;
-        for owed in &self.owed {
-            if let Due::Place(id) = owed.what {
-                let answer = self.ask(store, owed, Op::Renew(id)).await?;
-                are_held &= answer.note != Note::LeaseNotHeld;
+    /// Adds places that a batch under way may have taken, whatever the store has answered. Giving back a place that is not
+    /// held changes nothing.
+    pub(crate) fn collect_places(
+        ticket: &mut Option<Self>,
+        generation: &Arc<Generation>,
+        plan: &Plan,
+    ) {
+        for planned in plan.planned() {
+            if let Op::Acquire { id, weight } = planned.op
+                && weight > 0
+            {
+                Self::push(ticket, generation, plan, planned, Due::Place(id));
             }
         }
-        Ok(are_held)
+    }
+
+    fn push(
+        ticket: &mut Option<Self>,
+        generation: &Arc<Generation>,
+        plan: &Plan,
+        planned: &PlannedCheck,
+        what: Due,
+    ) {
+        let Some(ruled) = plan.ruled(generation, planned) else {
+            return;
+        };
+        let ticket = ticket.get_or_insert_with(|| Self {
+            generation: Arc::clone(generation),
+            owed: Vec::new(),
+            keys: Vec::new(),
+        });
+        let mut add = |bytes: &[u8]| {
+            let from = ticket.keys.len();
+            ticket.keys.extend_from_slice(bytes);
+            from..ticket.keys.len()
+        };
+        let (key, slot_key) = (add(plan.key(planned.key)), plan.slot_key(planned).map(add));
+        let meter = generation.meter(planned.rule, planned.meter);
+        ticket.owed.push(Owed {
+            rule: planned.rule,
+            ruled: *ruled,
+            key,
+            slot_key,
+            denial_caching: meter.map_or(DenialCaching::Never, |meter| meter.denial_caching),
+            role: planned.role,
+            cost: planned.cost,
+            what,
+        });
+    }
+
+    /// What has to be asked of a store to settle it in this way: to be run by a driver.
+    pub const fn settlement<'t>(&'t self, action: SettleAction<'t>) -> Settlement<'t> {
+        Settlement::new(self, action)
     }
 
     /// Whether it holds places that must be renewed while the work goes on.
@@ -179,72 +154,82 @@ impl Ticket {
         self.owed.iter().any(is_place)
     }
 
-    /// Carries out what is due, all of it even if some fails; answers the first failure.
-    async fn each<S: Asks>(
-        &self,
-        store: &S,
-        due: impl Fn(&Rule, &Owed) -> Option<Op>,
-    ) -> Result<(), StoreError> {
-        let mut result = Ok(());
-        for owed in &self.owed {
-            let Some((rule, _)) = self.generation.rule(owed.rule) else {
-                continue;
-            };
-            if let Some(op) = due(rule, owed)
-                && let Err(error) = self.ask(store, owed, op).await
-            {
-                result = result.and(Err(error));
-            }
-        }
-        result
+    /// How many things are owed.
+    pub(crate) const fn len(&self) -> usize {
+        self.owed.len()
+    }
+
+    /// What the store is asked about one of them, if anything.
+    pub(crate) fn op_at(&self, position: usize, action: SettleAction<'_>) -> Option<Op> {
+        self.op(self.owed.get(position)?, action)
+    }
+
+    pub(crate) fn check_at(&self, position: usize, op: Op) -> Option<Check<'_>> {
+        self.check(self.owed.get(position)?, op)
+    }
+
+    pub(crate) fn sharing_at(&self, position: usize) -> Sharing<'_> {
+        self.owed
+            .get(position)
+            .map_or(Sharing::EXACT, |owed| self.sharing(owed))
     }
 
     fn sharing(&self, owed: &Owed) -> Sharing<'_> {
         let Some((rule, _)) = self.generation.rule(owed.rule) else {
             return Sharing::EXACT;
         };
-        let place = owed.place.clone().and_then(|place| self.keys.get(place));
+        let slot_key = owed.slot_key.clone().and_then(|key| self.keys.get(key));
         Sharing {
-            generation: self.generation.number(),
+            version: self.generation.version(),
             is_local: owed.role == Role::Local,
             consistency: match owed.role {
                 Role::Main => rule.consistency,
                 _ => Consistency::Exact,
             },
             on_failure: rule.on_store_failure,
-            keep: owed.keep,
-            place: place.and_then(|place| Key::of(place).ok()),
+            denial_caching: owed.denial_caching,
+            slot_key: slot_key.and_then(|key| Key::of(key).ok()),
             plain: None,
             is_counter: false,
         }
     }
 
-    async fn ask<S: Asks>(&self, store: &S, owed: &Owed, op: Op) -> Result<Answer, StoreError> {
-        let bytes = self.keys.get(owed.key.clone()).unwrap_or_default();
-        let key = Key::of(bytes)
-            .map_err(|error| StoreError::new(ErrorKind::BadRequest, error.to_string()))?;
-        let check = Check {
-            key,
+    fn check<'a>(&'a self, owed: &'a Owed, op: Op) -> Option<Check<'a>> {
+        let bytes = self.keys.get(owed.key.clone())?;
+        Some(Check {
+            key: Key::of(bytes).ok()?,
             ruled: &owed.ruled,
             op,
-        };
-        let mut answers = [Answer::EMPTY];
-        let shared = By { ticket: self, owed };
-        let _one_limit_needs_no_verdict = store.ask(&[check], &shared, &mut answers).await?;
-        let [answer] = answers;
-        Ok(answer)
+        })
     }
-}
 
-/// One thing that a ticket owes.
-struct By<'a> {
-    ticket: &'a Ticket,
-    owed: &'a Owed,
-}
-
-impl Shared for By<'_> {
-    fn sharing(&self, _position: usize) -> Sharing<'_> {
-        self.ticket.sharing(self.owed)
+    /// What the store is asked about one thing that is owed.
+    fn op(&self, owed: &Owed, action: SettleAction<'_>) -> Option<Op> {
+        match (owed.what, action) {
+            (Due::Place(id), SettleAction::Renew) => Some(Op::Renew(id)),
+            (Due::Place(id), _) => Some(Op::Release(id)),
+            (Due::Estimate(receipt), SettleAction::Respond(response)) => {
+                let (rule, _) = self.generation.rule(owed.rule)?;
+                let actual = actual_cost(rule, response)?;
+                Some(Op::Settle { receipt, actual })
+            }
+            (Due::Estimate(receipt), SettleAction::Settle(actual)) => {
+                Some(Op::Settle { receipt, actual })
+            }
+            (Due::Estimate(receipt), SettleAction::Cancel) => {
+                Some(Op::Settle { receipt, actual: 0 })
+            }
+            (Due::Response, SettleAction::Respond(response)) => {
+                let (rule, _) = self.generation.rule(owed.rule)?;
+                let is_counted = match &rule.count {
+                    Count::Responses(of) => of.iter().any(|one| one.holds(response.status())),
+                    _ => false,
+                };
+                let cost = actual_cost(rule, response).unwrap_or(owed.cost);
+                is_counted.then_some(Op::ChargeAlways(cost))
+            }
+            (Due::Estimate(_) | Due::Response, _) => None,
+        }
     }
 }
 
@@ -254,7 +239,7 @@ fn actual_cost(rule: &Rule, response: &dyn Response) -> Option<u64> {
 }
 
 /// What one check leaves to be done.
-fn due(rule: &Rule, is_open: bool, planned: &Planned, answer: &Answer) -> Option<Due> {
+fn due(rule: &Rule, is_open: bool, planned: &PlannedCheck, answer: &Answer) -> Option<Due> {
     if let Op::Acquire { id, weight } = planned.op {
         return (weight > 0).then_some(Due::Place(id));
     }

@@ -1,20 +1,22 @@
 //! What the engine says about a request: whether it may go on, why not, where every limit stands, and what could not be
 //! known for certain.
 //!
-//! A verdict has a fixed size and is made without allocating. It keeps the generation that it was decided by, so that
-//! names and messages are those of the policy in force then. Must not know: headers, bodies, how anything is decided.
+//! A verdict keeps the room that the decision was made in, so that it is small and nothing is copied into it, and the
+//! generation that it was decided by, so that names and messages are those of the policy in force then. Must not know: headers, bodies, how anything is decided.
 
 use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use tollgate_core::{Nanos, Outcome, Status, Unit};
+use tollgate_core::{Nanos, Outcome, Status};
 use tollgate_policy::rules::{Role, Rule};
 
-use crate::findings::{Findings, Refuser};
+use crate::decision::PooledScratch;
 use crate::generation::Generation;
+use crate::plan::{KeyRef, QuotaRef};
+use crate::quota_info::QuotaInfo;
 use crate::ticket::Ticket;
-use crate::told::UNLISTED;
+use crate::verdict_builder::{Refuser, VerdictBuilder};
 
 /// Why a request is refused or has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,14 +70,18 @@ impl Reason {
     }
 }
 
-/// Whether a limit's word counts.
+/// Whether a limit decides, or is only counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Standing {
+pub enum EnforcementMode {
     /// It decides.
     Enforced,
-    /// It is only asked.
+    /// It is only counted.
     Shadow,
 }
+
+#[doc(hidden)]
+#[deprecated(since = "0.2.0", note = "renamed to `EnforcementMode`")]
+pub type Standing = EnforcementMode;
 
 /// What kept a verdict from being as exact as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -91,13 +97,15 @@ pub struct Degraded {
 pub struct LimitState {
     pub(crate) rule: u32,
     pub(crate) meter: u16,
+    pub(crate) key: KeyRef,
+    pub(crate) quota: QuotaRef,
     pub(crate) role: Role,
-    pub(crate) reason: Reason,
-    pub(crate) unit: Unit,
-    /// The quota's place in the meter's list.
-    pub(crate) listed: u16,
-    /// Whether its word counts.
-    pub standing: Standing,
+    /// Why it refuses or makes wait, if it does.
+    pub(crate) reason: Option<Reason>,
+    /// Whether it decides.
+    pub enforcement: EnforcementMode,
+    /// What the request costs here.
+    pub cost: u64,
     /// What it says by itself.
     pub outcome: Outcome,
     /// What it admits at most and what is left.
@@ -133,19 +141,13 @@ impl LimitState {
     }
 
     /// Which of the meter's quotas decided, by its index: the limit's own, a tier's or an override's. `None` if it was
-    /// computed for this request, or given by an operator. What such a quota comes to a [`Witness`](crate::Witness) is
-    /// told: most callers do not ask, and a verdict is made for each of them.
+    /// computed for this request, or given by an operator; see [`Verdict::quota_info`].
     #[must_use]
     pub fn quota_index(&self) -> Option<usize> {
-        Some(self.listed)
-            .filter(|listed| *listed != UNLISTED)
-            .map(usize::from)
-    }
-
-    /// What that quota counts.
-    #[must_use]
-    pub const fn unit(&self) -> Unit {
-        self.unit
+        match self.quota {
+            QuotaRef::Listed(index) | QuotaRef::Queueing(index) => Some(usize::from(index)),
+            QuotaRef::Computed(_) => None,
+        }
     }
 
     /// Whether less than this is left: `remaining / limit` compared without dividing.
@@ -159,54 +161,76 @@ impl LimitState {
 
 /// What the engine says about a request.
 pub struct Verdict {
-    pub(crate) generation: Guard<Arc<Generation>>,
-    pub(crate) findings: Findings,
+    generation: Guard<Arc<Generation>>,
+    /// The room that the decision was made in, and what it found.
+    scratch: PooledScratch,
 }
 
 impl Verdict {
-    pub(crate) const fn new(generation: Guard<Arc<Generation>>) -> Self {
+    pub(crate) const fn new(generation: Guard<Arc<Generation>>, scratch: PooledScratch) -> Self {
         Self {
             generation,
-            findings: Findings::new(),
+            scratch,
         }
+    }
+
+    fn built(&self) -> &VerdictBuilder {
+        &self.scratch.work.verdict
     }
 
     /// What is to be done: go on, go on after a while, refuse for a while, or refuse for good.
     #[must_use]
-    pub const fn outcome(&self) -> Outcome {
-        self.findings.outcome
+    pub fn outcome(&self) -> Outcome {
+        self.built().outcome
     }
 
     /// Whether the request may go on, at once or after its wait.
     #[must_use]
-    pub const fn is_admitted(&self) -> bool {
-        self.findings.outcome.is_admitted()
+    pub fn is_admitted(&self) -> bool {
+        self.built().outcome.is_admitted()
     }
 
     /// Why it is refused or has to wait.
     #[must_use]
-    pub const fn reason(&self) -> Option<Reason> {
-        self.findings.reason
+    pub fn reason(&self) -> Option<Reason> {
+        self.built().reason
     }
 
     /// Every limit that was asked, in the order of the policy: those that are enforced, then those in shadow. At most 32;
     /// shadow limits beyond that are counted but not listed.
     #[must_use]
     pub fn limits(&self) -> &[LimitState] {
-        self.findings.states()
+        self.built().states()
     }
 
     /// The limit that decided: of several that refuse, the one to wait for longest. If nobody refuses, the enforced one
     /// of which the smallest part is left.
     #[must_use]
     pub fn binding(&self) -> Option<&LimitState> {
-        self.limits().get(self.findings.binding?)
+        self.limits().get(self.built().binding?)
     }
 
     /// What kept the verdict from being exact.
     #[must_use]
-    pub const fn degraded(&self) -> Degraded {
-        self.findings.degraded
+    pub fn degraded(&self) -> Degraded {
+        self.built().degraded
+    }
+
+    /// The quota that decided on a state, as far as header fields tell of it.
+    #[must_use]
+    pub fn quota_info(&self, state: &LimitState) -> QuotaInfo<'_> {
+        let quota = (state.rule_index(), state.meter_index(), state.quota);
+        self.scratch
+            .work
+            .plan
+            .quota_info_at(&self.generation, quota)
+    }
+
+    /// The encoded key that a state belongs to, empty where everybody is counted together. Keys are secrets: digest them
+    /// before they go anywhere.
+    #[must_use]
+    pub fn key(&self, state: &LimitState) -> &[u8] {
+        self.scratch.work.plan.key(state.key)
     }
 
     /// The version of the policy that it was decided by.
@@ -234,7 +258,7 @@ impl Verdict {
         if self.is_admitted() {
             return None;
         }
-        let status = match (self.findings.refused_by, self.findings.reason) {
+        let status = match (self.built().refused_by, self.built().reason) {
             (Some(Refuser::List(index)), _) => {
                 let entry = self.generation.rules().denials().get(index);
                 entry.map_or(403, |entry| entry.status)
@@ -253,7 +277,7 @@ impl Verdict {
         if self.is_admitted() {
             return None;
         }
-        if let Some(Refuser::List(index)) = self.findings.refused_by {
+        if let Some(Refuser::List(index)) = self.built().refused_by {
             let entry = self.generation.rules().denials().get(index)?;
             return entry.message.as_deref();
         }
@@ -269,16 +293,16 @@ impl Verdict {
     /// What has to be settled when the response is known, or given up: hand it to
     /// [`Engine::respond`](crate::Engine::respond). `None` where nothing has to be, and after it was taken.
     pub fn take_ticket(&mut self) -> Option<Ticket> {
-        self.findings.ticket.take()
+        self.scratch.work.verdict.ticket.take()
     }
 
     fn refusing_rule(&self) -> Option<&Rule> {
-        let index = match self.findings.refused_by {
+        let index = match self.built().refused_by {
             Some(Refuser::Rule(index)) => index,
             Some(_) => return None,
             None => self
                 .binding()
-                .filter(|_| self.findings.reason.is_some())?
+                .filter(|_| self.built().reason.is_some())?
                 .rule_index(),
         };
         self.generation.rules().rules().get(index)
@@ -289,10 +313,10 @@ impl fmt::Debug for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Verdict")
             .field("generation", &self.generation.number())
-            .field("outcome", &self.findings.outcome)
-            .field("reason", &self.findings.reason)
-            .field("binding", &self.findings.binding)
-            .field("degraded", &self.findings.degraded)
+            .field("outcome", &self.built().outcome)
+            .field("reason", &self.built().reason)
+            .field("binding", &self.built().binding)
+            .field("degraded", &self.built().degraded)
             .field("limits", &self.limits())
             .finish_non_exhaustive()
     }

@@ -37,7 +37,7 @@ impl Patience {
     pub(crate) fn of(quotas: &[Limit], wait: Nanos) -> Option<Self> {
         let ceilings = quotas
             .iter()
-            .map(|limit| bucket(limit).map(TokenBucket::ceiling));
+            .map(|limit| limit.denying_bucket().map(TokenBucket::ceiling));
         let ceiling = ceilings
             .collect::<Option<Vec<Nanos>>>()?
             .into_iter()
@@ -49,14 +49,14 @@ impl Patience {
 
     /// The quota itself, deciding on states that may owe for waits.
     pub(crate) fn own(&self, limit: &Limit) -> Limit {
-        bucket(limit).map_or(*limit, |bucket| {
+        limit.denying_bucket().map_or(*limit, |bucket| {
             Limit::new(bucket.sharing_state_with(&self.widest)).counting(limit.unit())
         })
     }
 
     /// The quota with the wait added. `None` for one that admits nothing, and where the wait is shorter than one unit.
     pub(crate) fn stretch(&self, limit: &Limit) -> Option<Patient> {
-        let own = bucket(limit).filter(|bucket| bucket.limit() > 0)?;
+        let own = limit.denying_bucket().filter(|bucket| bucket.limit() > 0)?;
         let interval = own.interval().as_nanos();
         let blocks = |span: u64| span.checked_div(interval).unwrap_or(0);
         let added = blocks(self.wait.as_nanos()).saturating_mul(own.block());
@@ -104,7 +104,7 @@ impl Patient {
     }
 
     fn price(&self, cost: u64) -> Nanos {
-        let Some(bucket) = bucket(&self.limit) else {
+        let Some(bucket) = self.limit.denying_bucket() else {
             return Nanos::ZERO;
         };
         let blocks = cost.div_ceil(bucket.block().max(1));
@@ -132,15 +132,6 @@ pub(crate) fn bound(limit: &Limit, wait: Nanos) -> Limit {
     shorter.map_or(*limit, |shorter| {
         Limit::new(shorter.sharing_state_with(queue)).counting(limit.unit())
     })
-}
-
-/// The bucket that decides, where it is one that denies instead of queueing.
-const fn bucket(limit: &Limit) -> Option<&TokenBucket> {
-    match limit.quota() {
-        Quota::TokenBucket(bucket) => Some(bucket),
-        Quota::LeakyBucket(bucket) if !bucket.is_queue() => Some(bucket.as_tokens()),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

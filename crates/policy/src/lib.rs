@@ -4,28 +4,22 @@
 //! the [`model`] of it, which is what the file says, in full and checked; `compile` makes [`rules`] of the model, which is
 //! what the engine asks. After the file is read everything is pure. Must not know: stores, clocks, sockets.
 
+mod algorithm;
 pub mod attributes;
 mod check;
 pub mod compile;
-#[cfg(test)]
-mod corpus;
-pub mod envoy;
 pub mod explain;
 mod load;
 pub mod model;
 pub mod read;
+pub mod reference;
 pub mod rules;
 pub mod schema;
 pub mod source;
 pub mod words;
 pub mod words_for;
-pub mod write;
 
 pub use load::{load, load_bytes, load_path, read_path, read_text, text_of_bytes};
 
 #[cfg(test)]
-mod generate;
-#[cfg(test)]
-mod sample;
-#[cfg(test)]
-mod shipped;
+mod tests;

@@ -2,7 +2,7 @@
 //!
 //! Must not know: what they are numbers of.
 
-use tollgate_core::Nanos;
+use tollgate_core::{Nanos, Unit};
 
 /// A whole number with a comma after every three digits.
 #[must_use]
@@ -81,6 +81,39 @@ fn below_a_minute(nanos: u64) -> String {
         number(whole),
         decimals.trim_end_matches('0')
     )
+}
+
+/// `one every 60 ms`
+pub(crate) fn then_every(block: u64, interval: Nanos, unit: Unit) -> String {
+    let one = match (block, unit) {
+        (1, Unit::Bytes) => "one byte".to_owned(),
+        (1, Unit::Tokens) => "one token".to_owned(),
+        (1, _) => "one".to_owned(),
+        (many, _) => amount(many, unit),
+    };
+    format!("{one} every {}", span(interval))
+}
+
+/// So many of a unit; requests go without saying.
+pub(crate) fn amount(n: u64, unit: Unit) -> String {
+    match unit {
+        Unit::Bytes if n == 1 => "1 byte".to_owned(),
+        Unit::Tokens if n == 1 => "1 token".to_owned(),
+        Unit::Bytes | Unit::Tokens => format!("{} {}", number(n), unit.name()),
+        _ => number(n),
+    }
+}
+
+/// A period after `in any` or `per`.
+pub(crate) fn period_name(period: Nanos) -> String {
+    match period {
+        Nanos::SECOND => "second".to_owned(),
+        Nanos::MINUTE => "minute".to_owned(),
+        Nanos::HOUR => "hour".to_owned(),
+        Nanos::DAY => "day".to_owned(),
+        other if other == Nanos::from_secs(7 * 86_400) => "week".to_owned(),
+        other => span(other),
+    }
 }
 
 #[cfg(test)]

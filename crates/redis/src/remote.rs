@@ -6,7 +6,7 @@
 use std::num::NonZeroU16;
 use std::sync::LazyLock;
 
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::{Rate, TokenBucket};
 use tollgate_store::{
     Answer, Awaited, Check, ErrorKind, Key, LimitId, Op, RemoteStore, Ruled, StoreError,
@@ -100,7 +100,7 @@ impl RemoteStore for RedisStore {
         places: &'a [Option<Key<'a>>],
         checks: &'a [Check<'a>],
         answers: &'a mut [Answer],
-    ) -> Awaited<'a, Verdict> {
+    ) -> Awaited<'a, BatchOutcome> {
         Box::pin(self.decide_under(places, checks, answers))
     }
 

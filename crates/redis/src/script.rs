@@ -7,33 +7,6 @@
 
 use std::sync::LazyLock;
 
-use tollgate_core::limit::Quota;
-
-/// Which script a batch needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
-    /// Spending on token and leaky buckets.
-    Spend,
-    /// Token and leaky buckets.
-    Buckets,
-    /// Fixed windows.
-    Windows,
-    /// Sliding window counters.
-    Counters,
-    /// Sliding window logs.
-    Logs,
-    /// Concurrency limits.
-    Leases,
-    /// All algorithms, and reservations.
-    All,
-    /// Forgetting.
-    Erase,
-    /// Slices of token and leaky buckets.
-    Lend,
-    /// The register of a fleet, which decides nothing.
-    Register,
-}
-
 /// A script's text and the digest that it is called by.
 #[derive(Debug)]
 pub struct Script {
@@ -56,26 +29,56 @@ macro_rules! assembled {
     };
 }
 
-static SCRIPTS: LazyLock<[Script; 9]> = LazyLock::new(|| {
-    [
-        include_str!("lua/spend.lua"),
-        assembled!("bucket"),
-        assembled!("span", "window"),
-        assembled!("span", "counter"),
-        assembled!("log"),
-        assembled!("leases"),
-        assembled!(
-            "bucket", "span", "window", "counter", "log", "leases", "ledger"
-        ),
-        include_str!("lua/erase.lua"),
-        concat!(
-            include_str!("lua/numbers.lua"),
-            include_str!("lua/division.lua"),
-            include_str!("lua/lend.lua"),
-        ),
-    ]
-    .map(named)
-});
+/// Declares the scripts, one row each: what it is for, its name, its text.
+macro_rules! scripts {
+    ($($(#[$doc:meta])* $name:ident => $text:expr;)*) => {
+        /// Which script a batch needs.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Which {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Which {
+            /// The script.
+            #[must_use]
+            pub fn script(self) -> &'static Script {
+                match self {
+                    $(Self::$name => {
+                        static SCRIPT: LazyLock<Script> = LazyLock::new(|| named($text));
+                        &SCRIPT
+                    })*
+                }
+            }
+        }
+    };
+}
+
+scripts! {
+    /// Spending on token and leaky buckets.
+    Spend => include_str!("lua/spend.lua");
+    /// Token and leaky buckets.
+    Buckets => assembled!("bucket");
+    /// Fixed windows.
+    Windows => assembled!("span", "window");
+    /// Sliding window counters.
+    Counters => assembled!("span", "counter");
+    /// Sliding window logs.
+    Logs => assembled!("log");
+    /// Concurrency limits.
+    Leases => assembled!("leases");
+    /// All algorithms, and reservations.
+    All => assembled!("bucket", "span", "window", "counter", "log", "leases", "ledger");
+    /// Forgetting.
+    Erase => include_str!("lua/erase.lua");
+    /// Slices of token and leaky buckets.
+    Lend => concat!(
+        include_str!("lua/numbers.lua"),
+        include_str!("lua/division.lua"),
+        include_str!("lua/lend.lua"),
+    );
+    /// The register of a fleet, which decides nothing.
+    Register => include_str!("lua/register.lua");
+}
 
 /// A text with its digest.
 fn named(text: &'static str) -> Script {
@@ -84,8 +87,6 @@ fn named(text: &'static str) -> Script {
         digest: redis::Script::new(text).get_hash().to_owned(),
     }
 }
-
-static REGISTER: LazyLock<Script> = LazyLock::new(|| named(include_str!("lua/register.lua")));
 
 impl Which {
     /// Every one that decides.
@@ -99,53 +100,12 @@ impl Which {
         Self::All,
     ];
 
-    /// The script that decides on this quota.
-    #[must_use]
-    pub(crate) fn of(quota: &Quota) -> Self {
-        match quota {
-            Quota::TokenBucket(_) | Quota::LeakyBucket(_) => Self::Buckets,
-            Quota::FixedWindow(_) => Self::Windows,
-            Quota::SlidingCounter(_) => Self::Counters,
-            Quota::SlidingLog(_) => Self::Logs,
-            Quota::Concurrency(_) => Self::Leases,
-            _ => Self::All,
-        }
-    }
-
     /// The script that can do what both can.
     pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
             _ if self == other => self,
             (Self::Spend, Self::Buckets) | (Self::Buckets, Self::Spend) => Self::Buckets,
             _ => Self::All,
-        }
-    }
-
-    /// The script.
-    #[must_use]
-    pub fn script(self) -> &'static Script {
-        let [
-            spend,
-            buckets,
-            windows,
-            counters,
-            logs,
-            leases,
-            all,
-            erase,
-            lend,
-        ] = &*SCRIPTS;
-        match self {
-            Self::Spend => spend,
-            Self::Buckets => buckets,
-            Self::Windows => windows,
-            Self::Counters => counters,
-            Self::Logs => logs,
-            Self::Leases => leases,
-            Self::All => all,
-            Self::Erase => erase,
-            Self::Lend => lend,
-            Self::Register => &REGISTER,
         }
     }
 }

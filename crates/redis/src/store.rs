@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use redis::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{Answer, Check, ErrorKind, Key, StoreError};
 
@@ -66,7 +66,7 @@ impl RedisStore {
         &self,
         checks: &[Check<'_>],
         answers: &mut [Answer],
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<BatchOutcome, StoreError> {
         self.decide_under(&[], checks, answers).await
     }
 
@@ -80,7 +80,7 @@ impl RedisStore {
         tags: &[Option<Key<'_>>],
         checks: &[Check<'_>],
         answers: &mut [Answer],
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<BatchOutcome, StoreError> {
         if checks.len() != answers.len() {
             return Err(bad("there must be as many answers as checks"));
         }
@@ -91,7 +91,7 @@ impl RedisStore {
             return Err(bad("too many checks in one batch"));
         }
         if checks.is_empty() {
-            return Ok(Verdict::default());
+            return Ok(BatchOutcome::default());
         }
         let _permit = self.permit()?;
         let shared = &self.shared;
@@ -240,7 +240,7 @@ impl Shared {
         checks: &[Check<'_>],
         answers: &mut [Answer],
         until: Instant,
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<BatchOutcome, StoreError> {
         let reply = self.topology.call(place, request, until).await?;
         let decided = read_integers(&reply, |integers| decode(checks, integers, answers))
             .inspect_err(|_| self.topology.distrust(place, request))?;

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tollgate_service::metrics::ListenerCounts;
+
 /// What one listener has seen.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -58,6 +60,20 @@ impl Counters {
     #[must_use]
     pub fn failed_handshakes(&self) -> u64 {
         self.failed_handshakes.load(Ordering::Relaxed)
+    }
+
+    /// All of them at this moment.
+    #[must_use]
+    pub fn counts(&self) -> ListenerCounts {
+        ListenerCounts {
+            open: self.open(),
+            accepted: self.accepted(),
+            refused_connections: self.refused_connections(),
+            accept_errors: self.accept_errors(),
+            failed_handshakes: self.failed_handshakes(),
+            panics: self.panics(),
+            waiting: self.waiting(),
+        }
     }
 
     /// Panics that ended one request or one connection, and nothing else.

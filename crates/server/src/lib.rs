@@ -9,34 +9,21 @@ pub mod admin;
 mod app;
 mod awaited;
 mod counters;
-mod decided;
-mod demo;
-mod denials;
 pub mod fleet;
 pub mod grpc;
 mod http;
-mod invalid;
 pub mod listen;
-mod metrics;
-mod redact;
 pub mod resp;
-mod rlqs;
-mod rls;
-mod saturation;
-mod secret;
-mod settling;
-mod tickets;
-mod words;
 
-pub use app::{App, MOST_RETRY_JITTER};
+pub use app::{App, HttpApi};
 pub use counters::Counters;
-pub use decided::Decided;
-pub use demo::demo_policy;
-pub use denials::LogDenials;
 pub use http::Limits;
-pub use invalid::InvalidApp;
-pub use metrics::{Answered, Cause, Metrics, Transport};
-pub use rlqs::{QuotaBounds, QuotaCounts};
-pub use saturation::Saturation;
-pub use secret::{InvalidSecret, Secret};
+pub use tollgate_envoy::rlqs::QuotaBounds;
 pub use tollgate_http::{Dialects, Networks};
+
+// What moved to `tollgate-service` keeps its path here until the next release.
+pub use tollgate_service::metrics::QuotaCounts;
+pub use tollgate_service::{
+    Answered, Cause, InvalidSecret, InvalidService as InvalidApp, LogDenials,
+    MAX_RETRY_JITTER as MOST_RETRY_JITTER, Metrics, Saturation, Secret, Transport, demo_policy,
+};

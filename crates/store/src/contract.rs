@@ -5,14 +5,14 @@
 
 use std::num::NonZeroU16;
 
-use tollgate_core::compose::Verdict;
-use tollgate_core::concurrency::LeaseId;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::Limit;
-use tollgate_core::reservation::ReservationId;
 use tollgate_core::{Nanos, Outcome, Receipt, Status, Timestamp};
 
 use crate::failure::StoreError;
 use crate::key::Key;
+
+pub use tollgate_core::limit::Op;
 
 /// The most checks in one batch.
 pub const MAX_CHECKS: usize = 32;
@@ -40,59 +40,6 @@ pub struct Check<'a> {
     pub ruled: &'a Ruled,
     /// What is asked of it.
     pub op: Op,
-}
-
-/// One operation on one key of one limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Op {
-    /// Spend this much, or nothing.
-    Spend(u64),
-    /// Spend as much of this as there is.
-    SpendUpTo(u64),
-    /// Say whether this much would be admitted; spend nothing.
-    Peek(u64),
-    /// Spend this much whether or not it is there, down to the overdraft. Never denies.
-    ChargeAlways(u64),
-    /// Spend this much and remember it under an id until it is settled, cancelled or expires after `hold`.
-    /// Repeating it under the same id answers as before and spends nothing.
-    Reserve {
-        /// The reservation.
-        id: ReservationId,
-        /// The estimate.
-        cost: u64,
-        /// How long it may be settled downwards or cancelled.
-        hold: Nanos,
-    },
-    /// Correct a reservation to what it turned out to cost, once.
-    SettleReserved {
-        /// The reservation.
-        id: ReservationId,
-        /// The real cost.
-        actual: u64,
-    },
-    /// Give a reservation back, once.
-    CancelReserved(ReservationId),
-    /// Correct a charge that the caller has the receipt of; zero gives it back.
-    Settle {
-        /// The charge.
-        receipt: Receipt,
-        /// What it is to become.
-        actual: u64,
-    },
-    /// Give back units that nobody can show a receipt for.
-    Credit(u64),
-    /// Hold places of a concurrency limit.
-    Acquire {
-        /// Who holds them.
-        id: LeaseId,
-        /// How many.
-        weight: u64,
-    },
-    /// Extend a lease.
-    Renew(LeaseId),
-    /// End a lease.
-    Release(LeaseId),
 }
 
 /// What one limit answers.
@@ -168,12 +115,20 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// The batch makes no sense, or the store cannot answer. The error says whose fault it is, whether repeating the
     /// call is safe, and whether something may have been charged.
-    fn decide(&self, checks: &[Check<'_>], answers: &mut [Answer]) -> Result<Verdict, StoreError>;
+    fn decide(
+        &self,
+        checks: &[Check<'_>],
+        answers: &mut [Answer],
+    ) -> Result<BatchOutcome, StoreError>;
 }
 
 /// A store that several share.
 impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
-    fn decide(&self, checks: &[Check<'_>], answers: &mut [Answer]) -> Result<Verdict, StoreError> {
+    fn decide(
+        &self,
+        checks: &[Check<'_>],
+        answers: &mut [Answer],
+    ) -> Result<BatchOutcome, StoreError> {
         (**self).decide(checks, answers)
     }
 }

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::pin::Pin;
 
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 
 use crate::contract::{Answer, Check, Ruled};
 use crate::failure::StoreError;
@@ -31,7 +31,7 @@ pub trait RemoteStore: Send + Sync + fmt::Debug {
         places: &'a [Option<Key<'a>>],
         checks: &'a [Check<'a>],
         answers: &'a mut [Answer],
-    ) -> Awaited<'a, Verdict>;
+    ) -> Awaited<'a, BatchOutcome>;
 
     /// Whether one part decides: a decision that nobody asked for, on a state that is nobody's.
     fn probe(&self, part: usize) -> Awaited<'_, ()>;

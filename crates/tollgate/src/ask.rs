@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tollgate_core::Outcome;
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_store as store;
 use tollgate_store::{Answer, Check, Clock, ErrorKind, Op, Store as _, StoreError};
 
@@ -81,9 +81,9 @@ impl<C: Clock> Shared<C> {
         key: &store::Key<'_>,
         op: Op,
         answers: &mut [Answer],
-    ) -> Result<Verdict, Error> {
+    ) -> Result<BatchOutcome, Error> {
         let Some(first) = list.first() else {
-            return Ok(Verdict::default());
+            return Ok(BatchOutcome::default());
         };
         let check = |ruled| Check {
             key: *key,
@@ -106,7 +106,12 @@ impl<C: Clock> Shared<C> {
 
 /// What the limit says that has to be waited for longest.
 #[cold]
-pub(crate) fn denial(list: &[Rule], answers: &[Answer], verdict: &Verdict, cost: u64) -> Error {
+pub(crate) fn denial(
+    list: &[Rule],
+    answers: &[Answer],
+    verdict: &BatchOutcome,
+    cost: u64,
+) -> Error {
     let binding = list.iter().zip(answers).nth(verdict.binding().unwrap_or(0));
     let (name, answer) = binding.map_or(
         (Name::literal(Limits::UNNAMED), &Answer::EMPTY),

@@ -90,14 +90,6 @@ pub(crate) struct Bucket {
 ///
 /// Debt may reach as far as the larger quota has lent. Otherwise the smaller one would forgive it.
 fn inherit(old: &Limit, new: Limit) -> Option<Limit> {
-    let unit = new.unit();
-    let limit = match (old.quota(), new.quota()) {
-        (Quota::TokenBucket(old), Quota::TokenBucket(new)) => new.sharing_state_with(old).into(),
-        (Quota::LeakyBucket(old), Quota::LeakyBucket(new)) => new.sharing_state_with(old).into(),
-        (Quota::SlidingLog(old), Quota::SlidingLog(new)) => new.sharing_state_with(old).into(),
-        (Quota::FixedWindow(_), Quota::FixedWindow(_))
-        | (Quota::SlidingCounter(_), Quota::SlidingCounter(_)) => new,
-        _ => return None,
-    };
-    Some(limit.counting(unit))
+    new.reads_states_of(old)
+        .then(|| new.sharing_state_with(old))
 }

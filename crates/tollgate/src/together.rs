@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_store as store;
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{Answer, Check, Clock, ErrorKind, Op, Store as _, StoreError, SystemClock};
@@ -190,7 +190,7 @@ impl<'a> Batch<'a> {
     /// What each limiter answers, or the denial by the limit that has to be waited for longest.
     pub(crate) fn conclude(
         &self,
-        verdict: &Verdict,
+        verdict: &BatchOutcome,
         answers: &[Answer],
     ) -> Result<AllAllowed, Error> {
         if !verdict.is_admitted() {

@@ -4,8 +4,8 @@
 //! Must not know: how any store decides, files, expectations.
 
 use tollgate_core::Timestamp;
-use tollgate_core::compose::Verdict;
-use tollgate_core::limit::{self, Limit, Refused};
+use tollgate_core::compose::BatchOutcome;
+use tollgate_core::limit::{Limit, LimitReply, Refused};
 use tollgate_core::reservation::{ReservationId, Terms};
 use tollgate_store::{Answer, Note, Op};
 
@@ -26,35 +26,18 @@ pub trait Batches {
         now: Timestamp,
         terms: Option<&Terms>,
         asked: &[Asked<'_>],
-    ) -> Result<(Verdict, Vec<Answer>), Refused>;
+    ) -> Result<(BatchOutcome, Vec<Answer>), Refused>;
 
     /// Replaces the quota of a key, as [`Subject::replace`].
     fn change(&mut self, now: Timestamp, key: &str, old: &Limit, new: &Limit);
 }
 
-/// The operation in the contract's words; `None` if the contract has no such operation.
-#[must_use]
-pub fn in_contract(op: limit::Op) -> Option<Op> {
-    Some(match op {
-        limit::Op::Spend(cost) => Op::Spend(cost),
-        limit::Op::SpendUpTo(most) => Op::SpendUpTo(most),
-        limit::Op::ChargeAlways(cost) => Op::ChargeAlways(cost),
-        limit::Op::Settle { receipt, actual } => Op::Settle { receipt, actual },
-        limit::Op::Credit(amount) => Op::Credit(amount),
-        limit::Op::Acquire { id, weight } => Op::Acquire { id, weight },
-        limit::Op::Renew(id) => Op::Renew(id),
-        limit::Op::Release(id) => Op::Release(id),
-        _ => return None,
-    })
-}
-
 impl<S: Batches> Subject for S {
     fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, Refused> {
-        let mut asked = Vec::with_capacity(asks.len());
-        for ask in asks {
-            let op = in_contract(ask.op).ok_or(Refused::Unsupported)?;
-            asked.push((ask.key, ask.limit, op));
-        }
+        let asked: Vec<Asked<'_>> = asks
+            .iter()
+            .map(|ask| (ask.key, ask.limit, ask.op))
+            .collect();
         let (verdict, answers) = self.batch(now, None, &asked)?;
         if answers.iter().any(|a| a.note == Note::LeaseNotHeld) {
             return Err(Refused::NotHeld);
@@ -78,7 +61,7 @@ impl<S: Batches> Subject for S {
         ask: Ask<'_>,
     ) -> Reserved {
         // Only what is spent can be reserved.
-        let limit::Op::Spend(cost) = ask.op else {
+        let Op::Spend(cost) = ask.op else {
             return Err(Refused::Unsupported.into());
         };
         let hold = terms.hold;
@@ -120,8 +103,8 @@ fn reservation(
     }
 }
 
-fn plain(answer: &Answer) -> limit::Answer {
-    limit::Answer {
+fn plain(answer: &Answer) -> LimitReply {
+    LimitReply {
         outcome: answer.outcome,
         status: answer.status,
         receipt: answer.receipt,

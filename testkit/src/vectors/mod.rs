@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
-pub use contract::{Asked, Batches, in_contract};
+pub use contract::{Asked, Batches};
 pub use parse::Ledger;
 pub use run::{Mismatch, run};
 pub use subject::{Ask, Decision, PlainCore, Reserved, Subject};

@@ -3,7 +3,7 @@
 //! Must not know: limits' names, traces, expectations.
 
 use tollgate_core::concurrency::LeaseId;
-use tollgate_core::limit::{Limit, Op, Quota};
+use tollgate_core::limit::{Limit, Op};
 
 use super::model;
 
@@ -81,12 +81,12 @@ pub(super) fn operation(step: &mut model::Step, limit: &Limit) -> Result<PartOp,
         Op::Release(lease(id))
     } else if step.peek.take() == Some(true) {
         // A peek is a cost of zero, which a concurrency limit calls a weight.
-        match limit.quota() {
-            Quota::Concurrency(_) => Op::Acquire {
+        match limit.lease() {
+            Some(_) => Op::Acquire {
                 id: lease(0),
                 weight: 0,
             },
-            _ => Op::Spend(0),
+            None => Op::Spend(0),
         }
     } else {
         return Err("the operation is not one that a single limit can be asked".to_owned());

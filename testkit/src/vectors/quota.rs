@@ -156,18 +156,7 @@ impl QuotaSpec {
             _ => 0,
         };
         let new = self.build(ceiling).map_err(|error| error.to_string())?;
-        Ok(match (new.quota(), old.quota()) {
-            (Quota::TokenBucket(new), Quota::TokenBucket(old)) => {
-                Limit::new(new.sharing_state_with(old))
-            }
-            (Quota::LeakyBucket(new), Quota::LeakyBucket(old)) => {
-                Limit::new(new.sharing_state_with(old))
-            }
-            (Quota::SlidingLog(new), Quota::SlidingLog(old)) => {
-                Limit::new(new.sharing_state_with(old))
-            }
-            _ => new,
-        })
+        Ok(new.sharing_state_with(old))
     }
 
     fn build(&self, ceiling: u64) -> Result<Limit, InvalidQuota> {

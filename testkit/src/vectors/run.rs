@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use tollgate_core::limit::{Answer, Op, Refused};
+use tollgate_core::limit::{LimitReply, Op, Refused};
 use tollgate_core::{Outcome, Receipt, Timestamp};
 
 use super::Suite;
@@ -47,11 +47,11 @@ impl std::error::Error for Mismatch {}
 /// What a subject said, reduced to what files speak of.
 struct Said {
     answer: Expected,
-    details: Option<Answer>,
+    details: Option<LimitReply>,
 }
 
 impl Said {
-    fn decided(answer: Answer) -> Self {
+    fn decided(answer: LimitReply) -> Self {
         Self {
             answer: Expected::Outcome(answer.outcome),
             details: Some(answer),

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use tollgate_core::limit::{Answer, Check, Limit, Op, Quota, Refused, State, decide_all};
+use tollgate_core::limit::{Limit, LimitReply, Op, Refused, State, StateCheck, decide_all};
 use tollgate_core::reservation::{Correction, ReservationId, Reservations, Standing, Terms};
 use tollgate_core::{Outcome, Timestamp};
 
@@ -30,11 +30,11 @@ pub struct Decision {
     /// The position of the limit that decided, if not all simply allow.
     pub binding: Option<usize>,
     /// What each limit answers, in the order in which they were asked.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<LimitReply>,
 }
 
 /// What a reservation is answered: a limit's answer, or why nothing changes.
-pub type Reserved = Result<Answer, Ledger>;
+pub type Reserved = Result<LimitReply, Ledger>;
 
 /// Something that keeps state and decides. A store is one by its contract: its tests implement
 /// [`Batches`](super::Batches).
@@ -78,13 +78,13 @@ pub struct PlainCore {
 }
 
 impl PlainCore {
-    fn one(&mut self, now: Timestamp, ask: Ask<'_>) -> Result<Answer, Refused> {
+    fn one(&mut self, now: Timestamp, ask: Ask<'_>) -> Result<LimitReply, Refused> {
         let state = self.states.entry(ask.key.to_owned()).or_default();
         let transition = ask.limit.decide(state, now, ask.op)?;
         if let Some(edit) = transition.next {
             state.apply(edit);
         }
-        Ok(Answer {
+        Ok(LimitReply {
             outcome: transition.outcome,
             status: ask.limit.status(state, now),
             receipt: transition.receipt,
@@ -103,10 +103,10 @@ impl Subject for PlainCore {
             .iter()
             .map(|ask| self.states.remove(ask.key).unwrap_or_default())
             .collect();
-        let mut checks: Vec<Check<'_>> = asks
+        let mut checks: Vec<StateCheck<'_>> = asks
             .iter()
             .zip(&mut states)
-            .map(|(ask, state)| Check {
+            .map(|(ask, state)| StateCheck {
                 limit: ask.limit,
                 state,
                 op: ask.op,
@@ -126,10 +126,8 @@ impl Subject for PlainCore {
 
     fn replace(&mut self, now: Timestamp, key: &str, old: &Limit, new: &Limit) {
         let state = self.states.entry(key.to_owned()).or_default();
-        if let (Quota::SlidingCounter(old), Quota::SlidingCounter(new), State::Counter(counter)) =
-            (old.quota(), new.quota(), &*state)
-        {
-            *state = State::Counter(new.inherit(old, *counter, now));
+        if let Some(edit) = new.carry_over(old, state, now) {
+            state.apply(edit);
         }
     }
 
@@ -148,7 +146,7 @@ impl Subject for PlainCore {
                     ..ask
                 };
                 let answer = self.one(now, peek)?;
-                Ok(Answer { receipt, ..answer })
+                Ok(LimitReply { receipt, ..answer })
             }
             Standing::Fresh => {
                 let answer = self.one(now, ask)?;

@@ -5,8 +5,6 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tollgate_engine::{Purpose, Terms};
-
 use crate::Failure;
 use crate::clock::Stopwatch;
 use crate::goals::Goals;
@@ -24,7 +22,6 @@ const DEADLINE: Duration = Duration::from_millis(15);
 /// How long the server says nothing. It keeps its connections meanwhile: nothing but silence says that it is gone.
 const SILENCE: Duration = Duration::from_millis(1_500);
 const CALLERS: u64 = 64;
-const CHARGE: Terms = Terms::of(Purpose::Charge, None);
 const GOAL: f64 = 0.9;
 
 /// Both tables.
@@ -173,11 +170,7 @@ async fn rounds(
         };
         let without = || {
             lap(shape, requests, async |one| {
-                away.engine()
-                    .together()
-                    .ask(one, CHARGE, None)
-                    .await
-                    .is_admitted()
+                away.ask(one).await.is_admitted()
             })
         };
         let both = if round % 2 == 0 {

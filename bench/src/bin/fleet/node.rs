@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_engine::fleet::Fleet;
-use tollgate_engine::{Engine, Purpose, Terms, Verdict};
+use tollgate_engine::{CheckOptions, Engine, Verdict};
+use tollgate_fleet::{Fleet, FleetEngine};
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_policy::load;
 use tollgate_policy::rules::Rules;
@@ -48,7 +48,11 @@ impl Attributes for Request {
 
 /// One node.
 #[derive(Clone, Debug)]
-pub(crate) struct Node(Arc<Engine<Memory>>);
+pub(crate) struct Node {
+    engine: Arc<Engine<Memory>>,
+    /// The fleet that it shares its limits with, if it does.
+    fleet: Option<Arc<Fleet>>,
+}
 
 impl Node {
     /// An engine that shares nothing.
@@ -56,10 +60,11 @@ impl Node {
         let text = format!("limits:\n  - name: per-key\n    key: header.x-api-key\n{quota}");
         let policy = load(&text, "policy.yaml", Format::Yaml).map_err(|bad| bad.to_string())?;
         let rules = Rules::compile(&policy, SECRET).map_err(|bad| format!("{bad:?}"))?;
-        Ok(Self(Arc::new(Engine::new(
-            rules,
-            Memory::for_keys(100_000)?,
-        )?)))
+        let engine = Engine::new(rules, Memory::for_keys(100_000)?)?;
+        Ok(Self {
+            engine: Arc::new(engine),
+            fleet: None,
+        })
     }
 
     /// One that shares its limits with all others at this address.
@@ -68,40 +73,47 @@ impl Node {
         url: &str,
         deadline: Duration,
     ) -> Result<Self, Failure> {
-        let node = Self::alone(quota)?;
+        let mut node = Self::alone(quota)?;
         let mut options = Options::new(url, Secret::new(SECRET));
         options.deadline = deadline;
         options.connections = CONNECTIONS;
         let remote = Arc::new(RedisStore::connect(options).await?);
-        let fleet = Fleet::new(Arc::clone(&remote) as _, node.0.store().now());
+        let fleet = Fleet::new(Arc::clone(&remote) as _, node.engine.store().now());
         let fleet = fleet.borrowing(remote);
-        node.0.join(Arc::new(fleet));
+        node.fleet = Some(Arc::new(fleet));
         Ok(node)
     }
 
     pub(crate) fn engine(&self) -> &Engine<Memory> {
-        &self.0
+        &self.engine
     }
 
     pub(crate) fn fleet(&self) -> Result<&Fleet, Failure> {
-        Ok(self.0.fleet().ok_or("the node has joined no fleet")?)
+        let fleet = self.fleet.as_deref();
+        Ok(fleet.ok_or("the node has joined no fleet")?)
     }
 
     /// Borrows ahead and gives back what nobody uses, for ever.
     pub(crate) async fn tend(self) {
-        let Some(fleet) = self.0.fleet() else {
+        let Some(fleet) = &self.fleet else {
             return;
         };
         loop {
             // Either way it is tended: when something is wanted at once, otherwise now and then.
             let _waited = tokio::time::timeout(TENDED_EVERY, fleet.slices_wanted()).await;
-            fleet.tend_slices(|| self.0.store().now()).await;
+            fleet.tend_slices(|| self.engine.store().now()).await;
         }
     }
 
     /// Decides with whomever it shares its limits with.
     pub(crate) async fn ask(&self, request: &Request) -> Verdict {
-        let terms = Terms::of(Purpose::Charge, None);
-        self.0.together().ask(request, terms, None).await
+        let options = CheckOptions::default();
+        match &self.fleet {
+            Some(fleet) => {
+                let engine = FleetEngine::new(&self.engine, fleet);
+                engine.check(request, options).await
+            }
+            None => self.engine.check(request, options),
+        }
     }
 }

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use tollgate_policy::envoy::{
+use tollgate_envoy::config::{
     self, Descriptor, Entry, EnvoyPolicy, FilesRefused, Plan, Quota, Request,
 };
 
@@ -14,7 +14,7 @@ use crate::input::Source;
 use crate::output::Failure;
 
 pub(super) fn explain(source: &Source, asked: &Asked) -> Result<Said, Unexplained> {
-    let policy = envoy::load(&[(&source.name, &source.text)])
+    let policy = config::load(&[(&source.name, &source.text)])
         .map_err(|FilesRefused(problems)| Unexplained::Wrong(problems))?;
     if !asked.descriptors.is_empty() {
         return of_request(&policy, asked);
@@ -40,7 +40,7 @@ pub(super) fn explain(source: &Source, asked: &Asked) -> Result<Said, Unexplaine
 
 #[derive(Serialize)]
 struct Rules<'a> {
-    rules: &'a [envoy::Explained<'a>],
+    rules: &'a [config::Explained<'a>],
 }
 
 /// What one descriptor of a request falls under.

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use tollgate_server::listen::Reached;
 use tollgate_server::resp::Resp;
-use tollgate_server::{App, Counters};
+use tollgate_server::{Counters, HttpApi};
 use tollgate_store::SystemClock;
 
 /// Where each listener is reached, if it is there.
@@ -19,7 +19,7 @@ pub(super) struct Places {
 }
 
 /// Says where it listens and what to try.
-pub(super) fn announce(app: &App<SystemClock>, places: &Places) {
+pub(super) fn announce(app: &HttpApi<SystemClock>, places: &Places) {
     let mut text = String::new();
     if let Some(grpc) = &places.grpc {
         text.push_str(&format!("listening on {}\n", spoken("grpc", grpc)));
@@ -59,7 +59,7 @@ fn spoken(scheme: &str, place: &Reached) -> String {
 
 /// What came of it all, in one line.
 pub(super) fn tell_the_end(
-    app: &App<SystemClock>,
+    app: &HttpApi<SystemClock>,
     resp: &Resp<SystemClock>,
     of_all: [&Counters; 3],
     cut: usize,
@@ -67,8 +67,8 @@ pub(super) fn tell_the_end(
     let sum = |count: fn(&Counters) -> u64| of_all.into_iter().map(count).sum::<u64>();
     tracing::info!(
         cut,
-        forgiven = app.forgiven().saturating_add(resp.forgiven()),
-        tickets_given_up = app.tickets_given_up(),
+        forgiven = app.service().forgiven().saturating_add(resp.forgiven()),
+        tickets_given_up = app.service().ticket_usage().0,
         refused_connections = sum(Counters::refused_connections),
         accept_errors = sum(Counters::accept_errors),
         failed_handshakes = sum(Counters::failed_handshakes),

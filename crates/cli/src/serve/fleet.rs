@@ -9,11 +9,14 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tollgate_engine::fleet::Fleet;
+use tollgate_envoy::EnvoyService;
+use tollgate_fleet::Fleet;
 use tollgate_redis::RedisRegister;
-use tollgate_server::fleet::{Borrowing, Membership, Node, Shared, Tending};
+use tollgate_server::HttpApi;
+use tollgate_server::fleet::{Shared, Tending};
 use tollgate_server::listen::{Stop, Stopping};
-use tollgate_server::{App, Secret};
+use tollgate_service::Secret;
+use tollgate_service::fleet::{FleetMaintenance, Membership, Node};
 use tollgate_store::register::Register;
 use tollgate_store::{Clock as _, SystemClock};
 
@@ -33,7 +36,7 @@ pub(super) struct Joined {
 #[derive(Debug)]
 pub(super) struct Together {
     fleet: Arc<Fleet>,
-    app: Arc<App<SystemClock>>,
+    app: Arc<HttpApi<SystemClock>>,
     /// Never end by themselves.
     tending: JoinSet<()>,
     member: JoinSet<()>,
@@ -56,7 +59,8 @@ pub(super) fn open(
                 .into(),
         );
     };
-    let Some(store) = options.fleet.store(secret.for_names())? else {
+    let names = tollgate_redis::Secret::new(secret.for_names());
+    let Some(store) = options.fleet.store(names)? else {
         return Ok(None);
     };
     let connecting = Shared::connect(store, SystemClock::new().now());
@@ -81,20 +85,19 @@ pub(super) fn open(
 impl Joined {
     /// Begins to take part in the fleet, and waits until what operators have said elsewhere is known here, or the store did
     /// not say.
-    pub(super) async fn take_part(&self, app: &Arc<App<SystemClock>>) -> Together {
+    pub(super) async fn take_part(&self, app: &Arc<HttpApi<SystemClock>>) -> Together {
         let engine = Arc::clone(app.engine());
         let mut tending = JoinSet::new();
         let tends = Arc::new(Tending::of(&self.shared));
         tending.spawn(tends.run(move || engine.store().now()));
-        let engine = Arc::clone(app.engine());
-        let borrows = Arc::new(Borrowing::of(&self.shared));
-        tending.spawn(borrows.run(move || engine.store().now()));
+        let maintenance = FleetMaintenance::new(Arc::clone(app.service()));
+        tending.spawn(Arc::new(maintenance).run());
         let register = RedisRegister::of(self.shared.store(), self.membership.fleet());
         let register: Arc<dyn Register> = Arc::new(register);
-        let node: Arc<dyn Node> = Arc::<App<SystemClock>>::clone(app);
+        let node: Arc<dyn Node> = Arc::<EnvoyService<SystemClock>>::clone(app.envoy());
         let (over, until_over): (Stop, Stopping) = Stop::new();
         let mut member = JoinSet::new();
-        member.spawn(Arc::clone(&self.membership).run(register, node, until_over));
+        member.spawn(Arc::clone(&self.membership).run(register, node, until_over.wait()));
         self.membership.settled().await;
         Together {
             fleet: Arc::clone(self.shared.fleet()),

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use tollgate_server::LogDenials;
+use tollgate_service::LogDenials;
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;

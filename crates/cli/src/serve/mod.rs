@@ -21,12 +21,13 @@ use std::sync::Arc;
 
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinSet;
-use tollgate_engine::reload::{Reload, Timing, Watch};
 use tollgate_server::admin::Admin;
 use tollgate_server::grpc::{Grpc, GrpcLimits};
 use tollgate_server::listen::{Bounds, Ended, Stop};
 use tollgate_server::resp::{self, Resp, RespLimits};
-use tollgate_server::{App, InvalidApp, Limits, Secret, demo_policy};
+use tollgate_server::{HttpApi, Limits};
+use tollgate_service::reload::{Reload, Timing, Watch};
+use tollgate_service::{InvalidService, Secret, demo_policy};
 use tollgate_store::{Memory, SystemClock};
 
 use announce::{announce, tell_the_end};
@@ -51,7 +52,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let app = Arc::new(open(options, secret)?.until(leaving.clone()));
     let securing = Securing::open(&options.tls)?;
     // Until the end of this function the file is looked at whenever it changes.
-    let _watch = app.reload().map(follow).transpose()?;
+    let _watch = app.envoy().reload().map(follow).transpose()?;
     let mut resp = Resp::new(Memory::for_keys(options.capacity.keys)?)?;
     if let Some(joined) = &joined {
         app.join(joined.shared.fleet());
@@ -60,8 +61,8 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Some(password) = options.secrets.resp_password()? {
         resp = resp.with_password(&password);
     }
-    if !app.is_by_envoys_files() {
-        let checker: Arc<dyn resp::Checker> = Arc::<App<SystemClock>>::clone(&app);
+    if !app.envoy().is_by_files() {
+        let checker: Arc<dyn resp::Checker> = Arc::<HttpApi<SystemClock>>::clone(&app);
         resp = resp.with_checker(checker);
     }
     let resp = Arc::new(resp.with_metrics(Arc::clone(app.metrics())));
@@ -109,7 +110,7 @@ fn runtimes(options: &Options) -> io::Result<(Runtime, Runtime)> {
 
 /// Everything that is served.
 struct Served {
-    app: Arc<App<SystemClock>>,
+    app: Arc<HttpApi<SystemClock>>,
     grpc: Arc<Grpc<SystemClock>>,
     resp: Arc<Resp<SystemClock>>,
     admin: Arc<Admin<SystemClock>>,
@@ -129,7 +130,11 @@ async fn run(
     // Before anything is announced: whoever reads it may send a signal at once.
     let mut stop = StopSignals::listen()?;
     let manager = Manager::from_environment();
-    let reload = reload_signal(app.reload(), securing.tls().cloned(), manager.clone())?;
+    let reload = reload_signal(
+        app.envoy().reload(),
+        securing.tls().cloned(),
+        manager.clone(),
+    )?;
     let bound = Bound::everywhere(options, securing, aside).await?;
     let places = bound.places()?;
     let mut bounds = Bounds::default();
@@ -191,17 +196,16 @@ async fn run(
 }
 
 /// An app with the policy in the file, or with the one that is built in.
-fn open(options: &Options, secret: Option<Secret>) -> Result<App<SystemClock>, Box<dyn Error>> {
+fn open(options: &Options, secret: Option<Secret>) -> Result<HttpApi<SystemClock>, Box<dyn Error>> {
     let (clock, keys) = (SystemClock::new(), options.capacity.keys);
     let secret = secret.unwrap_or_else(Secret::random);
     let app = match &options.config {
-        Some(path) => App::following(path, keys, clock, secret),
-        None => App::keyed(&demo_policy()?, keys, clock, secret),
+        Some(path) => HttpApi::following(path, keys, clock, secret),
+        None => HttpApi::keyed(&demo_policy()?, keys, clock, secret),
     };
     let app = app.map_err(|error| -> Box<dyn Error> {
         match error {
-            InvalidApp::File(problems) => BadPolicy(vec![problems]).into(),
-            InvalidApp::Files(refused) => BadPolicy(refused.0).into(),
+            InvalidService::Files(problems) => BadPolicy(problems).into(),
             other => other.into(),
         }
     })?;

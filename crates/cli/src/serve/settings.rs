@@ -19,7 +19,8 @@ use super::tokens::TokenFiles;
 use tollgate_core::Nanos;
 use tollgate_policy::words::duration;
 use tollgate_server::listen::Place;
-use tollgate_server::{Dialects, MOST_RETRY_JITTER, Networks};
+use tollgate_server::{Dialects, Networks};
+use tollgate_service::MAX_RETRY_JITTER;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Listeners")]
@@ -119,7 +120,7 @@ fn jitter(text: &str) -> Result<Nanos, String> {
         Some(help) => format!("{}; {help}", wrong.message),
         None => wrong.message.into(),
     })?;
-    if span > MOST_RETRY_JITTER {
+    if span > MAX_RETRY_JITTER {
         return Err("it must be at most 1h".to_owned());
     }
     Ok(span)

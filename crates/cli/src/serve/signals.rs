@@ -5,8 +5,8 @@
 use std::io;
 use std::sync::Arc;
 
-use tollgate_engine::reload::Reload;
 use tollgate_server::listen::Tls;
+use tollgate_service::reload::Reload;
 use tollgate_store::{Clock as _, SystemClock};
 
 use super::manager::{Manager, READY, RELOADING};

@@ -5,8 +5,8 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use tollgate_engine::reload::{Timing, Watch};
 use tollgate_server::listen::{Listener, Spoken, Tls};
+use tollgate_service::reload::{Timing, Watch};
 use tollgate_store::{Clock as _, SystemClock};
 
 use super::settings::{Secured, TlsOptions};

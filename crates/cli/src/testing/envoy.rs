@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_engine::Numbering;
-use tollgate_engine::envoy::{EnvoyEngine, Undecided};
-use tollgate_policy::envoy::{
+use tollgate_envoy::config::{
     Code, Descriptor, Entry, EnvoyPolicy, Plan, Quota, Reply as Answered, Request,
 };
+use tollgate_envoy::engine::{EnvoyEngine, Undecided};
 use tollgate_store::{ManualClock, Memory};
 
 use super::model::{Reply, Retry};

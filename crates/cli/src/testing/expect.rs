@@ -3,11 +3,11 @@
 //! Must not know: engines, how anything is compared.
 
 use tollgate_engine::Reason;
+use tollgate_policy::read::{Reader, found};
 use tollgate_policy::source::{At, Node, Value};
 
-use super::fields::{Reader, found};
 use super::model::{Divergence, Expect, Retry, Shadow};
-use super::read::{instant, named};
+use super::read::{fields, instant, named, number, one_or_more, placed};
 
 /// What stands in `expect`, and not beside it.
 pub(super) const NAMES: [&str; 13] = [
@@ -30,61 +30,62 @@ pub(super) const NAMES: [&str; 13] = [
 pub(super) fn expect(reader: &mut Reader, node: &Node, send: u64) -> Expect {
     let mut expect = Expect::default();
     if !matches!(node.value, Value::Map(_)) {
-        let word = reader.word(node, "expect", &["allowed", "denied"]);
-        match word.map(|word| word.value) {
-            Some("allowed") => expect.allowed = Some(At::new(send, node.place)),
-            Some(_) => expect.denied = Some(At::new(send, node.place)),
+        match reader.word(node, "expect", &[("allowed", true), ("denied", false)]) {
+            Some(true) => expect.allowed = Some(At::new(send, node.place)),
+            Some(false) => expect.denied = Some(At::new(send, node.place)),
             None => {}
         }
         return expect;
     }
-    let Some(mut fields) = reader.fields(node, "`expect`") else {
+    let Some(mut fields) = fields(reader, node, "`expect`") else {
         return expect;
     };
-    let mut number = |reader: &mut Reader, name, most| {
-        let node = fields.take(name)?;
-        reader.number(node, name, most)
+    let mut up_to = |reader: &mut Reader, name, most| {
+        let node = fields.take(reader, name)?;
+        number(reader, node, name, most)
     };
-    expect.allowed = number(reader, "allowed", u64::MAX);
-    expect.denied = number(reader, "denied", u64::MAX);
-    expect.status = number(reader, "status", 599);
+    expect.allowed = up_to(reader, "allowed", u64::MAX);
+    expect.denied = up_to(reader, "denied", u64::MAX);
+    expect.status = up_to(reader, "status", 599);
     let mut text = |reader: &mut Reader, name| {
-        let node = fields.take(name)?;
+        let node = fields.take(reader, name)?;
         named(reader, node, name)
     };
     expect.limit = text(reader, "limit");
     expect.level = text(reader, "level");
     expect.message = text(reader, "message");
-    expect.reason = fields
-        .take("reason")
-        .and_then(|node| reader.word(node, "reason", &Reason::ALL.map(Reason::word)));
-    expect.retry_after = fields.take("retry_after").and_then(|node| {
-        reader.parse(node, "retry_after", |text| match text {
+    expect.reason = fields.take(reader, "reason").and_then(|node| {
+        let words = Reason::ALL.map(|reason| (reason.word(), reason.word()));
+        placed(node, reader.word(node, "reason", &words))
+    });
+    expect.retry_after = fields.take(reader, "retry_after").and_then(|node| {
+        let retry = reader.parse(node, "retry_after", |text| match text {
             "never" => Ok(Retry::Never),
             _ => instant(text).map(Retry::After),
-        })
+        });
+        placed(node, retry)
     });
-    expect.waits = fields.take("waits").map(|node| {
-        let waits = reader.list(node).iter();
+    expect.waits = fields.find("waits").map(|node| {
+        let waits = one_or_more(node).iter();
         let waits = waits.filter_map(|node| reader.parse(node, "waits", instant));
-        At::new(waits.map(|wait| wait.value).collect(), node.place)
+        At::new(waits.collect(), node.place)
     });
-    if let Some(node) = fields.take("remaining") {
+    if let Some(node) = fields.take(reader, "remaining") {
         expect.remaining = by_name(reader, node, "remaining");
     }
-    expect.matched = fields.take("matched").map(|node| {
-        let names = reader.list(node).iter();
+    expect.matched = fields.find("matched").map(|node| {
+        let names = one_or_more(node).iter();
         let names = names.filter_map(|node| named(reader, node, "matched"));
         At::new(names.collect(), node.place)
     });
-    expect.shadow_denied = fields.take("shadow_denied").and_then(|node| {
+    expect.shadow_denied = fields.take(reader, "shadow_denied").and_then(|node| {
         let shadow = match node.value {
             Value::Map(_) => Shadow::By(by_name(reader, node, "shadow_denied")),
-            _ => Shadow::Any(reader.number(node, "shadow_denied", u64::MAX)?.value),
+            _ => Shadow::Any(reader.number(node, "shadow_denied", 0, u64::MAX)?),
         };
         Some(At::new(shadow, node.place))
     });
-    if let Some(node) = fields.take("candidates") {
+    if let Some(node) = fields.take(reader, "candidates") {
         expect.candidates = candidates(reader, node);
     }
     fields.finish(reader);
@@ -124,16 +125,16 @@ fn candidates(reader: &mut Reader, node: &Node) -> Vec<(At<Box<str>>, Divergence
     };
     let mut all = Vec::new();
     for entry in entries {
-        let Some(mut fields) = reader.fields(&entry.value, "a candidate") else {
+        let Some(mut fields) = fields(reader, &entry.value, "a candidate") else {
             continue;
         };
-        let mut number = |reader: &mut Reader, name| {
-            let node = fields.take(name)?;
-            reader.number(node, name, u64::MAX)
+        let mut count = |reader: &mut Reader, name| {
+            let node = fields.take(reader, name)?;
+            number(reader, node, name, u64::MAX)
         };
         let divergence = Divergence {
-            would_deny: number(reader, "would_deny"),
-            would_allow: number(reader, "would_allow"),
+            would_deny: count(reader, "would_deny"),
+            would_allow: count(reader, "would_allow"),
         };
         fields.finish(reader);
         all.push((entry.name.clone(), divergence));
@@ -155,7 +156,7 @@ fn by_name(reader: &mut Reader, node: &Node, field: &'static str) -> Vec<(At<Box
     entries
         .iter()
         .filter_map(|entry| {
-            let number = reader.number(&entry.value, field, u64::MAX)?;
+            let number = number(reader, &entry.value, field, u64::MAX)?;
             Some((entry.name.clone(), number))
         })
         .collect()

@@ -6,7 +6,6 @@
 mod compare;
 mod envoy;
 mod expect;
-mod fields;
 mod model;
 mod native;
 mod policies;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tollgate_core::{Outcome, Timestamp};
-use tollgate_engine::{Engine, Reason, Response, Standing, Ticket, Verdict};
+use tollgate_engine::{CheckOptions, EnforcementMode, Engine, Reason, Response, Ticket, Verdict};
 use tollgate_policy::model::{Mode, Policy};
 use tollgate_policy::rules::{Found, KeyBuffer, Keyed, Listed, MeterRef, Rules};
 use tollgate_store::{ManualClock, Memory};
@@ -47,10 +47,11 @@ impl Subject for Native {
     fn send(&mut self, sent: &Sent<'_>) -> Result<Seen, String> {
         let request = sent.asked.numbered(sent.number);
         let request = request.map_err(|wrong| wrong.message.into_string())?;
-        let mut verdict = match sent.cost {
-            Some(cost) => self.engine.decide_at(&request, cost),
-            None => self.engine.decide(&request),
+        let options = CheckOptions {
+            cost: sent.cost,
+            ..CheckOptions::default()
         };
+        let mut verdict = self.engine.check(&request, options);
         if verdict.degraded().overflow {
             return Err(format!(
                 "a test has room for {KEYS} keys, and this one has more"
@@ -154,7 +155,8 @@ fn seen(verdict: &Verdict) -> Seen {
             let name = format!("{}/{level}", rule.name);
             seen.note_remaining(&name, state.status.remaining);
         }
-        let would_deny = state.standing == Standing::Shadow && !state.outcome.is_admitted();
+        let would_deny =
+            state.enforcement == EnforcementMode::Shadow && !state.outcome.is_admitted();
         if would_deny && !seen.shadow_denied.iter().any(|name| **name == *rule.name) {
             seen.shadow_denied.push(rule.name.to_string());
         }

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::envoy::{self, EnvoyPolicy, FilesRefused};
+use tollgate_envoy::config::{self, EnvoyPolicy, FilesRefused};
 use tollgate_policy::model::Policy;
 use tollgate_policy::source::{At, Problem, Problems};
 
@@ -133,7 +133,7 @@ impl Tested {
 /// Loads files of envoyproxy/ratelimit as one set.
 fn together(sources: &[Source]) -> Result<EnvoyPolicy, FilesRefused> {
     let files = sources.iter().map(|one| (&*one.name, &*one.text));
-    envoy::load(&files.collect::<Vec<_>>())
+    config::load(&files.collect::<Vec<_>>())
 }
 
 fn native(source: &Source, named: &At<Box<str>>) -> Result<Tested, Untested> {

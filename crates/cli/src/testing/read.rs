@@ -3,11 +3,11 @@
 //! Must not know: engines, output.
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_policy::source::{At, Node, Problem, Value, given_twice};
+use tollgate_policy::read::{Fields, Reader};
+use tollgate_policy::source::{At, Node, Problem, Value};
 use tollgate_policy::words::{self, Wrong, quoted};
 
 use super::expect::{NAMES, expect};
-use super::fields::{Fields, Reader};
 use super::model::{Reply, Step, Test, TestFile};
 use super::requests::Asked;
 use super::start::{self, LONGEST};
@@ -23,20 +23,18 @@ struct Before<'a> {
 
 /// Reads a file of tests.
 pub(super) fn tests(tree: &Node) -> Result<TestFile, Vec<Problem>> {
-    let mut reader = Reader {
-        problems: given_twice(tree),
-    };
+    let mut reader = Reader::new(tree);
     let file = file(&mut reader, tree);
     match file {
-        Some(file) if reader.problems.is_empty() => Ok(file),
-        _ => Err(reader.problems),
+        Some(file) if reader.is_clean() => Ok(file),
+        _ => Err(reader.finish()),
     }
 }
 
 fn file(reader: &mut Reader, tree: &Node) -> Option<TestFile> {
-    let mut fields = reader.fields(tree, "a file of tests")?;
+    let mut fields = fields(reader, tree, "a file of tests")?;
     let policy = fields.require(reader, "policy", "limits.yaml");
-    let policy = policy.map_or(&[][..], |node| reader.list(node));
+    let policy = policy.map_or(&[][..], |node| one_or_more(node));
     let policy = policy
         .iter()
         .filter_map(|node| named(reader, node, "policy"))
@@ -45,7 +43,7 @@ fn file(reader: &mut Reader, tree: &Node) -> Option<TestFile> {
     let tests = fields.require(reader, "tests", "[{ name: …, steps: […] }]");
     fields.finish(reader);
     let tests = tests?;
-    if reader.list(tests).is_empty() {
+    if one_or_more(tests).is_empty() {
         reader.say(
             tests.place,
             "there are no tests",
@@ -53,7 +51,7 @@ fn file(reader: &mut Reader, tree: &Node) -> Option<TestFile> {
         );
     }
     let mut all: Vec<Test> = Vec::new();
-    for node in reader.list(tests) {
+    for node in one_or_more(tests) {
         let Some(test) = test(reader, node, start) else {
             continue;
         };
@@ -70,12 +68,12 @@ fn file(reader: &mut Reader, tree: &Node) -> Option<TestFile> {
 }
 
 fn test(reader: &mut Reader, node: &Node, start: Timestamp) -> Option<Test> {
-    let mut fields = reader.fields(node, "a test")?;
+    let mut fields = fields(reader, node, "a test")?;
     let name = fields.require(reader, "name", "ten a minute");
     let name = name.and_then(|node| named(reader, node, "name"));
     let start = beginning(reader, &mut fields, start);
     let mut asked = Asked::default();
-    if let Some(node) = fields.take("request") {
+    if let Some(node) = fields.take(reader, "request") {
         asked = asked.overridden(reader, node);
     }
     let steps = fields.require(
@@ -86,7 +84,7 @@ fn test(reader: &mut Reader, node: &Node, start: Timestamp) -> Option<Test> {
     fields.finish(reader);
     let mut at = Nanos::ZERO;
     let mut all = Vec::new();
-    for node in reader.list(steps?) {
+    for node in one_or_more(steps?) {
         let before = Before { at, asked: &asked };
         let Some(step) = step(reader, node, &before) else {
             continue;
@@ -95,7 +93,7 @@ fn test(reader: &mut Reader, node: &Node, start: Timestamp) -> Option<Test> {
         all.push(step);
     }
     let name = name?;
-    if reader.problems.is_empty() && all.iter().all(|step| step.expect.is_empty()) {
+    if reader.is_clean() && all.iter().all(|step| step.expect.is_empty()) {
         reader.say(
             name.place,
             format!("{} expects nothing", quoted(&name.value)),
@@ -111,9 +109,9 @@ fn test(reader: &mut Reader, node: &Node, start: Timestamp) -> Option<Test> {
 }
 
 fn step(reader: &mut Reader, node: &Node, before: &Before<'_>) -> Option<Step> {
-    let mut fields = reader.fields(node, "a step")?;
-    let at = fields.take("at");
-    let at = at.and_then(|node| reader.parse(node, "at", instant));
+    let mut fields = fields(reader, node, "a step")?;
+    let at = fields.take(reader, "at");
+    let at = at.and_then(|node| placed(node, reader.parse(node, "at", instant)));
     if let Some(at) = at.filter(|at| at.value < before.at) {
         reader.say(
             at.place,
@@ -121,33 +119,36 @@ fn step(reader: &mut Reader, node: &Node, before: &Before<'_>) -> Option<Step> {
             "write steps in the order of time",
         );
     }
-    let finish = fields.take("finish");
+    let finish = fields.take(reader, "finish");
     let finish = finish.and_then(|node| named(reader, node, "finish"));
-    let send = fields.take("send");
-    let send = send.and_then(|node| reader.number(node, "send", MOST_SENT));
-    let send = send.map_or(u64::from(finish.is_none()), |send| send.value);
-    let asked = match fields.take("request") {
+    let send = fields.take(reader, "send");
+    let send = send.and_then(|node| reader.number(node, "send", 0, MOST_SENT));
+    let send = send.unwrap_or(u64::from(finish.is_none()));
+    let asked = match fields.take(reader, "request") {
         Some(node) => before.asked.overridden(reader, node),
         None => before.asked.clone(),
     };
-    let cost = fields.take("cost");
-    let cost = cost.and_then(|node| reader.number(node, "cost", u64::MAX));
-    let respond = fields.take("respond");
+    let cost = fields.take(reader, "cost");
+    let cost = cost.and_then(|node| reader.number(node, "cost", 0, u64::MAX));
+    let respond = fields.take(reader, "respond");
     let respond = respond.and_then(|node| reply(reader, node));
-    let hold = fields.take("hold");
+    let hold = fields.take(reader, "hold");
     let hold = hold.and_then(|node| named(reader, node, "hold"));
-    let expected = fields.take("expect");
+    let expected = fields.take(reader, "expect");
     let expect = expected
         .map(|node| expect(reader, node, send))
         .unwrap_or_default();
-    fields.belong_in(reader, &NAMES, "expect");
-    fields.finish(reader);
+    fields.finish_with(reader, |name| {
+        NAMES
+            .contains(&name)
+            .then(|| "write it in `expect`".to_owned())
+    });
     Some(Step {
         place: node.place,
         at: at.map_or(before.at, |at| at.value),
         send,
         asked,
-        cost: cost.map(|cost| cost.value),
+        cost,
         respond: respond.unwrap_or(Reply {
             status: 200,
             headers: Vec::new(),
@@ -181,26 +182,26 @@ fn held_before_finished(reader: &mut Reader, steps: &[Step]) {
 }
 
 fn beginning(reader: &mut Reader, fields: &mut Fields<'_>, usual: Timestamp) -> Timestamp {
-    let given = fields.take("start");
+    let given = fields.take(reader, "start");
     let given = given.and_then(|node| reader.parse(node, "start", start::start));
-    given.map_or(usual, |start| start.value)
+    given.unwrap_or(usual)
 }
 
 fn reply(reader: &mut Reader, node: &Node) -> Option<Reply> {
     let status = |reader: &mut Reader, node: &Node| {
-        let number = reader.number(node, "respond", 599)?;
-        u16::try_from(number.value).ok()
+        let number = reader.number(node, "respond", 0, 599)?;
+        u16::try_from(number).ok()
     };
     if !matches!(node.value, Value::Map(_)) {
         let status = status(reader, node)?;
         let headers = Vec::new();
         return Some(Reply { status, headers });
     }
-    let mut fields = reader.fields(node, "`respond`")?;
-    let code = fields.take("status");
+    let mut fields = fields(reader, node, "`respond`")?;
+    let code = fields.take(reader, "status");
     let code = code.map_or(Some(200), |node| status(reader, node));
     let mut headers = Vec::new();
-    if let Some(Value::Map(entries)) = fields.take("headers").map(|node| &node.value) {
+    if let Some(Value::Map(entries)) = fields.find("headers").map(|node| &node.value) {
         for entry in entries {
             let value = reader.text(&entry.value, &entry.name.value);
             let name = entry.name.value.to_ascii_lowercase().into();
@@ -213,10 +214,35 @@ fn reply(reader: &mut Reader, node: &Node) -> Option<Reply> {
 
 /// A text that is not empty.
 pub(super) fn named(reader: &mut Reader, node: &Node, field: &str) -> Option<At<Box<str>>> {
-    reader.parse(node, field, |text| match text.trim() {
+    let name = reader.parse(node, field, |text| match text.trim() {
         "" => Err(Wrong::with("it is empty", "give it a name")),
         _ => Ok(text.into()),
-    })
+    });
+    placed(node, name)
+}
+
+/// The fields of a map.
+pub(super) fn fields<'a>(reader: &mut Reader, node: &'a Node, of: &str) -> Option<Fields<'a>> {
+    Fields::open(reader, node, of, "{ name: value }")
+}
+
+/// A value with the place of its node.
+pub(super) fn placed<T>(node: &Node, value: Option<T>) -> Option<At<T>> {
+    value.map(|value| At::new(value, node.place))
+}
+
+/// A number with its place.
+pub(super) fn number(reader: &mut Reader, node: &Node, field: &str, most: u64) -> Option<At<u64>> {
+    placed(node, reader.number(node, field, 0, most))
+}
+
+/// The values of a list. A single value is a list of one.
+pub(super) fn one_or_more(node: &Node) -> &[Node] {
+    match &node.value {
+        Value::List(values) => values,
+        Value::Nothing => &[],
+        _ => std::slice::from_ref(node),
+    }
 }
 
 /// How long after the start: a length of time, which may be zero.

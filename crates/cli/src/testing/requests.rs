@@ -4,10 +4,11 @@
 //! Must not know: policies, steps.
 
 use tollgate_policy::attributes::Attribute;
+use tollgate_policy::read::{Reader, found};
 use tollgate_policy::source::{At, Node, Value};
 use tollgate_policy::words::{self, Wrong, quoted};
 
-use super::fields::{Reader, found};
+use super::read::{fields, one_or_more};
 use crate::request::{self, Request};
 
 /// What stands for the number of a request.
@@ -39,7 +40,7 @@ impl Asked {
     /// This request, changed by what a map says. A name without a value takes away what was said.
     pub(super) fn overridden(&self, reader: &mut Reader, node: &Node) -> Self {
         let mut asked = self.clone();
-        let Some(mut fields) = reader.fields(node, "a request") else {
+        let Some(mut fields) = fields(reader, node, "a request") else {
             return asked;
         };
         for (name, field) in [
@@ -50,7 +51,7 @@ impl Asked {
             ("route", Field::Other(Attribute::Route)),
             ("domain", Field::Other(Attribute::Domain)),
         ] {
-            if let Some(value) = fields.take(name) {
+            if let Some(value) = fields.find(name) {
                 asked.set(reader, field, value, name);
             }
         }
@@ -62,16 +63,16 @@ impl Asked {
             ("claims", Attribute::Claim),
         ];
         for (name, family) in families {
-            if let Some(value) = fields.take(name) {
+            if let Some(value) = fields.find(name) {
                 asked.set_all(reader, family, value, name);
             }
         }
-        if let Some(value) = fields.take("descriptors") {
+        if let Some(value) = fields.find("descriptors") {
             asked.describe(reader, value);
         }
-        if let Some(value) = fields.take("hits") {
-            let hits = reader.number(value, "hits", u32::MAX.into());
-            asked.hits = hits.and_then(|hits| u32::try_from(hits.value).ok());
+        if let Some(value) = fields.take(reader, "hits") {
+            let hits = reader.number(value, "hits", 0, u32::MAX.into());
+            asked.hits = hits.and_then(|hits| u32::try_from(hits).ok());
         }
         fields.finish(reader);
         asked
@@ -134,7 +135,7 @@ impl Asked {
     /// Descriptors: one as a map, or several as a list of maps.
     fn describe(&mut self, reader: &mut Reader, node: &Node) {
         self.descriptors.clear();
-        for one in reader.list(node) {
+        for one in one_or_more(node) {
             let Value::Map(entries) = &one.value else {
                 let message = format!("a descriptor must be a map, found {}", found(one));
                 reader.say(one.place, message, "write its entries as `{ key: value }`");

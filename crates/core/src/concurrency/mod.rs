@@ -6,6 +6,7 @@
 //!
 //! Must not know: clocks, keys, stores, guards. Releasing on drop is the store's business.
 
+mod algorithm;
 mod decide;
 mod leases;
 mod quota;

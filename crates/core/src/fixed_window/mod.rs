@@ -9,6 +9,7 @@
 //!
 //! Must not know: clocks, keys, stores, time zones with daylight saving (an offset is fixed).
 
+mod algorithm;
 mod calendar;
 mod decide;
 mod quota;

@@ -8,6 +8,7 @@
 //!
 //! Must not know: clocks, keys, stores, sleeping. A wait is a number; the caller waits.
 
+mod algorithm;
 mod decide;
 mod quota;
 

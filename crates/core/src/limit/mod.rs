@@ -5,12 +5,21 @@
 //!
 //! Must not know: clocks, keys, stores.
 
+pub(crate) mod algorithm;
 mod batch;
 mod op;
 mod quota;
 mod state;
 
-pub use batch::{Answer, Check, decide_all};
+pub use algorithm::{AlgorithmKind, RefillPeriod, StateSize, UsageScale};
+pub use batch::{LimitReply, StateCheck, decide_all};
 pub use op::{Op, Refused};
 pub use quota::{Limit, Quota};
 pub use state::{Edit, State};
+
+/// The former name of [`StateCheck`]. It goes with the next release.
+#[doc(hidden)]
+pub type Check<'a> = StateCheck<'a>;
+/// The former name of [`LimitReply`]. It goes with the next release.
+#[doc(hidden)]
+pub type Answer = LimitReply;

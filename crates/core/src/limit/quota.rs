@@ -1,5 +1,8 @@
 //! A compiled limit: one of the algorithms, and what its numbers count.
+//!
+//! Everything goes to the algorithm through one `match`. Must not know: how any of them answers.
 
+use super::algorithm::{Algorithm, AlgorithmKind, RefillPeriod, StateSize, UsageScale};
 use super::op::{Op, Refused};
 use super::state::{Edit, State};
 use crate::concurrency::Concurrency;
@@ -8,7 +11,7 @@ use crate::leaky_bucket::LeakyBucket;
 use crate::outcome::{Status, Transition, Unit};
 use crate::sliding_counter::SlidingCounter;
 use crate::sliding_log::SlidingLog;
-use crate::time::Timestamp;
+use crate::time::{Nanos, Timestamp};
 use crate::token_bucket::TokenBucket;
 
 /// The compiled quota of any algorithm.
@@ -29,7 +32,26 @@ pub enum Quota {
     Concurrency(Concurrency),
 }
 
-macro_rules! from_quota {
+/// Asks the algorithm that a quota is of: the only place where all of them are told apart.
+macro_rules! each {
+    ($quota:expr, $algorithm:ident => $answer:expr) => {
+        match $quota {
+            Quota::TokenBucket($algorithm) => $answer,
+            Quota::LeakyBucket($algorithm) => $answer,
+            Quota::FixedWindow($algorithm) => $answer,
+            Quota::SlidingLog($algorithm) => $answer,
+            Quota::SlidingCounter($algorithm) => $answer,
+            Quota::Concurrency($algorithm) => $answer,
+        }
+    };
+}
+
+/// A quota that may be of this algorithm.
+trait Variant: Sized {
+    fn of(quota: &Quota) -> Option<&Self>;
+}
+
+macro_rules! variants {
     ($($algorithm:ident),*) => {$(
         impl From<$algorithm> for Quota {
             fn from(quota: $algorithm) -> Self {
@@ -41,9 +63,17 @@ macro_rules! from_quota {
                 Self::new(quota)
             }
         }
+        impl Variant for $algorithm {
+            fn of(quota: &Quota) -> Option<&Self> {
+                match quota {
+                    Quota::$algorithm(quota) => Some(quota),
+                    _ => None,
+                }
+            }
+        }
     )*};
 }
-from_quota!(
+variants!(
     TokenBucket,
     LeakyBucket,
     FixedWindow,
@@ -112,76 +142,116 @@ impl Limit {
         now: Timestamp,
         op: Op,
     ) -> Result<Transition<Edit>, Refused> {
-        match &self.quota {
-            Quota::TokenBucket(quota) => on_bucket(quota, state, now, op),
-            Quota::LeakyBucket(quota) => on_leaky(quota, state, now, op),
-            Quota::FixedWindow(quota) => on_window(quota, state, now, op),
-            Quota::SlidingLog(quota) => on_log(quota, state, now, op),
-            Quota::SlidingCounter(quota) => on_counter(quota, state, now, op),
-            Quota::Concurrency(quota) => on_leases(quota, state, now, op),
-        }
+        each!(&self.quota, quota => quota.decide_op(state, now, op))
     }
 
     /// What a client may be told about this state.
     #[must_use]
     pub fn status(&self, state: &State, now: Timestamp) -> Status {
-        match &self.quota {
-            Quota::TokenBucket(quota) => quota.status(state.tat(), now),
-            Quota::LeakyBucket(quota) => quota.status(state.tat(), now),
-            Quota::FixedWindow(quota) => quota.status(state.window(), now),
-            Quota::SlidingLog(quota) => quota.status(state.log(), now),
-            Quota::SlidingCounter(quota) => quota.status(state.counter(), now),
-            Quota::Concurrency(quota) => quota.status(state.leases(), now),
-        }
+        each!(&self.quota, quota => quota.status_of(state, now))
     }
 }
 
-/// The operations that every algorithm but concurrency has, called alike on each.
-macro_rules! on_charges {
-    ($name:ident, $quota:ty, $state:ident, $edit:ident) => {
-        fn $name(
-            quota: &$quota,
-            state: &State,
-            now: Timestamp,
-            op: Op,
-        ) -> Result<Transition<Edit>, Refused> {
-            let state = state.$state();
-            let transition = match op {
-                Op::Spend(cost) => quota.decide(state, now, cost),
-                Op::SpendUpTo(most) => quota.decide_up_to(state, now, most),
-                Op::ChargeAlways(cost) => quota.charge_always(state, now, cost),
-                Op::Settle { receipt, actual } => quota.settle(state, now, &receipt, actual),
-                Op::Credit(amount) => quota.credit(state, now, amount),
-                Op::Acquire { .. } | Op::Renew(_) | Op::Release(_) => {
-                    return Err(Refused::Unsupported);
-                }
-            };
-            Ok(transition.map(Edit::$edit))
-        }
-    };
-}
-on_charges!(on_bucket, TokenBucket, tat, Bucket);
-on_charges!(on_leaky, LeakyBucket, tat, Bucket);
-on_charges!(on_window, FixedWindow, window, Window);
-on_charges!(on_counter, SlidingCounter, counter, Counter);
-on_charges!(on_log, SlidingLog, log, Log);
+/// What stores, engines and transports ask beside decisions.
+impl Limit {
+    /// Which algorithm it is.
+    #[must_use]
+    pub fn kind(&self) -> AlgorithmKind {
+        each!(&self.quota, quota => quota.kind())
+    }
 
-fn on_leases(
-    quota: &Concurrency,
-    state: &State,
-    now: Timestamp,
-    op: Op,
-) -> Result<Transition<Edit>, Refused> {
-    let leases = state.leases();
-    let transition = match op {
-        Op::Acquire { id, weight } => quota.acquire(leases, now, id, weight),
-        Op::Renew(id) => quota.renew(leases, now, id).ok_or(Refused::NotHeld)?,
-        Op::Release(id) => quota.release(leases, now, id),
-        Op::Spend(_)
-        | Op::SpendUpTo(_)
-        | Op::ChargeAlways(_)
-        | Op::Settle { .. }
-        | Op::Credit(_) => return Err(Refused::Unsupported),
-    };
-    Ok(transition.map(Edit::Leases))
+    /// The most units that it ever admits at once.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        each!(&self.quota, quota => quota.capacity())
+    }
+
+    /// The time in which all of it comes back; `None` for places, which come back when they are released.
+    #[must_use]
+    pub fn refill_period(&self) -> Option<RefillPeriod> {
+        each!(&self.quota, quota => quota.refill_period())
+    }
+
+    /// How long a state may matter after it was last charged.
+    #[must_use]
+    pub fn lifetime(&self) -> Nanos {
+        each!(&self.quota, quota => quota.lifetime())
+    }
+
+    /// How long a place is held that nobody releases; only concurrency limits have places.
+    #[must_use]
+    pub fn lease(&self) -> Option<Nanos> {
+        each!(&self.quota, quota => Algorithm::lease(quota))
+    }
+
+    /// The token bucket whose arithmetic decides, where it is one: token buckets, leaky buckets and queues.
+    #[must_use]
+    pub fn bucket(&self) -> Option<&TokenBucket> {
+        each!(&self.quota, quota => quota.bucket())
+    }
+
+    /// The same, where what does not fit is denied. A queue asks to wait instead, so its future depends on who waits.
+    #[must_use]
+    pub fn denying_bucket(&self) -> Option<&TokenBucket> {
+        let is_queue = self.kind() == AlgorithmKind::LeakyQueue;
+        self.bucket().filter(|_| !is_queue)
+    }
+
+    /// A bucket that admits no more than this limit, at once and in the long run. `None` where there is no such thing.
+    #[must_use]
+    pub fn stricter_bucket(&self) -> Option<TokenBucket> {
+        each!(&self.quota, quota => quota.stricter_bucket())
+    }
+
+    /// How much room a state takes.
+    #[must_use]
+    #[inline]
+    pub const fn state_size(&self) -> StateSize {
+        const fn size<A: Algorithm>(_: &A) -> StateSize {
+            A::STATE
+        }
+        each!(&self.quota, quota => size(quota))
+    }
+
+    /// The state that [`Edit::to_pair`] has written, for limits whose states are a [`Pair`](StateSize::Pair).
+    #[must_use]
+    #[inline]
+    pub fn state_from_pair(&self, words: [u64; 2]) -> State {
+        each!(&self.quota, quota => quota.state_from_pair(words))
+    }
+
+    /// How the words of a state are read as use.
+    #[must_use]
+    pub fn usage_scale(&self) -> UsageScale {
+        each!(&self.quota, quota => quota.usage_scale())
+    }
+
+    /// The same limit, accepting as much in a state that it shares with `other` as that does. One of another algorithm
+    /// shares nothing.
+    #[must_use]
+    pub fn sharing_state_with(self, other: &Self) -> Self {
+        let quota = each!(self.quota, quota => match Variant::of(&other.quota) {
+            Some(other) => quota.share_state(other).into(),
+            None => self.quota,
+        });
+        Self { quota, ..self }
+    }
+
+    /// Whether it can decide on states that `old` has left: both are of one algorithm.
+    #[must_use]
+    pub fn reads_states_of(&self, old: &Self) -> bool {
+        core::mem::discriminant(&self.quota) == core::mem::discriminant(&old.quota)
+    }
+
+    /// Whether states that `old` has left have to be [carried over](Self::carry_over) first.
+    #[must_use]
+    pub fn has_to_carry_over(&self, old: &Self) -> bool {
+        each!(&self.quota, quota => Variant::of(&old.quota).is_some_and(|old| quota.has_to_carry_over(old)))
+    }
+
+    /// How a state that `old` has left is changed for this limit to decide on. `None` if it stays as it is.
+    #[must_use]
+    pub fn carry_over(&self, old: &Self, state: &State, now: Timestamp) -> Option<Edit> {
+        each!(&self.quota, quota => quota.carry_over(Variant::of(&old.quota)?, state, now))
+    }
 }

@@ -1,4 +1,6 @@
 //! The state of any algorithm, and how a decision changes it.
+//!
+//! Must not know: quotas, where states are kept.
 
 use crate::concurrency::{LeaseEdit, Leases};
 use crate::fixed_window::WindowState;
@@ -43,7 +45,30 @@ pub enum Edit {
     Leases(LeaseEdit),
 }
 
+impl Edit {
+    /// What a state of two words becomes, in words. Nothing else is a pair of words, and becomes zeros.
+    #[must_use]
+    #[inline]
+    pub fn to_pair(self) -> [u64; 2] {
+        match self {
+            Self::Window(window) => [window.end, window.count],
+            Self::Counter(counter) => counter.to_words(),
+            _ => [0, 0],
+        }
+    }
+}
+
 impl State {
+    /// How many entries a collection has; none in a state of words.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        match self {
+            Self::Log(log) => log.len(),
+            Self::Leases(leases) => leases.len(),
+            _ => 0,
+        }
+    }
+
     /// Carries an edit out.
     pub fn apply(&mut self, edit: Edit) {
         match edit {
@@ -71,7 +96,7 @@ impl State {
         }
     }
 
-    pub(super) fn tat(&self) -> Tat {
+    pub(crate) fn tat(&self) -> Tat {
         if let Self::Bucket(tat) = self {
             *tat
         } else {
@@ -79,7 +104,7 @@ impl State {
         }
     }
 
-    pub(super) fn window(&self) -> WindowState {
+    pub(crate) fn window(&self) -> WindowState {
         if let Self::Window(window) = self {
             *window
         } else {
@@ -87,7 +112,7 @@ impl State {
         }
     }
 
-    pub(super) fn counter(&self) -> CounterState {
+    pub(crate) fn counter(&self) -> CounterState {
         if let Self::Counter(counter) = self {
             *counter
         } else {
@@ -95,7 +120,7 @@ impl State {
         }
     }
 
-    pub(super) fn log(&self) -> &Log {
+    pub(crate) fn log(&self) -> &Log {
         static EMPTY: Log = Log::new();
         if let Self::Log(log) = self {
             log
@@ -104,7 +129,7 @@ impl State {
         }
     }
 
-    pub(super) fn leases(&self) -> &Leases {
+    pub(crate) fn leases(&self) -> &Leases {
         static EMPTY: Leases = Leases::new();
         if let Self::Leases(leases) = self {
             leases

@@ -10,6 +10,7 @@
 //!
 //! Must not know: clocks, keys, stores.
 
+mod algorithm;
 mod decide;
 mod quota;
 

@@ -9,6 +9,7 @@
 //!
 //! Must not know: clocks, keys, stores.
 
+mod algorithm;
 mod decide;
 mod log;
 mod quota;

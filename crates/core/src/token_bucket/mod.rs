@@ -8,6 +8,7 @@
 //!
 //! Must not know: clocks, keys, stores.
 
+mod algorithm;
 mod decide;
 mod quota;
 

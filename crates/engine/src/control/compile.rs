@@ -11,22 +11,25 @@ use tollgate_store::Ruled;
 
 use super::controls::{Block, Controls, NamedKey, signature};
 use super::quota::chosen;
-use crate::desk::{Desk, OfKey, Until};
 use crate::generation::Generation;
+use crate::override_snapshot::{KeyOverrides, OverrideExpiry, OverrideSnapshot};
 
-/// The desk of a generation, and the quotas on it that a store has to be told about. What is said about limits that
+/// The snapshot of a generation, and the quotas on it that a store has to be told about. What is said about limits that
 /// the generation does not have, or whose keys it makes otherwise, rests until one has them again.
-pub(crate) fn desk(generation: &Generation, controls: &Controls) -> (Desk, Vec<Ruled>) {
+pub(crate) fn snapshot(
+    generation: &Generation,
+    controls: &Controls,
+) -> (OverrideSnapshot, Vec<Ruled>) {
     let rules = generation.rules().rules().iter().enumerate();
     let indexes: HashMap<&str, usize> = rules.map(|(index, rule)| (&*rule.name, index)).collect();
-    let mut desk = Desk {
-        everything: controls.everything.lever(),
-        ..Desk::default()
+    let mut snapshot = OverrideSnapshot {
+        everything: controls.everything.mode_override(),
+        ..OverrideSnapshot::default()
     };
     let mut quotas = Vec::new();
     for (name, switch) in &controls.limits {
         if let Some(index) = indexes.get(&**name) {
-            desk.rules.entry(*index).or_default().lever = switch.lever();
+            snapshot.rules.entry(*index).or_default().mode_override = switch.mode_override();
         }
     }
     for one in &controls.overrides {
@@ -39,13 +42,13 @@ pub(crate) fn desk(generation: &Generation, controls: &Controls) -> (Desk, Vec<R
             continue;
         };
         quotas.extend(to_learn(generation, index, &chosen));
-        of_key(&mut desk, index, key).quota = Some((until(one.until), chosen));
+        of_key(&mut snapshot, index, key).quota = Some((until(one.until), chosen));
     }
     for block in &controls.blocks {
         match block {
             Block::Key { key, until: end } => {
                 if let Some((index, key)) = find(generation, &indexes, key) {
-                    of_key(&mut desk, index, key).blocked = Some(until(*end));
+                    of_key(&mut snapshot, index, key).blocked = Some(until(*end));
                 }
             }
             Block::Address {
@@ -53,20 +56,20 @@ pub(crate) fn desk(generation: &Generation, controls: &Controls) -> (Desk, Vec<R
                 until: end,
             } => {
                 if let Ok(network) = words::network(address) {
-                    desk.addresses.insert(network, until(*end));
+                    snapshot.addresses.insert(network, until(*end));
                 }
             }
         }
     }
-    (desk, quotas)
+    (snapshot, quotas)
 }
 
-fn until(nanos: Option<u64>) -> Until {
-    Until(nanos.map(Timestamp::from_nanos))
+fn until(nanos: Option<u64>) -> OverrideExpiry {
+    OverrideExpiry(nanos.map(Timestamp::from_nanos))
 }
 
-fn of_key(desk: &mut Desk, index: usize, key: [u8; 16]) -> &mut OfKey {
-    let of_rule = desk.rules.entry(index).or_default();
+fn of_key(snapshot: &mut OverrideSnapshot, index: usize, key: [u8; 16]) -> &mut KeyOverrides {
+    let of_rule = snapshot.rules.entry(index).or_default();
     of_rule.keys.entry(key).or_default()
 }
 

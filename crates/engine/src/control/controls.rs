@@ -11,7 +11,7 @@ use tollgate_policy::model::{Mode, Percent};
 use tollgate_policy::rules::Recipe;
 
 use super::refused::Refused;
-use crate::desk::Lever;
+use crate::override_snapshot::ModeOverride;
 
 /// The most overrides at once.
 pub const MOST_OVERRIDES: usize = 10_000;
@@ -93,7 +93,7 @@ pub struct KeyOverride {
     pub key: NamedKey,
     /// As in a policy: `9000/min burst 500`.
     pub quota: Box<str>,
-    /// Until when, in nanoseconds since 1970; without it until it is taken back.
+    /// OverrideExpiry when, in nanoseconds since 1970; without it until it is taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<u64>,
 }
@@ -106,7 +106,7 @@ pub enum Block {
     Key {
         /// The key.
         key: NamedKey,
-        /// Until when, in nanoseconds since 1970; without it until it is taken back.
+        /// OverrideExpiry when, in nanoseconds since 1970; without it until it is taken back.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<u64>,
     },
@@ -114,7 +114,7 @@ pub enum Block {
     Address {
         /// `192.0.2.7` or `10.0.0.0/8`.
         address: String,
-        /// Until when, in nanoseconds since 1970; without it until it is taken back.
+        /// OverrideExpiry when, in nanoseconds since 1970; without it until it is taken back.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<u64>,
     },
@@ -139,8 +139,8 @@ impl Switch {
         }
     }
 
-    pub(super) fn lever(self) -> Lever {
-        Lever {
+    pub(super) fn mode_override(self) -> ModeOverride {
+        ModeOverride {
             mode: match self.halt {
                 None => Mode::Enforce,
                 Some(Halt::Shadow) => Mode::Shadow,

@@ -150,11 +150,10 @@ impl<S: StateStore> Control<'_, S> {
         adopted.not_understood = registry.sharing.not_understood();
         if !changed.is_empty() {
             registry.controls = items.into_controls();
-            self.engine.place_desk(&generation, &registry.controls);
+            self.engine.apply_overrides(&generation, &registry.controls);
         }
-        if has_resets || !changed.is_empty() {
-            // What was remembered of denials may be wrong now.
-            self.engine.forget_denials(None);
+        if has_resets {
+            self.engine.forget_denials();
         }
         adopted
     }

@@ -28,7 +28,7 @@ pub use log::{Change, Event, MOST_EVENTS, Utc};
 pub use refused::Refused;
 pub use sharing::{ToPut, Wake};
 
-pub(crate) use compile::desk;
+pub(crate) use compile::snapshot;
 pub(crate) use log::Log;
 pub(crate) use sharing::Sharing;
 
@@ -81,6 +81,11 @@ impl<'a, S: StateStore> Control<'a, S> {
         Self { engine }
     }
 
+    /// Makes denials void that a fleet's driver has cached.
+    pub fn forget_denials(&self) {
+        self.engine.forget_denials();
+    }
+
     /// Halts a limit or, without a name, everything; or enforces it for another share of keys. The switch as it was
     /// before makes it undone.
     ///
@@ -127,7 +132,7 @@ impl<'a, S: StateStore> Control<'a, S> {
             let index = known(generation, limit)?;
             let named = named(generation, index, limit, key)?;
             controls::check_len("quota", quota, controls::MOST_QUOTA)?;
-            // Whether it can be honoured is found out now and not when the desk is made of it.
+            // Whether it can be honoured is found out now and not when the snapshot is made of it.
             quota::chosen(generation, index, quota)?;
             let entry = KeyOverride {
                 key: named.clone(),
@@ -341,9 +346,7 @@ impl<'a, S: StateStore> Control<'a, S> {
         let digest = key.and_then(|key| key.digest());
         if next != registry.controls {
             registry.controls = next;
-            self.engine.place_desk(&generation, &registry.controls);
-            // What was remembered of denials may be wrong now.
-            self.engine.forget_denials(None);
+            self.engine.apply_overrides(&generation, &registry.controls);
             registry.note_changes(&before, &Signature::of(by));
         }
         let event = Event {
@@ -372,7 +375,7 @@ impl<'a, S: StateStore> Control<'a, S> {
             let quota: Option<&Ruled> = metered.listed.first().filter(|_| is_his);
             if let (Some(ruled), Ok(key)) = (quota, Key::of(buffer.as_bytes())) {
                 found |= self.engine.store().erase(&key, ruled);
-                self.engine.forget_denials(Some((&key, ruled.id)));
+                self.engine.forget_denials();
             }
         }
         found

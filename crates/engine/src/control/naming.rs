@@ -73,10 +73,9 @@ pub(super) fn network(text: &str) -> Result<String, Refused> {
         field: "address",
         wrong,
     })?;
-    let single = if network.address.is_ipv4() { 32 } else { 128 };
-    Ok(if network.bits == single {
-        network.address.to_string()
+    Ok(if network.prefix_len() == network.max_prefix_len() {
+        network.addr().to_string()
     } else {
-        format!("{}/{}", network.address, network.bits)
+        network.to_string()
     })
 }

@@ -1,6 +1,5 @@
 //! Operators change things while requests are decided.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,7 +11,7 @@ use tollgate_policy::model::{
 };
 use tollgate_policy::rules::Rules;
 use tollgate_store::{
-    Answer, Check, ErrorKind, Key, LimitId, ManualClock, Memory, Ruled, Store, StoreError,
+    Answer, Check, ErrorKind, Key, ManualClock, Memory, Ruled, Store, StoreError,
 };
 
 use tollgate_store::register::NodeId;
@@ -119,7 +118,7 @@ fn a_share_of_keys_is_the_same_over_requests_reloads_and_nodes_and_only_grows() 
     let enforced = |engine: &TestEngine| -> Vec<bool> {
         let is_enforced = |n: u64| {
             let verdict = engine.peek(&Caller::named(&format!("user-{n}")));
-            verdict.limits()[0].standing == crate::Standing::Enforced
+            verdict.limits()[0].enforcement == crate::EnforcementMode::Enforced
         };
         (0..2_000).map(is_enforced).collect()
     };
@@ -608,11 +607,10 @@ fn everything_is_logged_in_a_bounded_list() {
     assert!(matches!(control.events()[0].what, Change::Switched { .. }));
 }
 
-/// A store that can stop answering and remembers which denials it had to forget.
+/// A store that can stop answering.
 struct Moody {
     inner: Memory<ManualClock>,
     is_down: AtomicBool,
-    forgotten: std::sync::Mutex<RefCell<Vec<Option<LimitId>>>>,
 }
 
 impl Store for Moody {
@@ -629,11 +627,6 @@ impl StateStore for Moody {
         self.inner.now()
     }
 
-    fn forget_denials(&self, of: Option<(&Key<'_>, LimitId)>) {
-        let forgotten = self.forgotten.lock().unwrap();
-        forgotten.borrow_mut().push(of.map(|(_, id)| id));
-    }
-
     fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool {
         self.inner.erase(key, ruled)
     }
@@ -644,7 +637,6 @@ fn moody(limits: Vec<LimitRule>) -> Engine<Moody> {
     let store = Moody {
         inner,
         is_down: AtomicBool::new(false),
-        forgotten: std::sync::Mutex::default(),
     };
     Engine::new(rules(limits), store).unwrap()
 }
@@ -671,24 +663,28 @@ fn s42_no_store_is_needed_to_halt_a_limit() {
     assert_eq!(engine.decide(&alice).status(), Some(503));
 }
 
+/// Denials are cached under the version of the policy and its overrides, so another version forgets them.
 #[test]
-fn remembered_denials_are_forgotten_by_resets_overrides_and_reloads() {
+fn cached_denials_are_void_after_resets_overrides_and_reloads() {
     let engine = moody(vec![limit("api", per_second(1))]);
-    let forgotten = || engine.store().forgotten.lock().unwrap().take();
-    assert!(forgotten().is_empty());
+    let version = || engine.generation().version();
+    let first = version();
     engine.control().reset("api", &["alice"], BY).unwrap();
-    assert!(matches!(forgotten()[..], [Some(_)]));
+    let reset = version();
+    assert!(reset > first);
     engine
         .control()
         .override_key("api", &["alice"], "2/s", None, BY)
         .unwrap();
-    assert_eq!(forgotten(), [None]);
+    let overridden = version();
+    assert!(overridden > reset);
     engine
         .replace(rules(vec![limit("api", per_second(3))]))
         .unwrap();
-    assert_eq!(forgotten(), [None]);
+    let reloaded = version();
+    assert!(reloaded > overridden);
     let _refused = engine.control().override_key("api", &[], "2/s", None, BY);
-    assert!(forgotten().is_empty());
+    assert_eq!(version(), reloaded, "nothing has changed");
 }
 
 #[test]
@@ -712,9 +708,10 @@ fn denials_that_other_nodes_remember_are_forgotten_by_a_reset() {
     assert_eq!(one.control().waiting(), 0);
     let said = register.entries_now(None).unwrap();
     assert_eq!(said.entries[0].left, Some(Nanos::MINUTE), "it is only news");
+    let before = two.generation().version();
     let adopted = two.control().adopt(&said);
     assert_eq!((adopted.changed, adopted.not_understood), (0, 0));
-    assert_eq!(two.store().forgotten.lock().unwrap().take(), [None]);
+    assert!(two.generation().version() > before);
     let mistake = one.control().tell_of_reset("apo", &["alice"], BY);
     assert!(matches!(mistake, Err(Refused::UnknownLimit { .. })));
 }
@@ -733,12 +730,9 @@ fn a_switch_that_is_thrown_under_load_changes_whole_decisions() {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     let verdict = engine.peek(&Caller::named("alice"));
-                    let standings: Vec<_> =
-                        verdict.limits().iter().map(|one| one.standing).collect();
-                    assert!(
-                        standings.len() == 2 && standings[0] == standings[1],
-                        "{standings:?}"
-                    );
+                    let modes: Vec<_> =
+                        verdict.limits().iter().map(|one| one.enforcement).collect();
+                    assert!(modes.len() == 2 && modes[0] == modes[1], "{modes:?}");
                 }
             });
         }

@@ -4,8 +4,10 @@
 
 use tollgate_policy::rules::{KeyBuffer, Keyed};
 
+use super::KeyRef;
+
 /// Keys that were made for a request. Buffers are used again for the next one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Keys {
     buffers: Vec<KeyBuffer>,
     /// For each buffer in use, which recipe it was made by and what came of it.
@@ -13,35 +15,44 @@ pub(super) struct Keys {
 }
 
 impl Keys {
+    pub(super) const fn new() -> Self {
+        Self {
+            buffers: Vec::new(),
+            made: Vec::new(),
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         self.made.clear();
     }
 
     /// The key of this recipe, made now unless it was made before; answers where it is.
-    pub(super) fn of(
+    pub(super) fn make(
         &mut self,
         recipe: u32,
         make: impl FnOnce(&mut KeyBuffer) -> Keyed,
-    ) -> (Keyed, usize) {
+    ) -> (Keyed, KeyRef) {
         let known = self.made.iter().position(|(made, _)| *made == recipe);
-        if let Some(place) = known {
-            let keyed = self
-                .made
-                .get(place)
-                .map_or(Keyed::Deny, |(_, keyed)| *keyed);
-            return (keyed, place);
-        }
-        let place = self.made.len();
-        if self.buffers.len() <= place {
-            self.buffers.push(KeyBuffer::new());
-        }
-        let keyed = self.buffers.get_mut(place).map_or(Keyed::Deny, make);
-        self.made.push((recipe, keyed));
-        (keyed, place)
+        let place = known.unwrap_or(self.made.len());
+        let keyed = match self.made.get(place) {
+            Some((_, keyed)) => *keyed,
+            None => {
+                if self.buffers.len() <= place {
+                    self.buffers.push(KeyBuffer::new());
+                }
+                let keyed = self.buffers.get_mut(place).map_or(Keyed::Deny, make);
+                self.made.push((recipe, keyed));
+                keyed
+            }
+        };
+        // Fewer limits apply to one request than there are numbers.
+        (keyed, KeyRef::try_from(place).unwrap_or(KeyRef::MAX))
     }
 
     /// The encoded key that is there.
-    pub(super) fn bytes(&self, place: usize) -> &[u8] {
-        self.buffers.get(place).map_or(&[], KeyBuffer::as_bytes)
+    #[inline]
+    pub(super) fn bytes(&self, key: KeyRef) -> &[u8] {
+        let buffer = self.buffers.get(usize::from(key));
+        buffer.map_or(&[], KeyBuffer::as_bytes)
     }
 }

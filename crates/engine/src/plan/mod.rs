@@ -1,215 +1,167 @@
 //! From a request to a bounded batch of checks: which meters are asked, under which keys, by which quotas, for how much.
 //!
-//! A plan is used again for request after request, so that a warm one allocates nothing. Must not know: what is done
-//! with the answers.
+//! A plan is used again for request after request, so that a warm one allocates nothing. Must not know: who asks the store,
+//! what is done with the replies.
 
-mod add;
-mod beside;
+mod candidate;
 mod keys;
+mod rule;
 
-pub(crate) use add::{Added, Asking, Manner};
+pub(crate) use rule::{AddedRule, PlanContext};
 
-use tollgate_core::compose::Verdict;
+use tollgate_core::Outcome;
 use tollgate_policy::model::Consistency;
 use tollgate_policy::rules::Role;
-use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Answer, Check, ErrorKind, Key, Note, Op, Ruled, StoreError};
+use tollgate_store::{Answer, Check, Key, Note, Op, Ruled};
 
 use self::keys::Keys;
-use crate::asks::{Asks, Shared, Sharing};
-use crate::deny_cache::Keep;
-use crate::generation::{Generation, Metered};
-use crate::told::Told;
+use crate::generation::{Generation, MeterState};
+use crate::quota_info::QuotaInfo;
+use crate::sharing::{DenialCaching, Sharing};
 use crate::waiting::Patient;
 
-/// One meter that is asked.
+/// One check that is planned: which meter is asked, and for what.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Planned {
+pub(crate) struct PlannedCheck {
     pub(crate) rule: usize,
     pub(crate) meter: usize,
     pub(crate) role: Role,
     pub(crate) op: Op,
     /// What the request costs here.
     pub(crate) cost: u64,
-    quota: QuotaAt,
-    key: usize,
-    /// The key by which a fleet places the state, if not by its own.
-    place: Option<usize>,
+    pub(crate) quota: QuotaRef,
+    pub(crate) key: KeyRef,
+    /// The key that says where a fleet keeps the state, if not the state's own.
+    slot_key: Option<KeyRef>,
 }
 
-/// Where a check's quota stands.
-#[derive(Clone, Copy, Debug)]
-enum QuotaAt {
-    Listed(usize),
-    Patient(usize),
-    /// In the plan itself.
-    Computed(usize),
+impl PlannedCheck {
+    /// Whether it asks a limit itself, and not what stands beside one: a block, distinct values, a candidate.
+    pub(crate) const fn is_limit(&self) -> bool {
+        matches!(self.role, Role::Main | Role::Local)
+    }
 }
+
+/// Where the quota of a check is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QuotaRef {
+    /// In the generation, by its index in the meter's list.
+    Listed(u16),
+    /// The same, with the wait added to its capacity.
+    Queueing(u16),
+    /// In the plan, because it was computed for this request.
+    Computed(u16),
+}
+
+/// Which of the plan's keys it is.
+pub(crate) type KeyRef = u16;
 
 /// What a store is asked about one request.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Plan {
-    planned: Vec<Planned>,
-    answers: Vec<Answer>,
+    planned: Vec<PlannedCheck>,
+    replies: Vec<Answer>,
     keys: Keys,
     computed: Vec<(Ruled, Option<Patient>)>,
 }
 
 impl Plan {
-    /// With room for everything that one request may ask.
-    pub(crate) fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
-            planned: Vec::with_capacity(MAX_CHECKS),
-            answers: Vec::with_capacity(MAX_CHECKS),
-            keys: Keys::default(),
+            planned: Vec::new(),
+            replies: Vec::new(),
+            keys: Keys::new(),
             computed: Vec::new(),
         }
     }
 
+    /// Makes room for so many checks, so that no decision has to.
+    pub(crate) fn reserve(&mut self, checks: usize) {
+        self.planned.reserve(checks);
+        self.replies.reserve(checks);
+    }
+
+    /// Forgets the request before.
     pub(crate) fn clear(&mut self) {
-        self.planned.clear();
-        self.answers.clear();
+        self.restart();
         self.keys.clear();
         self.computed.clear();
     }
 
-    pub(crate) fn planned(&self) -> &[Planned] {
+    /// Makes room for other checks of the same request. Its keys, and the quotas that were computed for it, are kept.
+    pub(crate) fn restart(&mut self) {
+        self.planned.clear();
+        self.replies.clear();
+    }
+
+    pub(crate) fn planned(&self) -> &[PlannedCheck] {
         &self.planned
     }
 
-    /// Every check with what the store answered to it.
-    pub(crate) fn answered(&self) -> impl Iterator<Item = (&Planned, &Answer)> {
-        self.planned.iter().zip(&self.answers)
+    /// Every check with the store's reply.
+    pub(crate) fn answered(&self) -> impl Iterator<Item = (&PlannedCheck, &Answer)> {
+        self.planned.iter().zip(&self.replies)
     }
 
-    /// Asks the store about everything that is planned, in one step.
-    pub(crate) async fn ask<S: Asks>(
-        &mut self,
-        generation: &Generation,
-        store: &S,
-    ) -> Result<Verdict, StoreError> {
-        let mut answers = std::mem::take(&mut self.answers);
-        answers.clear();
-        answers.resize(self.planned.len(), Answer::EMPTY);
-        let asked = if S::WAITS {
-            self.ask_and_wait(generation, store, &mut answers).await
-        } else {
-            match self.planned.len() {
-                0..=1 => self.ask_up_to::<1, S>(generation, store, &mut answers),
-                2 => self.ask_up_to::<2, S>(generation, store, &mut answers),
-                3..=4 => self.ask_up_to::<4, S>(generation, store, &mut answers),
-                5..=8 => self.ask_up_to::<8, S>(generation, store, &mut answers),
-                _ => self.ask_up_to::<MAX_CHECKS, S>(generation, store, &mut answers),
-            }
-        };
-        for (planned, answer) in self.planned.iter().zip(&mut answers) {
-            // Whoever stands in for a quota lets nobody wait.
-            let is_by_quota = !matches!(answer.note, Note::StandIn | Note::Waived | Note::Unasked);
-            if let Some(patient) = self.patient(generation, planned).filter(|_| is_by_quota) {
-                patient.translate(answer, planned.cost);
-            }
+    /// Whether the store has answered to what is planned.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.replies.len() == self.planned.len()
+    }
+
+    /// Whether every check was admitted.
+    pub(crate) fn is_admitted(&self) -> bool {
+        let mut replies = self.replies.iter();
+        replies.all(|reply| reply.outcome.is_admitted())
+    }
+
+    /// Every check with its outcome, as far as the store was asked.
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (&PlannedCheck, Option<Outcome>)> {
+        let outcomes = self.replies.iter().map(|reply| Some(reply.outcome));
+        let outcomes = outcomes.chain(std::iter::repeat(None));
+        self.planned.iter().zip(outcomes)
+    }
+
+    pub(crate) fn take_room(&mut self) -> Vec<Answer> {
+        std::mem::take(&mut self.replies)
+    }
+
+    /// Takes the store's replies to all that is planned.
+    pub(crate) fn answer(&mut self, generation: &Generation, mut replies: Vec<Answer>) {
+        for (planned, reply) in self.planned.iter().zip(&mut replies) {
+            self.translate(generation, planned, reply);
         }
-        self.answers = answers;
-        asked
+        self.replies = replies;
     }
 
-    /// Over a store that answers at once: no room is made for waiting, which would cost a tenth of a decision.
-    fn ask_up_to<const N: usize, S: Asks>(
+    /// Says a reply in the terms of the policy's own quota, where the one that was asked has a wait added to it. A
+    /// fallback quota has none.
+    #[inline]
+    pub(crate) fn translate(
         &self,
         generation: &Generation,
-        store: &S,
-        answers: &mut [Answer],
-    ) -> Result<Verdict, StoreError> {
-        let Some(first) = self.planned.first() else {
-            return Ok(Verdict::default());
-        };
-        let first = self
-            .check(generation, first, first.op)
-            .ok_or_else(missing)?;
-        let mut checks: [Check<'_>; N] = [first; N];
-        for (place, planned) in checks.iter_mut().zip(&self.planned).skip(1) {
-            *place = self
-                .check(generation, planned, planned.op)
-                .ok_or_else(missing)?;
+        planned: &PlannedCheck,
+        reply: &mut Answer,
+    ) {
+        let is_fallback = matches!(reply.note, Note::StandIn | Note::Waived | Note::Unasked);
+        if !is_fallback && let Some(queueing) = self.queueing(generation, planned.quota_of()) {
+            queueing.translate(reply, planned.cost);
         }
-        let asked = checks.get(..self.planned.len()).unwrap_or_default();
-        let shared = By {
-            plan: self,
-            generation,
-            from: 0,
-        };
-        store.ask_at_once(asked, &shared, answers)
     }
 
-    async fn ask_and_wait<S: Asks>(
-        &self,
-        generation: &Generation,
-        store: &S,
-        answers: &mut [Answer],
-    ) -> Result<Verdict, StoreError> {
-        let check = |planned: &Planned| self.check(generation, planned, planned.op);
-        let shared = By {
-            plan: self,
-            generation,
-            from: 0,
-        };
-        // Most requests fall under one limit; no room is made on the heap for one check.
-        let (one, many);
-        let checks: &[Check<'_>] = match &*self.planned {
-            [planned] => {
-                one = [check(planned).ok_or_else(missing)?];
-                &one
-            }
-            all => {
-                let checks: Option<Vec<Check<'_>>> = all.iter().map(check).collect();
-                many = checks.ok_or_else(missing)?;
-                &many
-            }
-        };
-        store.ask(checks, &shared, answers).await
-    }
-
-    /// Asks the store something else about one of the checks, by itself.
-    pub(crate) async fn ask_alone<S: Asks>(
-        &self,
-        generation: &Generation,
-        store: &S,
-        position: usize,
-        op: Op,
-    ) -> Option<Result<Answer, StoreError>> {
-        let planned = self.planned.get(position)?;
-        let check = self.check(generation, planned, op)?;
-        let mut answers = [Answer::EMPTY];
-        let shared = By {
-            plan: self,
-            generation,
-            from: position,
-        };
-        let asked = store.ask(&[check], &shared, &mut answers).await;
-        let [mut answer] = answers;
-        if let Some(patient) = self.patient(generation, planned) {
-            patient.translate(&mut answer, planned.cost);
-        }
-        Some(asked.map(|_| answer))
-    }
-
-    /// Somebody else was first to show a value that is counted: the rule is asked again without counting it. Answers
-    /// whether there was such a rule.
+    /// Another request was first to show a distinct value: the rule is asked again without counting it. Answers whether
+    /// there was such a rule.
     pub(crate) fn forgo_seen(&mut self) -> bool {
-        let is_seen = |(planned, answer): &(&Planned, &Answer)| {
-            planned.role == Role::Seen && !answer.outcome.is_admitted()
+        let is_seen = |(planned, reply): &(&PlannedCheck, &Answer)| {
+            planned.role == Role::Seen && !reply.outcome.is_admitted()
         };
-        let Some(rule) = self
-            .answered()
-            .find(is_seen)
-            .map(|(planned, _)| planned.rule)
-        else {
+        let seen = self.answered().find(is_seen);
+        let Some(rule) = seen.map(|(planned, _)| planned.rule) else {
             return false;
         };
         self.planned
             .retain(|one| one.rule != rule || one.role != Role::Seen);
         let counting = self.planned.iter_mut().filter(|one| one.rule == rule);
-        for one in counting.filter(|one| matches!(one.role, Role::Main | Role::Local)) {
+        for one in counting.filter(|one| one.is_limit()) {
             one.op = match one.op {
                 Op::Peek(_) => Op::Peek(0),
                 _ => Op::Spend(0),
@@ -219,57 +171,100 @@ impl Plan {
         true
     }
 
-    /// The key of a check, as it is encoded.
-    pub(crate) fn key_of(&self, planned: &Planned) -> &[u8] {
-        self.keys.bytes(planned.key)
+    /// A key of the request, encoded.
+    pub(crate) fn key(&self, key: KeyRef) -> &[u8] {
+        self.keys.bytes(key)
     }
 
-    /// What says where a fleet keeps the state of a check, if not its key.
-    pub(crate) fn place_of(&self, planned: &Planned) -> Option<&[u8]> {
-        planned.place.map(|place| self.keys.bytes(place))
+    /// The key that says where a fleet keeps the state of a check, if not its own.
+    pub(crate) fn slot_key(&self, planned: &PlannedCheck) -> Option<&[u8]> {
+        planned.slot_key.map(|key| self.keys.bytes(key))
+    }
+
+    /// A planned check as the store is asked it.
+    #[inline]
+    pub(crate) fn check<'a>(
+        &'a self,
+        generation: &'a Generation,
+        planned: &PlannedCheck,
+        op: Op,
+    ) -> Option<Check<'a>> {
+        Some(Check {
+            key: Key::of(self.key(planned.key)).ok()?,
+            ruled: self.ruled(generation, planned)?,
+            op,
+        })
     }
 
     /// The quota that a check is decided by.
+    #[inline]
     pub(crate) fn ruled<'a>(
         &'a self,
         generation: &'a Generation,
-        planned: &Planned,
+        planned: &PlannedCheck,
     ) -> Option<&'a Ruled> {
-        let metered = metered_of(generation, planned)?;
-        match planned.quota {
-            QuotaAt::Listed(index) => metered.listed.get(index),
-            QuotaAt::Patient(index) => {
-                let patient = metered.patient.get(index)?.as_ref();
-                patient.map(|(ruled, _)| ruled)
+        self.ruled_at(generation, planned.quota_of())
+    }
+
+    #[inline]
+    fn ruled_at<'a>(
+        &'a self,
+        generation: &'a Generation,
+        (rule, meter, quota): (usize, usize, QuotaRef),
+    ) -> Option<&'a Ruled> {
+        match quota {
+            QuotaRef::Listed(index) => {
+                let meter = generation.meter(rule, meter)?;
+                meter.listed.get(usize::from(index))
             }
-            QuotaAt::Computed(index) => self.computed.get(index).map(|(ruled, _)| ruled),
+            QuotaRef::Queueing(index) => {
+                let meter = generation.meter(rule, meter)?;
+                let queueing = meter.queueing.get(usize::from(index))?;
+                queueing.as_ref().map(|(ruled, _)| ruled)
+            }
+            QuotaRef::Computed(index) => {
+                let computed = self.computed.get(usize::from(index));
+                computed.map(|(ruled, _)| ruled)
+            }
         }
     }
 
-    /// What is told of the quota that a check is decided by.
-    pub(crate) fn told<'a>(&'a self, generation: &'a Generation, planned: &Planned) -> Told<'a> {
-        let Some(ruled) = self.ruled(generation, planned) else {
-            return Told::NOTHING;
-        };
-        let listed = match planned.quota {
-            QuotaAt::Listed(index) | QuotaAt::Patient(index) => index,
-            QuotaAt::Computed(_) => usize::MAX,
-        };
-        let patient = self.patient(generation, planned);
-        Told::of(listed, &ruled.limit, patient.map(Patient::capacity))
+    /// What is to be known of the quota that a check is decided by.
+    pub(crate) fn quota_info<'a>(
+        &'a self,
+        generation: &'a Generation,
+        planned: &PlannedCheck,
+    ) -> QuotaInfo<'a> {
+        self.quota_info_at(generation, planned.quota_of())
     }
 
-    fn patient<'a>(&'a self, generation: &'a Generation, planned: &Planned) -> Option<&'a Patient> {
-        match planned.quota {
-            QuotaAt::Listed(_) => None,
-            QuotaAt::Patient(index) => {
-                let patient = metered_of(generation, planned)?
-                    .patient
-                    .get(index)?
-                    .as_ref();
-                patient.map(|(_, patient)| patient)
+    /// The same by rule, meter and quota.
+    pub(crate) fn quota_info_at<'a>(
+        &'a self,
+        generation: &'a Generation,
+        quota: (usize, usize, QuotaRef),
+    ) -> QuotaInfo<'a> {
+        let Some(ruled) = self.ruled_at(generation, quota) else {
+            return QuotaInfo::NOTHING;
+        };
+        let queueing = self.queueing(generation, quota);
+        QuotaInfo::of(&ruled.limit, queueing.map(Patient::capacity))
+    }
+
+    #[inline]
+    fn queueing<'a>(
+        &'a self,
+        generation: &'a Generation,
+        (rule, meter, quota): (usize, usize, QuotaRef),
+    ) -> Option<&'a Patient> {
+        match quota {
+            QuotaRef::Listed(_) => None,
+            QuotaRef::Queueing(index) => {
+                let meter = generation.meter(rule, meter)?;
+                let queueing = meter.queueing.get(usize::from(index))?;
+                queueing.as_ref().map(|(_, queueing)| queueing)
             }
-            QuotaAt::Computed(index) => self.computed.get(index)?.1.as_ref(),
+            QuotaRef::Computed(index) => self.computed.get(usize::from(index))?.1.as_ref(),
         }
     }
 
@@ -277,70 +272,38 @@ impl Plan {
     pub(crate) fn sharing<'a>(
         &'a self,
         generation: &'a Generation,
-        planned: &Planned,
+        planned: &PlannedCheck,
     ) -> Sharing<'a> {
-        let Some((rule, entry)) = generation.rule(planned.rule) else {
+        let Some((rule, limit)) = generation.rule(planned.rule) else {
             return Sharing::EXACT;
         };
-        let metered = entry.meters.get(planned.meter);
+        let meter: Option<&MeterState> = limit.meters.get(planned.meter);
         let plain = match planned.quota {
-            QuotaAt::Patient(index) => {
-                let listed = metered.and_then(|metered| metered.listed.get(index));
+            QuotaRef::Queueing(index) => {
+                let listed = meter.and_then(|meter| meter.listed.get(usize::from(index)));
                 listed.map(|ruled| &ruled.limit)
             }
-            QuotaAt::Listed(_) | QuotaAt::Computed(_) => None,
+            QuotaRef::Listed(_) | QuotaRef::Computed(_) => None,
         };
         Sharing {
-            generation: generation.number(),
+            version: generation.version(),
             is_local: planned.role == Role::Local,
-            // Only the limit itself is shared another way: what hangs on it is exact.
+            // Only the limit itself is shared another way: what stands beside it is exact.
             consistency: match planned.role {
                 Role::Main => rule.consistency,
                 _ => Consistency::Exact,
             },
             on_failure: rule.on_store_failure,
-            keep: metered.map_or(Keep::Never, |metered| metered.keep),
-            place: self.place_of(planned).and_then(|place| Key::of(place).ok()),
+            denial_caching: meter.map_or(DenialCaching::Never, |meter| meter.denial_caching),
+            slot_key: self.slot_key(planned).and_then(|key| Key::of(key).ok()),
             plain,
             is_counter: false,
         }
     }
+}
 
-    fn check<'a>(
-        &'a self,
-        generation: &'a Generation,
-        planned: &Planned,
-        op: Op,
-    ) -> Option<Check<'a>> {
-        Some(Check {
-            key: Key::of(self.key_of(planned)).ok()?,
-            ruled: self.ruled(generation, planned)?,
-            op,
-        })
+impl PlannedCheck {
+    const fn quota_of(&self) -> (usize, usize, QuotaRef) {
+        (self.rule, self.meter, self.quota)
     }
-}
-
-/// Checks of a plan, the first of which is the one at `from`.
-struct By<'a> {
-    plan: &'a Plan,
-    generation: &'a Generation,
-    from: usize,
-}
-
-impl Shared for By<'_> {
-    fn sharing(&self, position: usize) -> Sharing<'_> {
-        let planned = self.plan.planned.get(self.from.saturating_add(position));
-        planned.map_or(Sharing::EXACT, |planned| {
-            self.plan.sharing(self.generation, planned)
-        })
-    }
-}
-
-fn missing() -> StoreError {
-    StoreError::new(ErrorKind::BadRequest, "a check has no quota or no key")
-}
-
-fn metered_of<'a>(generation: &'a Generation, planned: &Planned) -> Option<&'a Metered> {
-    let (_, entry) = generation.rule(planned.rule)?;
-    entry.meters.get(planned.meter)
 }

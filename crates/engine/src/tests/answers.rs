@@ -184,14 +184,14 @@ fn units_are_given_back_to_what_counts_costs_and_to_nothing_else() {
         !engine.decide_at(&alice, 1).is_admitted(),
         "the place is taken"
     );
-    let given = engine.give_back(&alice, 1);
+    let given = engine.refund(&alice, 1);
     assert!(given.is_admitted());
     assert_eq!(remaining(&given, "api"), Some(10));
     assert_eq!(remaining(&given, "shadow"), Some(10));
     assert_eq!(remaining(&given, "at-once"), None, "it is not even asked");
     assert!(!engine.decide_at(&alice, 1).is_admitted(), "nor given back");
     engine.cancel(spent.take_ticket().unwrap()).unwrap();
-    let more = engine.give_back(&alice, 100);
+    let more = engine.refund(&alice, 100);
     assert_eq!(
         remaining(&more, "api"),
         Some(10),

@@ -69,14 +69,14 @@ fn what_is_reserved_is_settled_under_every_limit_whatever_the_policy_knows_of_co
         let peeked = engine.peek_at(&alice, 0);
         [0, 1, 2].map(|index| peeked.limits()[index].status.remaining)
     };
-    let mut verdict = engine.reserve(&alice, Some(200));
+    let mut verdict = engine.reserve(&alice, 200);
     assert_eq!(left(), [800, 300, 800]);
     engine.settle(verdict.take_ticket().unwrap(), 50).unwrap();
     assert_eq!(left(), [950, 450, 950], "less than was thought");
-    let mut verdict = engine.reserve(&alice, Some(200));
+    let mut verdict = engine.reserve(&alice, 200);
     engine.settle(verdict.take_ticket().unwrap(), 300).unwrap();
     assert_eq!(left(), [650, 150, 650], "more than was thought");
-    let mut verdict = engine.reserve(&alice, Some(100));
+    let mut verdict = engine.reserve(&alice, 100);
     engine.cancel(verdict.take_ticket().unwrap()).unwrap();
     assert_eq!(left(), [650, 150, 650]);
     let mut plain = engine.decide_at(&alice, 1);

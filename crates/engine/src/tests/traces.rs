@@ -10,7 +10,7 @@ use tollgate_store::Clock as _;
 
 use super::oracle::{Flaw, Meter, Oracle, Penalty, Request, Rule, Said, whole_intervals};
 use crate::testing::{Caller, Dice, engine, key, limit, matching, quota};
-use crate::{Standing, Verdict};
+use crate::{EnforcementMode, Verdict};
 
 const USERS: [&str; 3] = ["alice", "bob", "carol"];
 const ORGS: [&str; 2] = ["north", "south"];
@@ -236,7 +236,7 @@ fn random_request(dice: &mut Dice) -> (Request, Caller) {
 fn what_it_said(verdict: &Verdict) -> Vec<Said> {
     let said = verdict.limits().iter().map(|state| Said {
         rule: verdict.rule(state).unwrap().name.to_string(),
-        is_enforced: state.standing == Standing::Enforced,
+        is_enforced: state.enforcement == EnforcementMode::Enforced,
         outcome: state.outcome,
         status: state.status,
     });
@@ -285,7 +285,7 @@ impl Seen {
             Outcome::Never => self.never += 1,
         }
         let shadows = verdict.limits().iter();
-        let shadows = shadows.filter(|state| state.standing == Standing::Shadow);
+        let shadows = shadows.filter(|state| state.enforcement == EnforcementMode::Shadow);
         let denied = shadows.filter(|state| !state.outcome.is_admitted());
         self.shadow_denied += u64::from(denied.count() > 0);
         self.blocked += u64::from(verdict.reason() == Some(crate::Reason::Blocked));

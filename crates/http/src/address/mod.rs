@@ -16,9 +16,7 @@ pub use network::{InvalidNetwork, Network};
 pub use networks::Networks;
 
 use std::fmt::{self, Write};
-use std::net::IpAddr;
-
-use network::masked;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The key that an address is limited under.
 ///
@@ -110,6 +108,21 @@ impl AddressKey {
     pub fn as_str(&self) -> &str {
         let text = self.text.get(..self.len).unwrap_or_default();
         str::from_utf8(text).unwrap_or_default()
+    }
+}
+
+/// The address with only its first bits left. By hand, because every request with an address pays for it.
+fn masked(address: IpAddr, bits: u8) -> IpAddr {
+    let bits = u32::from(bits);
+    match address {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX.checked_shl(32_u32.saturating_sub(bits));
+            Ipv4Addr::from_bits(v4.to_bits() & mask.unwrap_or(0)).into()
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX.checked_shl(128_u32.saturating_sub(bits));
+            Ipv6Addr::from_bits(v6.to_bits() & mask.unwrap_or(0)).into()
+        }
     }
 }
 

@@ -6,6 +6,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
 /// All addresses that begin with the same bits.
 ///
 /// ```
@@ -21,45 +23,25 @@ use std::str::FromStr;
 /// # Ok::<(), tollgate_http::InvalidNetwork>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Network {
-    /// Canonical, with no bit set beyond the length.
-    address: IpAddr,
-    bits: u8,
-}
+pub struct Network(
+    /// Of IPv4 where it can be, with no bit set beyond the length.
+    IpNet,
+);
 
 impl Network {
     /// This machine.
     pub(super) const LOOPBACK: [Self; 2] = [
-        Self {
-            address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)),
-            bits: 8,
-        },
-        Self {
-            address: IpAddr::V6(Ipv6Addr::LOCALHOST),
-            bits: 128,
-        },
+        Self(IpNet::V4(Ipv4Net::new_assert(
+            Ipv4Addr::new(127, 0, 0, 0),
+            8,
+        ))),
+        Self(IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128))),
     ];
 
     /// Whether the address is one of them.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        address.is_ipv4() == self.address.is_ipv4() && masked(address, self.bits) == self.address
-    }
-}
-
-/// The address with only its first bits left.
-pub(super) fn masked(address: IpAddr, bits: u8) -> IpAddr {
-    let bits = u32::from(bits);
-    match address {
-        IpAddr::V4(v4) => {
-            let mask = u32::MAX.checked_shl(32_u32.saturating_sub(bits));
-            Ipv4Addr::from_bits(v4.to_bits() & mask.unwrap_or(0)).into()
-        }
-        IpAddr::V6(v6) => {
-            let mask = u128::MAX.checked_shl(128_u32.saturating_sub(bits));
-            Ipv6Addr::from_bits(v6.to_bits() & mask.unwrap_or(0)).into()
-        }
+        self.0.contains(&address.to_canonical())
     }
 }
 
@@ -77,41 +59,40 @@ impl FromStr for Network {
             None => (text, None),
         };
         let address: IpAddr = address.parse().or(Err(invalid(Reason::Address)))?;
-        let all = if address.is_ipv4() { 32 } else { 128 };
-        let bits = match length {
-            None => all,
-            // Two spellings of one length would be one too many.
-            Some(length) if length.len() > 1 && length.starts_with('0') => {
-                return Err(invalid(Reason::Length(all)));
-            }
+        let alone = IpNet::from(address);
+        let network = match length {
+            None => alone,
             Some(length) => {
-                let is_digits = length.bytes().all(|byte| byte.is_ascii_digit());
-                let bits = length.parse().ok().filter(|bits| is_digits && *bits <= all);
-                bits.ok_or_else(|| invalid(Reason::Length(all)))?
+                // Two spellings of one length would be one too many.
+                let is_plain = length == "0" || !length.starts_with(['0', '+']);
+                let bits = length.parse().ok().filter(|_| is_plain);
+                bits.and_then(|bits| IpNet::new(address, bits).ok())
+                    .ok_or_else(|| invalid(Reason::Length(alone.max_prefix_len())))?
             }
         };
-        let network = masked(address, bits);
-        if network != address {
-            return Err(invalid(Reason::BeyondLength { network, bits }));
+        if network.trunc() != network {
+            return Err(invalid(Reason::BeyondLength(network.trunc())));
         }
-        // An IPv4 network in IPv6 clothes is the IPv4 network, as its addresses are.
-        let plain = network.to_canonical();
-        if plain.is_ipv4() && network.is_ipv6() && bits >= 96 {
-            return Ok(Self {
-                address: plain,
-                bits: bits - 96,
-            });
-        }
-        Ok(Self {
-            address: network,
-            bits,
-        })
+        Ok(Self(unmapped(network)))
     }
+}
+
+/// An IPv4 network in IPv6 clothes is the IPv4 network, as its addresses are.
+fn unmapped(network: IpNet) -> IpNet {
+    let v4 = match network {
+        IpNet::V6(v6) => v6
+            .addr()
+            .to_ipv4_mapped()
+            .zip(v6.prefix_len().checked_sub(96)),
+        IpNet::V4(_) => None,
+    };
+    v4.and_then(|(address, bits)| IpNet::new(address.into(), bits).ok())
+        .unwrap_or(network)
 }
 
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.bits)
+        self.0.fmt(f)
     }
 }
 
@@ -126,7 +107,7 @@ pub struct InvalidNetwork {
 enum Reason {
     Address,
     Length(u8),
-    BeyondLength { network: IpAddr, bits: u8 },
+    BeyondLength(IpNet),
 }
 
 impl fmt::Display for InvalidNetwork {
@@ -135,8 +116,8 @@ impl fmt::Display for InvalidNetwork {
         match self.reason {
             Reason::Address => f.write_str("it does not begin with an IP address"),
             Reason::Length(most) => write!(f, "its length must be a number from 0 to {most}"),
-            Reason::BeyondLength { network, bits } => {
-                write!(f, "it has bits beyond its length; {network}/{bits} has not")
+            Reason::BeyondLength(network) => {
+                write!(f, "it has bits beyond its length; {network} has not")
             }
         }
     }

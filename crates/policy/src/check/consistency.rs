@@ -5,7 +5,7 @@
 
 use super::Checked;
 use super::quota::main_quotas;
-use crate::model::{Algorithm, Consistency, Count, Penalty, Period, QuotaSpec};
+use crate::model::{Consistency, Count, Penalty, Period, QuotaSpec};
 use crate::read::Report;
 
 pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
@@ -30,23 +30,13 @@ pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
 fn leased(limit: &Checked<'_>) -> Option<&'static str> {
     let rule = limit.rule;
     for (_, quota) in main_quotas(limit) {
-        let reason = match quota.value.algorithm {
-            Algorithm::SlidingLog => {
-                "a sliding log knows every single request, and slices have none yet"
-            }
-            Algorithm::SlidingWindow => {
-                "a sliding window weighs when requests came, and slices do not say"
-            }
-            Algorithm::Concurrency => {
-                "places are held, not spent, so they cannot be taken in advance"
-            }
-            Algorithm::LeakyQueue => "a queue has one order, and each node would keep its own",
-            Algorithm::FixedWindow if is_calendar(&quota.value) => {
-                "a slice lasts a fixed time, and calendar windows do not"
-            }
-            _ => continue,
-        };
-        return Some(reason);
+        let properties = quota.value.algorithm.properties();
+        if properties.not_leased.is_some() {
+            return properties.not_leased;
+        }
+        if properties.follows_calendar && is_calendar(&quota.value) {
+            return Some("a slice lasts a fixed time, and calendar windows do not");
+        }
     }
     if rule.charge_always {
         return Some("`charge: always` goes into debt, and a slice has none to give");
@@ -69,15 +59,10 @@ fn leased(limit: &Checked<'_>) -> Option<&'static str> {
 fn reconciled(limit: &Checked<'_>) -> Option<&'static str> {
     let rule = limit.rule;
     for (_, quota) in main_quotas(limit) {
-        let reason = match quota.value.algorithm {
-            Algorithm::Concurrency => "how many are held at once must be known at once",
-            Algorithm::LeakyQueue => "a queue has one order, and each node would keep its own",
-            Algorithm::SlidingLog => {
-                "a sliding log promises exactly so many, and between two reconciliations there may be more"
-            }
-            _ => continue,
-        };
-        return Some(reason);
+        let properties = quota.value.algorithm.properties();
+        if properties.not_async.is_some() {
+            return properties.not_async;
+        }
     }
     if rule.wait.is_some() {
         return Some("`wait` promises a place in one queue, and each node would keep its own");

@@ -3,7 +3,8 @@
 //! Must not know: how anything is charged.
 
 use super::Checked;
-use crate::model::{Algorithm, Amount, Cost, Count, Mode, Penalty, Policy};
+use crate::algorithm::Properties;
+use crate::model::{Amount, Cost, Count, Mode, Penalty, Policy};
 use crate::read::{Places, Report};
 use crate::source::Place;
 
@@ -40,11 +41,11 @@ pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
 
 fn counts_places(limit: &Checked<'_>) -> bool {
     let rule = limit.rule;
-    rule.quota.value.algorithm == Algorithm::Concurrency
+    rule.quota.value.algorithm.counts_places()
         || rule
             .levels
             .iter()
-            .any(|level| level.quota.value.algorithm == Algorithm::Concurrency)
+            .any(|level| level.quota.value.algorithm.counts_places())
 }
 
 fn distinct(limit: &Checked<'_>, report: &mut Report) {
@@ -125,13 +126,12 @@ fn waiting(limit: &Checked<'_>, report: &mut Report) {
     let levels = rule.levels.iter().map(|level| &level.quota.value);
     let cannot = std::iter::once(&rule.quota.value)
         .chain(levels)
-        .find_map(|quota| match quota.algorithm {
-            Algorithm::FixedWindow => Some("fixed_window"),
-            Algorithm::SlidingWindow => Some("sliding_window"),
-            Algorithm::SlidingLog => Some("sliding_log"),
-            _ => None,
-        });
-    if let Some(algorithm) = cannot {
+        .map(|quota| quota.algorithm.properties())
+        .find(|properties| !properties.can_promise_instants);
+    if let Some(Properties {
+        name: algorithm, ..
+    }) = cannot
+    {
         report.say(
             wait.place,
             format!(

@@ -2,9 +2,7 @@
 //!
 //! Answers yes only where that is certain: a wrong yes would refuse a good policy. Must not know: rules, only conditions.
 
-use std::net::IpAddr;
-
-use crate::model::{Match, Network, Template, Test};
+use crate::model::{Match, Template, Test};
 
 /// Whether `outer` holds for every request that `inner` holds for.
 pub(super) fn covers(outer: &Match, inner: &Match) -> bool {
@@ -27,7 +25,7 @@ fn implies(narrow: &Test, wide: &Test) -> bool {
             .all(|template| all.iter().any(|wide| template_covers(wide, template))),
         (Test::Within(some), Test::Within(all)) => some
             .iter()
-            .all(|network| all.iter().any(|wide| contains(wide, network))),
+            .all(|network| all.iter().any(|wide| wide.contains(network))),
         (Test::OneOf(some), Test::Not(other)) => match &**other {
             Test::OneOf(others) => some.iter().all(|value| !others.contains(value)),
             _ => false,
@@ -57,26 +55,6 @@ fn template_covers(wide: &Template, narrow: &Template) -> bool {
         }
     }
     narrow.next().is_none()
-}
-
-/// Whether every address of `narrow` is in `wide`.
-fn contains(wide: &Network, narrow: &Network) -> bool {
-    if wide.bits > narrow.bits {
-        return false;
-    }
-    match (wide.address, narrow.address) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => {
-            let rest = 32 - u32::from(wide.bits.min(32));
-            let same = a.to_bits() ^ b.to_bits();
-            same.checked_shr(rest).unwrap_or(0) == 0
-        }
-        (IpAddr::V6(a), IpAddr::V6(b)) => {
-            let rest = 128 - u32::from(wide.bits.min(128));
-            let same = a.to_bits() ^ b.to_bits();
-            same.checked_shr(rest).unwrap_or(0) == 0
-        }
-        _ => false,
-    }
 }
 
 #[cfg(test)]
@@ -180,14 +158,15 @@ mod tests {
             Test::Within(networks) => value.is_some_and(|address| {
                 let address = network(address).unwrap();
                 networks.iter().any(|wide| {
-                    let text = format!("{}/{}", address.address, wide.bits);
+                    let text = format!("{}/{}", address.addr(), wide.prefix_len());
                     // The network of so many bits around the address is the one that the error names.
                     network(&text).map_or_else(
                         |wrong| {
-                            wrong
-                                .help
-                                .unwrap()
-                                .contains(&format!("`{}/{}`", wide.address, wide.bits))
+                            wrong.help.unwrap().contains(&format!(
+                                "`{}/{}`",
+                                wide.addr(),
+                                wide.prefix_len()
+                            ))
                         },
                         |right| right == *wide,
                     )

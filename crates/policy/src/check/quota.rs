@@ -7,7 +7,7 @@ use tollgate_core::limit::State;
 
 use super::Checked;
 use crate::compile::quota::{limits, problems};
-use crate::model::{Algorithm, Cost, Period, QuotaSpec};
+use crate::model::{Cost, Period, QuotaSpec};
 use crate::read::Report;
 use crate::source::{At, Place};
 use crate::words_for::number;
@@ -68,7 +68,7 @@ fn offset(limit: &Checked<'_>, report: &mut Report) {
         return;
     };
     let turns = |quota: &QuotaSpec| {
-        quota.algorithm == Algorithm::FixedWindow
+        quota.algorithm.properties().follows_calendar
             && periods(quota).iter().any(|period| match period {
                 Period::Month | Period::Year => true,
                 Period::Span(span) => [86_400, 604_800].contains(&span.as_secs_ceil()),

@@ -146,7 +146,7 @@ fn local(limit: &Checked<'_>, report: &mut Report) {
         return;
     };
     let name = limit.name();
-    if limit.rule.quota.value.algorithm == Algorithm::Concurrency {
+    if limit.rule.quota.value.algorithm.counts_places() {
         report.say(
             local.place,
             format!("{name}: `local` is a rate, and the limit counts how many at once"),
@@ -192,11 +192,7 @@ fn plain_bucket(quota: &QuotaSpec) -> Option<(u64, u64)> {
 
 /// The rate that decides in the long run: units and nanoseconds.
 fn slowest(quota: &QuotaSpec) -> Option<(u64, u64)> {
-    let nanos = |period| match period {
-        Period::Span(span) => span.as_nanos(),
-        Period::Month => 30 * 86_400_000_000_000,
-        Period::Year => 365 * 86_400_000_000_000,
-    };
+    let nanos = |period: Period| period.without_calendar().as_nanos();
     match &quota.amount {
         Amount::Rates(rates) => rates
             .iter()
@@ -230,9 +226,7 @@ fn candidate(limit: &Checked<'_>, report: &mut Report) {
             format!("{name}: `candidate` is unlimited, so it is nothing to compare with"),
             "give it a rate; `mode: shadow` tries the limit itself",
         );
-    } else if (candidate.value.algorithm == Algorithm::Concurrency)
-        != (own.value.algorithm == Algorithm::Concurrency)
-    {
+    } else if candidate.value.algorithm.counts_places() != own.value.algorithm.counts_places() {
         report.say(
             candidate.place,
             format!(

@@ -283,17 +283,13 @@ impl Meters {
                     continue;
                 }
             };
-            let shape = match (formula.shape, formula.span()) {
-                (Shape::FixedWindow(window), _) => Shape::FixedWindow(window),
-                (_, Some(span)) => Shape::TokenBucket(span),
-                (_, None) => {
-                    self.problems.push(problem(
-                        distinct.place,
-                        "`distinct` counts different values in a time, and `concurrency` has none",
-                        "say a `rate`, such as `1000 per 10s`",
-                    ));
-                    return;
-                }
+            let Some(shape) = formula.shape.remembering() else {
+                self.problems.push(problem(
+                    distinct.place,
+                    "`distinct` counts different values in a time, and `concurrency` has none",
+                    "say a `rate`, such as `1000 per 10s`",
+                ));
+                return;
             };
             seen.push(Granted::Windows(vec![Granting {
                 place,

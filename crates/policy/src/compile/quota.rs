@@ -13,9 +13,6 @@ use crate::rules::{Formula, Shape};
 use crate::source::{At, Place, Problem};
 use crate::words_for::number;
 
-/// Thirty days: a month, where no calendar counts.
-const MONTH: Nanos = Nanos::from_secs(30 * 86_400);
-
 /// The fastest rate that whole nanoseconds can always express within 0.1 %: an interval of a microsecond.
 const ALWAYS_FINE: u64 = 1_000;
 
@@ -99,7 +96,10 @@ pub fn granted(quota: &At<QuotaSpec>, overdraft: u64) -> Result<Granted, Vec<Pro
     {
         problems.push(problem(
             burst.place,
-            "`burst` is only for token_bucket, leaky_bucket and leaky_queue: everything else admits its whole number at once",
+            &format!(
+                "`burst` is only for {}: everything else admits its whole number at once",
+                Algorithm::names_with_burst()
+            ),
             "leave `burst` out, or choose `algorithm: token_bucket`",
         ));
     }
@@ -116,10 +116,7 @@ pub fn granted(quota: &At<QuotaSpec>, overdraft: u64) -> Result<Granted, Vec<Pro
 }
 
 fn has_burst(spec: &QuotaSpec) -> bool {
-    matches!(
-        spec.algorithm,
-        Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue
-    ) && !matches!(spec.amount, Amount::AtOnce { .. } | Amount::Unlimited)
+    spec.algorithm.has_burst() && !matches!(spec.amount, Amount::AtOnce { .. } | Amount::Unlimited)
 }
 
 fn windows(
@@ -141,7 +138,7 @@ fn windows(
     let shortest = rates
         .iter()
         .enumerate()
-        .min_by_key(|(_, rate)| plain_period(rate.value.period))
+        .min_by_key(|(_, rate)| rate.value.period.without_calendar())
         .map(|(index, _)| index);
     let mut granted = Vec::with_capacity(rates.len());
     for (index, rate) in rates.iter().enumerate() {
@@ -236,7 +233,7 @@ fn computed(
         }
     }
     if let Some(period) = formula.span()
-        && is_rate(formula.shape)
+        && formula.shape.algorithm().has_burst()
         && period.as_nanos().saturating_mul(formula.block) / most.value.units.max(1) < ALWAYS_FINE
         && formula.unit == Unit::Requests
     {
@@ -257,22 +254,6 @@ fn computed(
     }))
 }
 
-const fn is_rate(shape: Shape) -> bool {
-    matches!(
-        shape,
-        Shape::TokenBucket(_) | Shape::LeakyBucket(_) | Shape::LeakyQueue(_)
-    )
-}
-
-/// How long a period is where no calendar counts.
-const fn plain_period(period: Period) -> Nanos {
-    match period {
-        Period::Span(length) => length,
-        Period::Month => MONTH,
-        Period::Year => Nanos::YEAR,
-    }
-}
-
 /// The rule that counts a rate over this period.
 fn shape(
     quota: &At<QuotaSpec>,
@@ -280,23 +261,15 @@ fn shape(
     period: Period,
     problems: &mut Vec<Problem>,
 ) -> Option<Shape> {
-    let plain = plain_period(period);
-    Some(match quota.value.algorithm {
-        Algorithm::TokenBucket => Shape::TokenBucket(plain),
-        Algorithm::LeakyBucket => Shape::LeakyBucket(plain),
-        Algorithm::LeakyQueue => Shape::LeakyQueue(plain),
-        Algorithm::SlidingWindow => Shape::SlidingWindow(plain),
-        Algorithm::SlidingLog => Shape::SlidingLog(plain),
-        Algorithm::FixedWindow => Shape::FixedWindow(window(quota, period, problems)?),
-        Algorithm::Concurrency => {
-            problems.push(problem(
-                place,
-                "`algorithm: concurrency` counts how many at once, not how many per period",
-                "say `concurrency: 20` instead of `rate`, or choose another algorithm",
-            ));
-            return None;
-        }
-    })
+    let algorithm = quota.value.algorithm;
+    if algorithm.counts_places() {
+        problems.push(problem(
+            place,
+            "`algorithm: concurrency` counts how many at once, not how many per period",
+            "say `concurrency: 20` instead of `rate`, or choose another algorithm",
+        ));
+    }
+    algorithm.shape(period, || window(quota, period, problems))
 }
 
 /// Where the windows of a period begin and end: weeks, months and years with the calendar, days too if they are to turn at

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use tollgate_core::limit::{Limit, Quota};
+use tollgate_core::limit::Limit;
 use tollgate_core::{InvalidQuota, Nanos};
 
 use super::quota::{ComputedGrant, Granted, Granting};
@@ -133,7 +133,7 @@ impl Slot {
         let asks: Vec<Ask> = self.asks.iter().flatten().cloned().collect();
         let ceiling = asks.iter().map(Ask::most).max().unwrap_or(0);
         let with_ceiling = |mut formula: Formula| {
-            if matches!(formula.shape, Shape::SlidingWindow(_)) {
+            if formula.shape.properties().has_ceiling {
                 formula.ceiling = ceiling;
             }
             formula
@@ -215,13 +215,8 @@ fn widest_between(formula: &Formula, computed: &ComputedGrant) -> Option<Limit> 
         computed.each.max(1).min(computed.at_most)
     };
     let plain = formula.build(slowest).ok()?;
-    let (interval, period) = match (plain.quota(), formula.shape) {
-        (Quota::TokenBucket(bucket), Shape::TokenBucket(period)) => (bucket.interval(), period),
-        (Quota::LeakyBucket(bucket), Shape::LeakyBucket(period) | Shape::LeakyQueue(period)) => {
-            (bucket.interval(), period)
-        }
-        _ => return None,
-    };
+    let refill = (formula.shape.properties().refill)(plain.quota())?;
+    let (interval, period) = refill.every.zip(formula.span())?;
     let reach = match formula.burst {
         Some(Burst::Units(_)) => return Some(plain),
         Some(Burst::Auto) => Nanos::from_secs(10),

@@ -5,11 +5,11 @@ use tollgate_core::{Nanos, Timestamp};
 
 use crate::model::{Algorithm, Amount, At, Level, LimitRule, Override, Penalty, QuotaSpec, Tiers};
 use crate::rules::{Chosen, Found, KeyBuffer, Keyed, MeterRef, Role, Rules};
-use crate::sample::{
+use crate::source::Place;
+use crate::tests::sample::{
     DAY, HOUR, MINUTE, Request, SECOND, bucket, computed, key, limit, named, of_amount, policy,
     quota,
 };
-use crate::source::Place;
 
 const SECRET: [u8; 16] = [7; 16];
 

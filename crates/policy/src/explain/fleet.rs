@@ -118,10 +118,10 @@ fn share(window: &WindowExplained, nodes: u32) -> String {
     if units == 0 {
         return "denies everything".to_owned();
     }
-    let stand_in = match window.algorithm {
-        "fixed_window" | "sliding_window" | "sliding_log" => ", by a token bucket",
-        _ => "",
-    };
+    let named = Algorithm::NAMED
+        .iter()
+        .find(|(name, _)| *name == window.algorithm);
+    let stand_in = named.map_or("", |(_, algorithm)| algorithm.properties().fallback);
     match &window.period {
         Some(period) => format!(
             "at most {} at once, {} per {period}{stand_in}",
@@ -184,7 +184,7 @@ fn asks_the_store(policy: &Policy, limit: &LimitRule) -> bool {
 fn is_asked_exactly(limit: &LimitRule) -> bool {
     match limit.consistency.value {
         Consistency::Exact => true,
-        Consistency::Leased => limit.quota.value.algorithm == Algorithm::FixedWindow,
+        Consistency::Leased => !limit.quota.value.algorithm.properties().is_lent,
         Consistency::Async(_) => false,
     }
 }

@@ -3,7 +3,7 @@
 //! Must not know: how requests are matched and how keys are encoded.
 
 use crate::attributes::Attribute;
-use crate::model::{Condition, KeyPart, Match, Missing, Network, Test};
+use crate::model::{Condition, KeyPart, Match, Missing, Test};
 
 /// So many values are named; of the rest only how many there are.
 const NAMED: usize = 6;
@@ -57,7 +57,7 @@ fn values(asked: &Test, is_so: bool) -> String {
             format!("{} {routes}", verb("is", "is not"))
         }
         Test::Within(networks) => {
-            let networks = listed(networks.iter().map(network));
+            let networks = listed(networks.iter().map(ToString::to_string));
             format!("{} {networks}", verb("lies in", "does not lie in"))
         }
         Test::Present | Test::Absent | Test::Not(_) => test(asked),
@@ -71,10 +71,6 @@ fn quoted(value: &str) -> String {
     } else {
         format!("{value:?}")
     }
-}
-
-fn network(network: &Network) -> String {
-    format!("{}/{}", network.address, network.bits)
 }
 
 fn listed(values: impl Iterator<Item = String>) -> String {
@@ -142,7 +138,7 @@ pub(super) fn missing(key: &[KeyPart]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::model::Glob;
-    use crate::sample::named;
+    use crate::tests::sample::named;
 
     #[test]
     fn every_test_has_its_words() {
@@ -166,10 +162,7 @@ mod tests {
             "host is there but does not look like *.example.com"
         );
         assert_eq!(words("query.debug", Test::Absent), "query.debug is absent");
-        let many = (0..9).map(|n| Network {
-            address: [10, n, 0, 0].into(),
-            bits: 16,
-        });
+        let many = (0..9).map(|n| format!("10.{n}.0.0/16").parse().unwrap());
         assert!(words("ip", Test::Within(many.collect())).ends_with("10.5.0.0/16 or 3 more"));
     }
 }

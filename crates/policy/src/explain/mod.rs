@@ -9,7 +9,6 @@
 //!
 //! Must not know: files, terminals, colours.
 
-mod bound;
 mod fleet;
 mod limit;
 mod matching;

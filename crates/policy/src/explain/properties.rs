@@ -7,8 +7,8 @@ use tollgate_core::Timestamp;
 use tollgate_core::limit::{Op, Quota, State};
 
 use super::{explain, explain_request};
-use crate::generate::{any_policy, any_request};
 use crate::rules::{Chosen, Found, KeyBuffer, MeterRef, Rules};
+use crate::tests::generate::{any_policy, any_request};
 
 /// What a run finds is shown in full and becomes a case of its own, so no file remembers seeds.
 fn runner(cases: u32) -> TestRunner {

@@ -8,7 +8,7 @@ use crate::model::{
     Missing, Mode, Override, Penalty, Percent, Period, StatusClass, Template, Test, Tiers,
 };
 use crate::rules::Rules;
-use crate::sample::{
+use crate::tests::sample::{
     DAY, HOUR, MINUTE, Request, SECOND, bucket, computed, key, limit, named, of_amount, policy,
     quota,
 };

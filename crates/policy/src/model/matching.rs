@@ -2,7 +2,7 @@
 //!
 //! Must not know: how many rules there are and how they are indexed.
 
-use std::net::IpAddr;
+use ipnet::IpNet;
 
 use crate::attributes::Attribute;
 use crate::source::At;
@@ -34,7 +34,7 @@ pub enum Test {
     /// Its path lies under one of these templates (only of `route`).
     Route(Vec<Template>),
     /// Its address lies in one of these networks (only of `ip`).
-    Within(Vec<Network>),
+    Within(Vec<IpNet>),
     /// It is there, whatever its value.
     Present,
     /// It is not there.
@@ -53,11 +53,6 @@ pub struct Glob(pub Box<str>);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Template(pub Box<str>);
 
-/// A network: an address and how many of its leading bits count. The bits beyond are zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Network {
-    /// The first address.
-    pub address: IpAddr,
-    /// How many leading bits count.
-    pub bits: u8,
-}
+/// A network: an address and how many of its leading bits count.
+#[deprecated(note = "use `IpNet`")]
+pub type Network = IpNet;

@@ -12,10 +12,14 @@ mod quota;
 pub use action::{Consistency, Mode, OnStoreFailure, Penalty, Percent};
 pub use cost::{Cost, Count, StatusClass};
 pub use key::{KeyPart, Missing};
-pub use matching::{Condition, Glob, Match, Network, Template, Test};
-pub use quota::{Algorithm, Amount, Burst, Computed, Override, Period, QuotaSpec, RateSpec, Tiers};
+#[expect(deprecated, reason = "kept for one release")]
+pub use matching::Network;
+pub use matching::{Condition, Glob, Match, Template, Test};
+pub use quota::{Amount, Burst, Computed, Override, Period, QuotaSpec, RateSpec, Tiers};
 
+pub use crate::algorithm::Algorithm;
 pub use crate::source::At;
+pub use ipnet::IpNet;
 
 use crate::attributes::Attribute;
 

@@ -4,6 +4,7 @@
 
 use tollgate_core::{Nanos, Unit};
 
+use crate::algorithm::Algorithm;
 use crate::attributes::Attribute;
 use crate::source::At;
 
@@ -20,27 +21,6 @@ pub struct QuotaSpec {
     pub unit: Unit,
     /// The offset from UTC at which calendar windows turn, in minutes.
     pub utc_offset_minutes: i16,
-}
-
-/// How quotas are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum Algorithm {
-    /// `token_bucket`
-    #[default]
-    TokenBucket,
-    /// `leaky_bucket`: refuses what does not fit.
-    LeakyBucket,
-    /// `leaky_queue`: makes requests wait their turn.
-    LeakyQueue,
-    /// `fixed_window`
-    FixedWindow,
-    /// `sliding_window`: about so many in any window, in 16 bytes.
-    SlidingWindow,
-    /// `sliding_log`: exactly so many in any window.
-    SlidingLog,
-    /// `concurrency`
-    Concurrency,
 }
 
 /// How much a quota grants.
@@ -80,6 +60,17 @@ pub enum Period {
     Month,
     /// `year`: from January to January for a fixed window, 365 days for every other algorithm.
     Year,
+}
+
+impl Period {
+    /// How long it is where no calendar counts: a month is 30 days, a year 365.
+    pub(crate) const fn without_calendar(self) -> Nanos {
+        match self {
+            Self::Span(length) => length,
+            Self::Month => Nanos::from_secs(30 * 86_400),
+            Self::Year => Nanos::YEAR,
+        }
+    }
 }
 
 /// The most that a bucket admits at once.

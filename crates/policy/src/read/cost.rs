@@ -2,26 +2,145 @@
 //!
 //! Must not know: how costs are charged.
 
+use serde_json::{Value as Json, json};
 use tollgate_core::Unit;
 
 use super::Reader;
+use super::field::{Absent, Field, about};
 use super::fields::Fields;
 use super::scalar::found;
 use super::tiers::spelled;
+use crate::attributes::Attribute;
 use crate::model::{Cost, Count, StatusClass};
+use crate::schema::{enumeration, named_values, object, of, one_or_list};
 use crate::source::{Node, Value};
 use crate::words;
 
 const FORMS: &str = "write `cost: 5`, `cost: { by: method, POST: 5, otherwise: 1 }`, `cost: { from: header.x-cost }` or `cost: { response: x-tokens-used }`";
 
+/// A cost while it is read. Each form has some of it.
+pub(crate) struct CostDraft {
+    unit: Unit,
+    attribute: Option<Attribute>,
+    header: Option<Box<str>>,
+    otherwise: Option<u64>,
+    at_least: Option<u64>,
+    at_most: Option<u64>,
+    estimate: Option<u64>,
+}
+
+/// The fields of a cost by the value of an attribute. Every other name is a value.
+pub(crate) const BY_VALUE: [Field<CostDraft>; 2] = [
+    Field::new(
+        "by",
+        Absent::Required("method"),
+        "The attribute whose value chooses the cost.",
+        || of("attribute"),
+        |reader, node, name, cost| cost.attribute = reader.textual(node, name).map(|at| at.value),
+    ),
+    Field::new(
+        "otherwise",
+        Absent::Default("1"),
+        "The cost of any other value, or of none.",
+        || of("number"),
+        |reader, node, name, cost| cost.otherwise = reader.units(node, name, cost.unit),
+    ),
+];
+
+/// The fields of a cost that an attribute says.
+pub(crate) const FROM_ATTRIBUTE: [Field<CostDraft>; 4] = [
+    Field::new(
+        "from",
+        Absent::Required("header.x-cost"),
+        "The attribute that says the cost.",
+        || of("attribute"),
+        |reader, node, name, cost| cost.attribute = reader.textual(node, name).map(|at| at.value),
+    ),
+    Field::new(
+        "at_least",
+        Absent::Default("1"),
+        "Never less than this.",
+        || of("number"),
+        |reader, node, name, cost| cost.at_least = reader.units(node, name, cost.unit),
+    ),
+    AT_MOST,
+    Field::new(
+        "otherwise",
+        Absent::Means("`at_least`"),
+        "Where there is no number.",
+        || of("number"),
+        |reader, node, name, cost| cost.otherwise = reader.units(node, name, cost.unit),
+    ),
+];
+
+/// The fields of a cost that the response says.
+pub(crate) const FROM_RESPONSE: [Field<CostDraft>; 3] = [
+    Field::new(
+        "response",
+        Absent::Required("x-tokens-used"),
+        "The header of the response that says the cost.",
+        || json!({ "type": "string" }),
+        |reader, node, name, cost| {
+            cost.header = reader.parse(node, name, |text| {
+                words::header(text.strip_prefix("header.").unwrap_or(text))
+            });
+        },
+    ),
+    Field::new(
+        "estimate",
+        Absent::Default("1"),
+        "Charged when the request arrives.",
+        || of("number"),
+        |reader, node, name, cost| cost.estimate = reader.units(node, name, cost.unit),
+    ),
+    AT_MOST,
+];
+
+const AT_MOST: Field<CostDraft> = Field::new(
+    "at_most",
+    Absent::Nothing,
+    "Never more than this.",
+    || of("number"),
+    |reader, node, name, cost| cost.at_most = reader.units(node, name, cost.unit),
+);
+
+/// The fields of `count`.
+pub(crate) const COUNT: [Field<Option<Vec<StatusClass>>>; 1] = [Field::new(
+    "responses",
+    Absent::Required("[401, 5xx]"),
+    "Statuses such as 401, or classes such as 4xx.",
+    || {
+        let whole = json!({ "type": "integer", "minimum": 100, "maximum": 599 });
+        let class = json!({ "type": "string", "pattern": "^[1-5]([0-9]{2}|xx)$" });
+        one_or_list(&json!({ "anyOf": [whole, class] }))
+    },
+    |reader, node, _, classes| *classes = responses(reader, node),
+)];
+
+/// The words of `count`.
+const COUNTS: [(&str, bool); 2] = [("requests", false), ("denials", true)];
+
+/// The schema of `cost`.
+pub(crate) fn cost_schema() -> Json {
+    json!({ "anyOf": [
+        of("number"),
+        named_values(about(&BY_VALUE), &of("number")),
+        object(about(&FROM_ATTRIBUTE)),
+        object(about(&FROM_RESPONSE)),
+    ] })
+}
+
+/// The schema of `count`.
+pub(crate) fn count_schema() -> Json {
+    json!({ "anyOf": [enumeration(&COUNTS), object(about(&COUNT))] })
+}
+
 /// `cost`: a number, or by a value, from an attribute or from the response.
 pub(super) fn cost(reader: &mut Reader, node: &Node, unit: Unit) -> Option<Cost> {
     if let Value::Scalar { .. } = node.value {
-        return Some(Cost::Fixed(
-            reader.parse(node, "cost", |text| words::amount(text, unit))?,
-        ));
+        return reader.units(node, "cost", unit).map(Cost::Fixed);
     }
-    let mut fields = Fields::open(reader, node, "`cost`", "cost: 5")?;
+    let fields = Fields::open(reader, node, "`cost`", "cost: 5")?;
     let forms = ["by", "from", "response"];
     if forms.iter().filter(|form| fields.has(form)).count() != 1 {
         reader.report.say(
@@ -31,39 +150,30 @@ pub(super) fn cost(reader: &mut Reader, node: &Node, unit: Unit) -> Option<Cost>
         );
         return None;
     }
+    let draft = CostDraft {
+        unit,
+        attribute: None,
+        header: None,
+        otherwise: None,
+        at_least: None,
+        at_most: None,
+        estimate: None,
+    };
     if fields.has("by") {
-        by_value(reader, fields, unit)
+        by_value(reader, fields, draft)
     } else if fields.has("from") {
-        from_attribute(reader, fields, unit)
+        from_attribute(reader, fields, draft)
     } else {
-        let node = fields.take(reader, "response");
-        let header = node.and_then(|node| {
-            let text = reader.text(node, "response")?;
-            let name = text.strip_prefix("header.").unwrap_or(text);
-            reader.made(node.place, "response", words::header(name))
-        });
-        let estimate = fields.units(reader, "estimate", unit).unwrap_or(1);
-        let at_most = fields.units(reader, "at_most", unit).unwrap_or(u64::MAX);
-        fields.finish(reader);
-        Some(Cost::Response {
-            header: header?,
-            estimate,
-            at_most,
-        })
+        from_response(reader, fields, draft)
     }
 }
 
-fn by_value(reader: &mut Reader, mut fields: Fields<'_>, unit: Unit) -> Option<Cost> {
-    let attribute = fields
-        .take(reader, "by")
-        .and_then(|node| reader.textual(node, "by"));
-    let otherwise = fields.units(reader, "otherwise", unit).unwrap_or(1);
+fn by_value(reader: &mut Reader, mut fields: Fields<'_>, mut draft: CostDraft) -> Option<Cost> {
+    fields.read(reader, &BY_VALUE, &mut draft);
     let mut values = Vec::new();
     for entry in fields.rest() {
-        let cost = reader.parse(&entry.value, &entry.name.value, |text| {
-            words::amount(text, unit)
-        });
-        let value = spelled(attribute.as_ref().map(|by| &by.value), &entry.name.value);
+        let cost = reader.units(&entry.value, &entry.name.value, draft.unit);
+        let value = spelled(draft.attribute.as_ref(), &entry.name.value);
         values.extend(cost.map(|cost| (value, cost)));
     }
     if fields.rest().next().is_none() {
@@ -74,41 +184,53 @@ fn by_value(reader: &mut Reader, mut fields: Fields<'_>, unit: Unit) -> Option<C
         );
     }
     Some(Cost::ByValue {
-        attribute: attribute?.value,
+        attribute: draft.attribute?,
         values,
-        otherwise,
+        otherwise: draft.otherwise.unwrap_or(1),
     })
 }
 
-fn from_attribute(reader: &mut Reader, mut fields: Fields<'_>, unit: Unit) -> Option<Cost> {
-    let attribute = fields
-        .take(reader, "from")
-        .and_then(|node| reader.textual(node, "from"));
-    let at_least = fields.units(reader, "at_least", unit).unwrap_or(1);
-    let at_most = fields.units(reader, "at_most", unit).unwrap_or(u64::MAX);
-    let otherwise = fields.units(reader, "otherwise", unit).unwrap_or(at_least);
+fn from_attribute(
+    reader: &mut Reader,
+    mut fields: Fields<'_>,
+    mut draft: CostDraft,
+) -> Option<Cost> {
+    fields.read(reader, &FROM_ATTRIBUTE, &mut draft);
     fields.finish(reader);
+    let at_least = draft.at_least.unwrap_or(1);
     Some(Cost::Attribute {
-        attribute: attribute?.value,
+        attribute: draft.attribute?,
         at_least,
-        at_most,
-        otherwise,
+        at_most: draft.at_most.unwrap_or(u64::MAX),
+        otherwise: draft.otherwise.unwrap_or(at_least),
     })
 }
 
-impl Fields<'_> {
-    /// A field that is a number of units.
-    fn units(&mut self, reader: &mut Reader, name: &'static str, unit: Unit) -> Option<u64> {
-        let node = self.take(reader, name)?;
-        reader.parse(node, name, |text| words::amount(text, unit))
+fn from_response(
+    reader: &mut Reader,
+    mut fields: Fields<'_>,
+    mut draft: CostDraft,
+) -> Option<Cost> {
+    fields.read(reader, &FROM_RESPONSE, &mut draft);
+    fields.finish(reader);
+    Some(Cost::Response {
+        header: draft.header?,
+        estimate: draft.estimate.unwrap_or(1),
+        at_most: draft.at_most.unwrap_or(u64::MAX),
+    })
+}
+
+impl Reader {
+    /// A number of units.
+    pub(super) fn units(&mut self, node: &Node, field: &str, unit: Unit) -> Option<u64> {
+        self.parse(node, field, |text| words::amount(text, unit))
     }
 }
 
 /// `count: requests`, `count: denials`, `count: { responses: [401, 5xx] }`
 pub(super) fn count(reader: &mut Reader, node: &Node) -> Option<Count> {
     if let Value::Scalar { .. } = node.value {
-        let words = [("requests", false), ("denials", true)];
-        let denials = reader.word(node, "count", &words)?;
+        let denials = reader.word(node, "count", &COUNTS)?;
         return Some(if denials {
             Count::Denials
         } else {
@@ -116,9 +238,8 @@ pub(super) fn count(reader: &mut Reader, node: &Node) -> Option<Count> {
         });
     }
     let mut fields = Fields::open(reader, node, "`count`", "count: { responses: [401, 5xx] }")?;
-    let classes = fields
-        .require(reader, "responses", "[401, 5xx]")
-        .and_then(|node| responses(reader, node));
+    let mut classes = None;
+    fields.read(reader, &COUNT, &mut classes);
     fields.finish(reader);
     classes.map(Count::Responses)
 }

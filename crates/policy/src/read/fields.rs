@@ -8,7 +8,8 @@ use crate::source::{Entry, Node, Place, Value};
 use crate::words::{nearest, quoted};
 
 /// The fields of one map while it is read.
-pub(super) struct Fields<'a> {
+#[derive(Debug)]
+pub struct Fields<'a> {
     /// What the map is, in messages: "limit `login`", "`cost`".
     pub(super) of: String,
     /// Where it begins.
@@ -20,7 +21,7 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// The fields of a map; anything else is reported with what was found.
-    pub(super) fn open(
+    pub fn open(
         reader: &mut Reader,
         node: &'a Node,
         of: impl Into<String>,
@@ -44,8 +45,8 @@ impl<'a> Fields<'a> {
     }
 
     /// The value of a field, if it is given. A name without a value is reported: it is either forgotten or too much.
-    pub(super) fn take(&mut self, reader: &mut Reader, name: &'static str) -> Option<&'a Node> {
-        let entry = self.find(name)?;
+    pub fn take(&mut self, reader: &mut Reader, name: &'static str) -> Option<&'a Node> {
+        let entry = self.entry(name)?;
         if matches!(entry.value.value, Value::Nothing) {
             reader.report.say(
                 entry.name.place,
@@ -58,13 +59,13 @@ impl<'a> Fields<'a> {
     }
 
     /// The value of a field that must be given.
-    pub(super) fn require(
+    pub fn require(
         &mut self,
         reader: &mut Reader,
         name: &'static str,
         example: &str,
     ) -> Option<&'a Node> {
-        if self.find(name).is_none() {
+        if self.entry(name).is_none() {
             reader.report.say(
                 self.place,
                 format!("{} has no `{name}`", self.of),
@@ -76,7 +77,8 @@ impl<'a> Fields<'a> {
     }
 
     /// Whether a field is given, with or without a value.
-    pub(super) fn has(&self, name: &str) -> bool {
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
         self.entries.iter().any(|entry| &*entry.name.value == name)
     }
 
@@ -89,17 +91,21 @@ impl<'a> Fields<'a> {
             .filter(move |entry| !asked.contains(&&*entry.name.value))
     }
 
+    /// The value of a field if its name is given, which may be nothing.
+    pub fn find(&mut self, name: &'static str) -> Option<&'a Node> {
+        self.entry(name).map(|entry| &entry.value)
+    }
+
     /// Reports every name that was not asked for.
-    pub(super) fn finish(self, reader: &mut Reader) {
+    pub fn finish(self, reader: &mut Reader) {
+        self.finish_with(reader, |_| None);
+    }
+
+    /// Reports every name that was not asked for, where some of them have a help of their own.
+    pub fn finish_with(self, reader: &mut Reader, own_help: impl Fn(&str) -> Option<String>) {
         for entry in self.rest() {
             let name = &*entry.name.value;
-            let help = match nearest(name, self.asked.iter().copied()) {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None if self.asked.len() == 1 => {
-                    format!("there is only {}", list(&self.asked, "and"))
-                }
-                None => format!("there are {}", list(&self.asked, "and")),
-            };
+            let help = own_help(name).unwrap_or_else(|| self.meant(name));
             reader.report.say(
                 entry.name.place,
                 format!("{}: there is no field {}", self.of, quoted(name)),
@@ -108,7 +114,18 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn find(&mut self, name: &'static str) -> Option<&'a Entry> {
+    /// The field that a name was probably meant for, or all there are.
+    fn meant(&self, name: &str) -> String {
+        match nearest(name, self.asked.iter().copied()) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None if self.asked.len() == 1 => {
+                format!("there is only {}", list(&self.asked, "and"))
+            }
+            None => format!("there are {}", list(&self.asked, "and")),
+        }
+    }
+
+    fn entry(&mut self, name: &'static str) -> Option<&'a Entry> {
         if !self.asked.contains(&name) {
             self.asked.push(name);
         }

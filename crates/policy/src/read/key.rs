@@ -2,22 +2,97 @@
 //!
 //! Must not know: how keys are made of a request.
 
+use serde_json::{Value as Json, json};
+
 use super::Reader;
+use super::field::{Absent, Field, about, put};
 use super::fields::Fields;
 use super::scalar::found;
 use crate::attributes::Attribute;
 use crate::model::{KeyPart, Missing};
-use crate::source::{At, Node, Value};
+use crate::schema::{enumeration, object, of, one_or_list};
+use crate::source::{At, Node, Place, Value};
 
 /// As many parts as anybody needs; each costs room in every key.
 const MOST_PARTS: usize = 8;
 
 /// What a missing attribute may mean.
-pub(super) const MISSING: [(&str, Missing); 3] = [
+pub(crate) const MISSING: [(&str, Missing); 3] = [
     ("shared", Missing::Shared),
     ("skip", Missing::Skip),
     ("deny", Missing::Deny),
 ];
+
+/// A part of a key while it is read in its long form.
+pub(crate) struct PartDraft {
+    part: KeyPart,
+    attribute: Option<At<Attribute>>,
+    v4: Option<Place>,
+    v6: Option<Place>,
+}
+
+/// The fields of a part of a key in its long form.
+pub(crate) const PART: [Field<PartDraft>; 6] = [
+    Field::new(
+        "attribute",
+        Absent::Required("ip"),
+        "Which attribute.",
+        || of("attribute"),
+        |reader, node, _, draft| draft.attribute = keyed_by(reader, node),
+    ),
+    Field::new(
+        "lower",
+        Absent::Default("false"),
+        "Letters A to Z count as a to z.",
+        || json!({ "type": "boolean" }),
+        |reader, node, name, draft| put(&mut draft.part.lower, reader.truth(node, name)),
+    ),
+    Field::new(
+        "hash",
+        Absent::Default("false"),
+        "Only a keyed digest of the value is kept and shown.",
+        || json!({ "type": "boolean" }),
+        |reader, node, name, draft| put(&mut draft.part.hash, reader.truth(node, name)),
+    ),
+    Field::new(
+        "v4",
+        Absent::Default("32"),
+        "How many leading bits of an IPv4 address count (default 32).",
+        || bits(32),
+        |reader, node, name, draft| {
+            draft.v4 = Some(node.place);
+            put(&mut draft.part.v4_bits, reader.bits(node, name, 32));
+        },
+    ),
+    Field::new(
+        "v6",
+        Absent::Default("64"),
+        "How many leading bits of an IPv6 address count (default 64).",
+        || bits(128),
+        |reader, node, name, draft| {
+            draft.v6 = Some(node.place);
+            put(&mut draft.part.v6_bits, reader.bits(node, name, 128));
+        },
+    ),
+    Field::new(
+        "missing",
+        Absent::Means("the limit's `missing`"),
+        "What it means if the attribute is absent.",
+        || enumeration(&MISSING),
+        |reader, node, name, draft| {
+            put(&mut draft.part.missing, reader.word(node, name, &MISSING));
+        },
+    ),
+];
+
+fn bits(most: u8) -> Json {
+    json!({ "type": "integer", "minimum": 0, "maximum": most })
+}
+
+/// The schema of a key.
+pub(crate) fn schema() -> Json {
+    one_or_list(&json!({ "anyOf": [of("attribute"), object(about(&PART))] }))
+}
 
 /// One name, one map, or a list of them.
 pub(super) fn key(reader: &mut Reader, node: &Node, missing: Missing) -> Vec<KeyPart> {
@@ -76,39 +151,26 @@ fn part(reader: &mut Reader, node: &Node, missing: Missing) -> Option<KeyPart> {
 
 fn long_part(reader: &mut Reader, node: &Node, missing: Missing) -> Option<KeyPart> {
     let mut fields = Fields::open(reader, node, "a part of `key`", "{ attribute: ip, v6: 56 }")?;
-    let attribute = fields
-        .require(reader, "attribute", "ip")
-        .and_then(|node| keyed_by(reader, node));
-    let mut part = KeyPart {
-        missing,
-        ..KeyPart::plain(At::from(Attribute::Ip))
+    let mut draft = PartDraft {
+        part: KeyPart {
+            missing,
+            ..KeyPart::plain(At::from(Attribute::Ip))
+        },
+        attribute: None,
+        v4: None,
+        v6: None,
     };
-    if let Some(node) = fields.take(reader, "lower") {
-        part.lower = reader.truth(node, "lower").unwrap_or_default();
-    }
-    if let Some(node) = fields.take(reader, "hash") {
-        part.hash = reader.truth(node, "hash").unwrap_or_default();
-    }
-    let v4 = fields.take(reader, "v4");
-    let v6 = fields.take(reader, "v6");
-    if let Some(bits) = v4.and_then(|node| reader.number(node, "v4", 1, 32)) {
-        part.v4_bits = u8::try_from(bits).unwrap_or(32);
-    }
-    if let Some(bits) = v6.and_then(|node| reader.number(node, "v6", 1, 128)) {
-        part.v6_bits = u8::try_from(bits).unwrap_or(128);
-    }
-    if let Some(node) = fields.take(reader, "missing") {
-        part.missing = reader.word(node, "missing", &MISSING).unwrap_or(missing);
-    }
+    fields.read(reader, &PART, &mut draft);
     fields.finish(reader);
-    part.attribute = attribute?;
+    let mut part = draft.part;
+    part.attribute = draft.attribute?;
     let is_ip = part.attribute.value == Attribute::Ip;
-    for (name, node) in [("v4", v4), ("v6", v6)] {
-        if let Some(node) = node
+    for (name, place) in [("v4", draft.v4), ("v6", draft.v6)] {
+        if let Some(place) = place
             && !is_ip
         {
             reader.report.say(
-                node.place,
+                place,
                 format!(
                     "`{name}` is for `ip`, and `{}` is no address",
                     part.attribute.value
@@ -125,6 +187,14 @@ fn long_part(reader: &mut Reader, node: &Node, missing: Missing) -> Option<KeyPa
         );
     }
     Some(part)
+}
+
+impl Reader {
+    /// How many leading bits of an address count.
+    fn bits(&mut self, node: &Node, field: &str, most: u8) -> Option<u8> {
+        let bits = self.number(node, field, 1, most.into())?;
+        u8::try_from(bits).ok()
+    }
 }
 
 /// An attribute that may be keyed by. Raw paths may not: every identifier in them would make a new key.

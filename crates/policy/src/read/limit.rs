@@ -2,69 +2,261 @@
 //!
 //! Must not know: other limits.
 
-use super::action::{CHARGES, FAILURES, consistency, penalty};
+use serde_json::{Value as Json, json};
+use tollgate_core::Unit;
+
+use super::action::ACTIONS;
 use super::cost::{cost, count};
+use super::field::{About, Absent, Field, about, put};
 use super::fields::Fields;
 use super::key::{MISSING, key};
 use super::matching::conditions;
-use super::quota::{Kind, Terms, quota, terms};
-use super::top::MODES;
+use super::quota::{AMOUNT, Kind, TERMS, Terms, quota, terms};
 use super::{Reader, tiers};
-use crate::attributes::Attribute;
 use crate::model::{Algorithm, Amount, LimitRule, Missing, QuotaSpec};
-use crate::source::{At, Node};
-use crate::words;
+use crate::schema::{enumeration, list_of, name_pattern, object, of, some_of};
+use crate::source::{At, Node, Place};
 
 /// The largest number that a limit may be given; those above are for limits that give none.
 const MOST_ID: u64 = 60_000;
 
+/// A limit while it is read.
+pub(crate) struct LimitDraft {
+    pub(super) rule: LimitRule,
+    name: Option<At<Box<str>>>,
+    /// What its key does where an attribute is missing, and where it says so.
+    missing: Missing,
+    missing_at: Option<Place>,
+    terms: Terms,
+    levels_at: Option<Place>,
+    /// The quota that tiers and others take over from. Where it could not be read it is a blank one, so that their own
+    /// mistakes are still reported.
+    own: QuotaSpec,
+}
+
+/// The name, which comes first because messages name the limit by it.
+const NAME: [Field<LimitDraft>; 1] = [Field::new(
+    "name",
+    Absent::Required("per-user"),
+    "Unique in the file. State is kept by it, unless there is an `id`.",
+    name_pattern,
+    |reader, node, name, limit| limit.name = reader.name(node, name),
+)];
+
+/// Which requests it is about, and whose quota it is.
+const SUBJECT: [Field<LimitDraft>; 6] = [
+    Field::new(
+        "id",
+        Absent::Means("the name decides"),
+        "A stable number for the state, so that the name may change.",
+        || json!({ "type": "integer", "minimum": 1, "maximum": MOST_ID }),
+        |reader, node, name, limit| {
+            let id = reader.number(node, name, 1, MOST_ID);
+            let id = id.and_then(|id| u16::try_from(id).ok());
+            limit.rule.id = id.map(|id| At::new(id, node.place));
+        },
+    ),
+    Field::new(
+        "match",
+        Absent::Means("all requests"),
+        "Which requests it is about. Left out: all.",
+        || of("match"),
+        |reader, node, _, limit| put(&mut limit.rule.matching, conditions(reader, node)),
+    ),
+    Field::new(
+        "group",
+        Absent::Nothing,
+        "The group it belongs to; see `groups`.",
+        name_pattern,
+        |reader, node, name, limit| limit.rule.group = reader.name(node, name),
+    ),
+    Field::new(
+        "bucket",
+        Absent::Nothing,
+        "Limits that name the same bucket share its state.",
+        name_pattern,
+        |reader, node, name, limit| limit.rule.bucket = reader.name(node, name),
+    ),
+    Field::new(
+        "missing",
+        Absent::Default("shared"),
+        "What it means if an attribute of the key is absent: `shared` (default), `skip` or `deny`.",
+        || enumeration(&MISSING),
+        |reader, node, name, limit| {
+            limit.missing_at = Some(node.place);
+            put(&mut limit.missing, reader.word(node, name, &MISSING));
+        },
+    ),
+    Field::new(
+        "key",
+        Absent::Means("everyone's together"),
+        "Whose quota it is: attributes that together make up the key. Left out: everyone's together.",
+        || of("key"),
+        |reader, node, _, limit| limit.rule.key = key(reader, node, limit.missing),
+    ),
+];
+
+/// Quotas beside the limit's own.
+const BESIDE: [Field<LimitDraft>; 5] = [
+    Field::new(
+        "tiers",
+        Absent::Nothing,
+        "Other quotas by the value of an attribute.",
+        || of("tiers"),
+        |reader, node, _, limit| limit.rule.tiers = tiers::tiers(reader, node, &limit.own),
+    ),
+    Field::new(
+        "overrides",
+        Absent::Nothing,
+        "Other quotas for single keys.",
+        || list_of(&of("override")),
+        |reader, node, _, limit| limit.rule.overrides = tiers::overrides(reader, node, &limit.own),
+    ),
+    Field::new(
+        "local",
+        Absent::Nothing,
+        "A permissive bucket in this process, asked first.",
+        || of("quota"),
+        |reader, node, _, limit| limit.rule.local = tiers::local(reader, node, &limit.own),
+    ),
+    Field::new(
+        "candidate",
+        Absent::Nothing,
+        "A quota that is tried beside the enforced one and never enforced.",
+        || of("quota"),
+        |reader, node, _, limit| limit.rule.candidate = tiers::candidate(reader, node, &limit.own),
+    ),
+    Field::new(
+        "distinct",
+        Absent::Nothing,
+        "Counts how many different values this attribute has, not requests.",
+        || of("attribute"),
+        |reader, node, name, limit| limit.rule.distinct = reader.attribute(node, name),
+    ),
+];
+
+/// Keys and quotas instead of the limit's own.
+const LEVELS: [Field<LimitDraft>; 1] = [Field::new(
+    "levels",
+    Absent::Nothing,
+    "A hierarchy, widest first; each level adds to the key of the one above. Instead of `key` and `rate`.",
+    || some_of(&of("level")),
+    |reader, node, _, limit| {
+        limit.levels_at = Some(node.place);
+        limit.rule.levels = tiers::levels(reader, node, limit.terms, limit.missing);
+    },
+)];
+
+/// What is counted.
+const COUNTING: [Field<LimitDraft>; 3] = [
+    Field::new(
+        "cost",
+        Absent::Default("1"),
+        "What a request costs (default 1).",
+        || of("cost"),
+        |reader, node, _, limit| put(&mut limit.rule.cost, cost(reader, node, limit.terms.unit)),
+    ),
+    Field::new(
+        "count",
+        Absent::Default("requests"),
+        "What is counted: `requests`, `denials`, or chosen responses.",
+        || of("count"),
+        |reader, node, _, limit| put(&mut limit.rule.count, count(reader, node)),
+    ),
+    Field::new(
+        "overdraft",
+        Absent::Default("0"),
+        "How far below zero later charges may go.",
+        || of("number"),
+        |reader, node, name, limit| {
+            let units = reader.units(node, name, limit.terms.unit);
+            put(&mut limit.rule.overdraft, units);
+        },
+    ),
+];
+
+/// All fields of a limit.
+pub(crate) fn fields() -> impl Iterator<Item = About> {
+    about(&NAME)
+        .chain(about(&SUBJECT))
+        .chain(about(&TERMS))
+        .chain(about(&AMOUNT))
+        .chain(about(&BESIDE))
+        .chain(about(&LEVELS))
+        .chain(about(&COUNTING))
+        .chain(about(&ACTIONS))
+}
+
+/// The schema of a limit.
+pub(crate) fn schema() -> Json {
+    let mut limit = object(fields());
+    if let Some(limit) = limit.as_object_mut() {
+        let one = |field: &str| json!({ "required": [field] });
+        limit.insert(
+            "anyOf".into(),
+            json!([one("rate"), one("concurrency"), one("levels")]),
+        );
+    }
+    limit
+}
+
+impl LimitDraft {
+    /// A limit of which nothing is said.
+    fn blank() -> Self {
+        Self {
+            rule: LimitRule::new(Box::from(""), At::from(none_of_its_own())),
+            name: None,
+            missing: Missing::default(),
+            missing_at: None,
+            terms: Terms::default(),
+            levels_at: None,
+            own: none_of_its_own(),
+        }
+    }
+}
+
 /// Reads one limit. Everything in it is looked at, even if its name or quota is wrong.
 pub(super) fn limit(reader: &mut Reader, node: &Node) -> Option<LimitRule> {
     let mut fields = Fields::open(reader, node, "a limit", "{ name: everyone, rate: 100/s }")?;
-    let name = fields
-        .require(reader, "name", "per-user")
-        .and_then(|node| reader.name(node, "name"));
-    if let Some(name) = &name {
+    let mut limit = LimitDraft::blank();
+    fields.read(reader, &NAME, &mut limit);
+    if let Some(name) = &limit.name {
         fields.of = format!("limit `{}`", name.value);
     }
-    let mut rule = blank();
-    subject(reader, &mut fields, &mut rule);
-    let missing = default_missing(reader, &mut fields);
-    if let Some(node) = fields.take(reader, "key") {
-        rule.key = key(reader, node, missing);
+    fields.read(reader, &SUBJECT, &mut limit);
+    if let Some(place) = limit.missing_at
+        && !fields.has("key")
+        && !fields.has("levels")
+    {
+        reader.report.say(
+            place,
+            format!(
+                "{}: `missing` is about attributes of the key, and there is no `key`",
+                fields.of
+            ),
+            "add a `key`, or leave `missing` out",
+        );
     }
-    let terms = terms(reader, &mut fields, None);
+    limit.terms = terms(reader, &mut fields, Terms::default());
     let quota = if fields.has("levels") {
-        hierarchy(reader, &mut fields, terms, missing, &mut rule)
+        hierarchy(reader, &mut fields, &mut limit)
     } else {
-        quota(reader, &mut fields, terms, None, Kind::Own)
+        let quota = quota(reader, &mut fields, limit.terms, None, Kind::Own);
+        if let Some(quota) = &quota {
+            limit.own = quota.value.clone();
+        }
+        fields.read(reader, &BESIDE, &mut limit);
+        // There are none; read so that the name is known.
+        fields.read(reader, &LEVELS, &mut limit);
+        quota
     };
-    // Where the quota is wrong, what depends on it is read against a blank one: its own mistakes still count.
-    let own = quota
-        .as_ref()
-        .map_or_else(|| rule.quota.value.clone(), |quota| quota.value.clone());
-    beside(reader, &mut fields, &mut rule, &own);
-    if let Some(node) = fields.take(reader, "cost") {
-        rule.cost = cost(reader, node, terms.unit).unwrap_or_default();
-    }
-    if let Some(node) = fields.take(reader, "count") {
-        rule.count = count(reader, node).unwrap_or_default();
-    }
-    if let Some(node) = fields.take(reader, "overdraft") {
-        let units = reader.parse(node, "overdraft", |text| words::amount(text, terms.unit));
-        rule.overdraft = units.unwrap_or_default();
-    }
-    rollout(reader, &mut fields, &mut rule);
-    actions(reader, &mut fields, &mut rule);
+    fields.read(reader, &COUNTING, &mut limit);
+    fields.read(reader, &ACTIONS, &mut limit);
     fields.finish(reader);
-    rule.name = name?;
+    let mut rule = limit.rule;
+    rule.name = limit.name?;
     rule.quota = quota?;
     Some(rule)
-}
-
-/// A limit of which nothing is said.
-fn blank() -> LimitRule {
-    LimitRule::new(Box::from(""), At::from(none_of_its_own()))
 }
 
 /// The quota of a limit whose levels have theirs: unlimited in itself.
@@ -73,159 +265,43 @@ fn none_of_its_own() -> QuotaSpec {
         algorithm: Algorithm::default(),
         amount: Amount::Unlimited,
         burst: None,
-        unit: tollgate_core::Unit::default(),
+        unit: Unit::default(),
         utc_offset_minutes: 0,
     }
-}
-
-/// What it is called and which requests it is about.
-fn subject(reader: &mut Reader, fields: &mut Fields<'_>, rule: &mut LimitRule) {
-    if let Some(node) = fields.take(reader, "id") {
-        let id = reader.number(node, "id", 1, MOST_ID);
-        rule.id = id
-            .and_then(|id| u16::try_from(id).ok())
-            .map(|id| At::new(id, node.place));
-    }
-    if let Some(node) = fields.take(reader, "match") {
-        rule.matching = conditions(reader, node).unwrap_or_default();
-    }
-    if let Some(node) = fields.take(reader, "group") {
-        rule.group = reader.name(node, "group");
-    }
-    if let Some(node) = fields.take(reader, "bucket") {
-        rule.bucket = reader.name(node, "bucket");
-    }
-}
-
-fn default_missing(reader: &mut Reader, fields: &mut Fields<'_>) -> Missing {
-    let Some(node) = fields.take(reader, "missing") else {
-        return Missing::default();
-    };
-    let missing = reader.word(node, "missing", &MISSING).unwrap_or_default();
-    if !fields.has("key") && !fields.has("levels") {
-        reader.report.say(
-            node.place,
-            format!(
-                "{}: `missing` is about attributes of the key, and there is no `key`",
-                fields.of
-            ),
-            "add a `key`, or leave `missing` out",
-        );
-    }
-    missing
 }
 
 /// `levels`, which have keys and quotas of their own.
 fn hierarchy(
     reader: &mut Reader,
     fields: &mut Fields<'_>,
-    terms: Terms,
-    missing: Missing,
-    rule: &mut LimitRule,
+    limit: &mut LimitDraft,
 ) -> Option<At<QuotaSpec>> {
-    let node = fields.take(reader, "levels")?;
-    rule.levels = tiers::levels(reader, node, terms, missing);
-    for name in [
-        "key",
-        "rate",
-        "concurrency",
-        "lease",
-        "burst",
-        "tiers",
-        "overrides",
-        "distinct",
-        "local",
-        "candidate",
-        "bucket",
-    ] {
-        if let Some(node) = fields.take(reader, name) {
-            reader.report.say(
-                node.place,
-                format!("{}: `{name}` cannot stand beside `levels`", fields.of),
-                if ["key", "rate", "concurrency", "lease", "burst"].contains(&name) {
-                    format!("give each level its own `{name}`")
-                } else {
-                    format!("leave `{name}` out, or write a limit of its own for it")
-                },
-            );
-        }
+    fields.read(reader, &LEVELS, limit);
+    let place = limit.levels_at?;
+    let of_each = about(&AMOUNT).map(|field| field.name);
+    for name in ["key"].into_iter().chain(of_each) {
+        let help = format!("give each level its own `{name}`");
+        refuse_beside_levels(reader, fields, name, &help);
     }
-    Some(At::new(none_of_its_own(), node.place))
+    let of_none = about(&BESIDE).map(|field| field.name);
+    for name in of_none.chain(["bucket"]) {
+        let help = format!("leave `{name}` out, or write a limit of its own for it");
+        refuse_beside_levels(reader, fields, name, &help);
+    }
+    Some(At::new(none_of_its_own(), place))
 }
 
-/// Quotas beside the limit's own.
-fn beside(reader: &mut Reader, fields: &mut Fields<'_>, rule: &mut LimitRule, own: &QuotaSpec) {
-    if fields.has("levels") {
-        return;
-    }
-    // Asked for although only a hierarchy has them, so that they are known names.
-    if let Some(node) = fields.take(reader, "tiers") {
-        rule.tiers = tiers::tiers(reader, node, own);
-    }
-    if let Some(node) = fields.take(reader, "overrides") {
-        rule.overrides = tiers::overrides(reader, node, own);
-    }
-    if let Some(node) = fields.take(reader, "local") {
-        rule.local = tiers::local(reader, node, own);
-    }
-    if let Some(node) = fields.take(reader, "candidate") {
-        rule.candidate = tiers::candidate(reader, node, own);
-    }
-    if let Some(node) = fields.take(reader, "distinct") {
-        rule.distinct = reader.attribute(node, "distinct");
-    }
-    fields.take(reader, "levels");
-}
-
-/// Whether its word counts, and for whom.
-fn rollout(reader: &mut Reader, fields: &mut Fields<'_>, rule: &mut LimitRule) {
-    if let Some(node) = fields.take(reader, "mode") {
-        rule.mode = reader.word(node, "mode", &MODES).unwrap_or_default();
-    }
-    if let Some(node) = fields.take(reader, "enforce") {
-        rule.enforce = reader
-            .parse(node, "enforce", words::percent)
-            .unwrap_or_default();
-    }
-}
-
-/// What happens when it has decided, and when it could not.
-fn actions(reader: &mut Reader, fields: &mut Fields<'_>, rule: &mut LimitRule) {
-    if let Some(node) = fields.take(reader, "wait") {
-        rule.wait = reader
-            .parse(node, "wait", words::duration)
-            .map(|wait| At::new(wait, node.place));
-    }
-    if let Some(node) = fields.take(reader, "penalty") {
-        let value = penalty(reader, node).unwrap_or_default();
-        rule.penalty = At::new(value, node.place);
-    }
-    if let Some(node) = fields.take(reader, "charge") {
-        rule.charge_always = reader.word(node, "charge", &CHARGES).unwrap_or_default();
-    }
-    if let Some(node) = fields.take(reader, "on_store_failure") {
-        rule.on_store_failure = reader
-            .word(node, "on_store_failure", &FAILURES)
-            .unwrap_or_default();
-    }
-    if let Some(node) = fields.take(reader, "consistency") {
-        let value = consistency(reader, node).unwrap_or_default();
-        rule.consistency = At::new(value, node.place);
-    }
-    if let Some(node) = fields.take(reader, "colocate") {
-        rule.colocate = reader.attribute(node, "colocate");
-        if matches!(&rule.colocate, Some(attribute) if attribute.value == Attribute::Path) {
-            reader.report.say(
-                node.place,
-                "`colocate` cannot be the raw `path`",
-                "name an attribute of the key",
-            );
-        }
-    }
-    if let Some(node) = fields.take(reader, "status") {
-        rule.status = reader.status(node).unwrap_or(rule.status);
-    }
-    if let Some(node) = fields.take(reader, "message") {
-        rule.message = reader.message(node);
+fn refuse_beside_levels(
+    reader: &mut Reader,
+    fields: &mut Fields<'_>,
+    name: &'static str,
+    help: &str,
+) {
+    if let Some(node) = fields.take(reader, name) {
+        reader.report.say(
+            node.place,
+            format!("{}: `{name}` cannot stand beside `levels`", fields.of),
+            help,
+        );
     }
 }

@@ -2,13 +2,68 @@
 //!
 //! Must not know: what stands in a limit.
 
+use serde_json::json;
+
+use super::field::{Absent, Field, put};
 use super::fields::Fields;
 use super::matching::{conditions, networks};
 use super::scalar::found;
 use super::{Places, Reader};
 use crate::model::{Apply, DenyRule, Group, Match, Template};
+use crate::schema::{enumeration, of};
 use crate::source::{At, Node, Value};
 use crate::words;
+
+const APPLY: [(&str, Apply); 2] = [("all", Apply::All), ("narrowest", Apply::Narrowest)];
+
+/// The fields of a group.
+pub(crate) const GROUP: [Field<Option<Apply>>; 1] = [Field::new(
+    "apply",
+    Absent::Required("narrowest"),
+    "`all` (the default), or `narrowest`: only the limit with the most conditions.",
+    || enumeration(&APPLY),
+    |reader, node, name, apply| *apply = reader.word(node, name, &APPLY),
+)];
+
+/// The fields of an `exempt` entry in its long form.
+pub(crate) const EXEMPT: [Field<Option<Match>>; 1] = [Field::new(
+    "match",
+    Absent::Required("{ ip: 10.0.0.0/8 }"),
+    "Which requests.",
+    || of("match"),
+    |reader, node, _, matching| *matching = conditions(reader, node),
+)];
+
+/// The fields of a `deny` entry in its long form.
+pub(crate) const DENY: [Field<DenyDraft>; 3] = [
+    Field::new(
+        "match",
+        Absent::Required("{ ip: 10.0.0.0/8 }"),
+        "Which requests.",
+        || of("match"),
+        |reader, node, _, draft| draft.matching = conditions(reader, node),
+    ),
+    Field::new(
+        "status",
+        Absent::Default("403"),
+        "The status of the answer (default 403).",
+        || of("status"),
+        |reader, node, _, draft| put(&mut draft.rule.status, reader.status(node)),
+    ),
+    Field::new(
+        "message",
+        Absent::Nothing,
+        "The message of the answer.",
+        || json!({ "type": "string" }),
+        |reader, node, _, draft| draft.rule.message = reader.message(node),
+    ),
+];
+
+/// A `deny` entry while it is read.
+pub(crate) struct DenyDraft {
+    rule: DenyRule,
+    matching: Option<Match>,
+}
 
 /// `lists`: networks by name, to be used as `{ in: NAME }`.
 pub(super) fn lists(reader: &mut Reader, node: &Node) {
@@ -56,7 +111,6 @@ pub(super) fn groups(reader: &mut Reader, node: &Node) -> Vec<Group> {
     ) else {
         return groups;
     };
-    let words = [("all", Apply::All), ("narrowest", Apply::Narrowest)];
     for entry in fields.entries {
         let name = reader.made(entry.name.place, "groups", words::name(&entry.name.value));
         let of = format!("group `{}`", entry.name.value);
@@ -64,9 +118,8 @@ pub(super) fn groups(reader: &mut Reader, node: &Node) -> Vec<Group> {
         else {
             continue;
         };
-        let apply = fields
-            .require(reader, "apply", "narrowest")
-            .and_then(|node| reader.word(node, "apply", &words));
+        let mut apply = None;
+        fields.read(reader, &GROUP, &mut apply);
         fields.finish(reader);
         if let (Some(name), Some(apply)) = (name, apply) {
             groups.push(Group {
@@ -114,9 +167,8 @@ pub(super) fn exempt(reader: &mut Reader, node: &Node, places: &mut Places) -> V
             ) else {
                 continue;
             };
-            let matching = fields
-                .take(reader, "match")
-                .and_then(|node| conditions(reader, node));
+            let mut matching = None;
+            fields.read(reader, &EXEMPT, &mut matching);
             fields.finish(reader);
             matching
         } else {
@@ -162,14 +214,17 @@ pub(super) fn deny(reader: &mut Reader, node: &Node, places: &mut Places) -> Vec
 }
 
 fn deny_rule(reader: &mut Reader, node: &Node) -> Option<DenyRule> {
-    let mut rule = DenyRule {
-        matching: Match::default(),
-        status: 403,
-        message: None,
+    let mut draft = DenyDraft {
+        rule: DenyRule {
+            matching: Match::default(),
+            status: 403,
+            message: None,
+        },
+        matching: None,
     };
     if !has_match(node) {
-        rule.matching = conditions(reader, node)?;
-        return Some(rule);
+        draft.rule.matching = conditions(reader, node)?;
+        return Some(draft.rule);
     }
     let mut fields = Fields::open(
         reader,
@@ -177,18 +232,10 @@ fn deny_rule(reader: &mut Reader, node: &Node) -> Option<DenyRule> {
         "a `deny` entry",
         "{ match: { ip: 10.0.0.0/8 }, status: 403 }",
     )?;
-    let matching = fields
-        .take(reader, "match")
-        .and_then(|node| conditions(reader, node));
-    if let Some(node) = fields.take(reader, "status") {
-        rule.status = reader.status(node)?;
-    }
-    if let Some(node) = fields.take(reader, "message") {
-        rule.message = reader.message(node);
-    }
+    fields.read(reader, &DENY, &mut draft);
     fields.finish(reader);
-    rule.matching = matching?;
-    Some(rule)
+    draft.rule.matching = draft.matching?;
+    Some(draft.rule)
 }
 
 /// No attribute is called `match`, so its name tells the long form from the bare one.

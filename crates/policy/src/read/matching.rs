@@ -2,13 +2,68 @@
 //!
 //! Must not know: how rules are found by a request.
 
+use serde_json::{Value as Json, json};
+
 use super::Reader;
+use super::field::{Absent, Field, about};
 use super::fields::Fields;
 use super::scalar::{FAMILIES, found};
 use crate::attributes::Attribute;
-use crate::model::{Condition, Match, Network, Test};
+use crate::model::{Condition, IpNet, Match, Test};
+use crate::schema::{object, of, one_or_list};
 use crate::source::{At, Entry, Node, Value};
 use crate::words::{self, Wrong, nearest, quoted};
+
+/// A test that is written as a map: one of these.
+#[derive(Default)]
+pub(crate) struct TestDraft {
+    not: Option<Node>,
+    glob: Option<Node>,
+    within: Option<Node>,
+    present: Option<Node>,
+}
+
+/// The fields of a test that is written as a map.
+pub(crate) const TEST: [Field<TestDraft>; 4] = [
+    Field::new(
+        "not",
+        Absent::Nothing,
+        "It is there, and this does not hold.",
+        || of("test"),
+        |_, node, _, test| test.not = Some(node.clone()),
+    ),
+    Field::new(
+        "glob",
+        Absent::Nothing,
+        "Patterns: `*` any run without `/`, `**` any run, `?` one character.",
+        || one_or_list(&json!({ "type": "string" })),
+        |_, node, _, test| test.glob = Some(node.clone()),
+    ),
+    Field::new(
+        "in",
+        Absent::Nothing,
+        "Names of `lists` of networks.",
+        || one_or_list(&json!({ "type": "string" })),
+        |_, node, _, test| test.within = Some(node.clone()),
+    ),
+    Field::new(
+        "present",
+        Absent::Nothing,
+        "Whether it is there, whatever its value.",
+        || json!({ "type": "boolean" }),
+        |_, node, _, test| test.present = Some(node.clone()),
+    ),
+];
+
+/// The schema of a test that is written as a map.
+pub(crate) fn test_schema() -> Json {
+    let mut map = object(about(&TEST));
+    if let Some(map) = map.as_object_mut() {
+        map.insert("minProperties".into(), json!(1));
+        map.insert("maxProperties".into(), json!(1));
+    }
+    map
+}
 
 /// The conditions of a map. What is wrong with one does not hide the others.
 pub(super) fn conditions(reader: &mut Reader, node: &Node) -> Option<Match> {
@@ -121,10 +176,8 @@ fn special(reader: &mut Reader, attribute: &Attribute, node: &Node, name: &str) 
         );
         return None;
     }
-    let not = fields.take(reader, "not");
-    let glob = fields.take(reader, "glob");
-    let within = fields.take(reader, "in");
-    let present = fields.take(reader, "present");
+    let mut draft = TestDraft::default();
+    fields.read(reader, &TEST, &mut draft);
     if fields.entries.is_empty() {
         reader.report.say(
             node.place,
@@ -134,7 +187,7 @@ fn special(reader: &mut Reader, attribute: &Attribute, node: &Node, name: &str) 
         return None;
     }
     fields.finish(reader);
-    if let Some(node) = present {
+    if let Some(node) = &draft.present {
         let is_present = reader.truth(node, "present")?;
         return Some(if is_present {
             Test::Present
@@ -142,13 +195,13 @@ fn special(reader: &mut Reader, attribute: &Attribute, node: &Node, name: &str) 
             Test::Absent
         });
     }
-    if let Some(node) = glob {
+    if let Some(node) = &draft.glob {
         return globs(reader, attribute, node, name);
     }
-    if let Some(node) = within {
+    if let Some(node) = &draft.within {
         return listed(reader, attribute, node, name);
     }
-    match test(reader, attribute, not?, name)? {
+    match test(reader, attribute, draft.not.as_ref()?, name)? {
         Test::Present | Test::Absent | Test::Not(_) => {
             reader.report.say(
                 node.place,
@@ -325,7 +378,7 @@ fn each<T>(
 }
 
 /// The networks of a list, without those that are wrong, which are reported.
-pub(super) fn networks(reader: &mut Reader, nodes: &[Node], name: &str) -> Vec<Network> {
+pub(super) fn networks(reader: &mut Reader, nodes: &[Node], name: &str) -> Vec<IpNet> {
     nodes
         .iter()
         .filter_map(|node| {

@@ -2,28 +2,21 @@
 //!
 //! Must not know: whether core can honour it; `check` asks.
 
+use serde_json::{Value as Json, json};
 use tollgate_core::{Nanos, Unit};
 
 use super::Reader;
+use super::field::{Absent, Field, about, put};
 use super::fields::Fields;
+use super::rate::read_rate;
 use super::scalar::found;
-use crate::model::{Algorithm, Amount, Burst, Computed, QuotaSpec, RateSpec};
+use crate::model::{Algorithm, Amount, Burst, QuotaSpec};
+use crate::schema::{enumeration, object, of, some_of};
 use crate::source::{At, Node, Place, Value};
 use crate::words;
 
 /// How long a place is held without being renewed, unless the file says otherwise.
 const LEASE: Nanos = Nanos::from_secs(60);
-/// As many windows as anybody needs; each is a state per key.
-const MOST_RATES: usize = 8;
-
-const ALGORITHMS: [(&str, Algorithm); 6] = [
-    ("token_bucket", Algorithm::TokenBucket),
-    ("leaky_bucket", Algorithm::LeakyBucket),
-    ("leaky_queue", Algorithm::LeakyQueue),
-    ("fixed_window", Algorithm::FixedWindow),
-    ("sliding_window", Algorithm::SlidingWindow),
-    ("sliding_log", Algorithm::SlidingLog),
-];
 const UNITS: [(&str, Unit); 3] = [
     ("requests", Unit::Requests),
     ("bytes", Unit::Bytes),
@@ -41,34 +34,108 @@ pub(super) enum Kind {
     Candidate,
 }
 
-/// What everything else in a quota is about: taken first, because rates and bursts are written in units.
-#[derive(Clone, Copy)]
-pub(super) struct Terms {
+/// What everything else in a quota is about: read first, because rates and bursts are written in units.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Terms {
     pub(super) algorithm: Option<Algorithm>,
     pub(super) unit: Unit,
     pub(super) utc_offset_minutes: i16,
 }
 
+/// The fields of a quota that say how it is counted.
+pub(crate) const TERMS: [Field<Terms>; 3] = [
+    Field::new(
+        "algorithm",
+        Absent::Default("token_bucket"),
+        "How the rate is counted (default token_bucket).",
+        || enumeration(&Algorithm::NAMED),
+        |reader, node, name, terms| {
+            let algorithm = reader.word(node, name, &Algorithm::NAMED);
+            terms.algorithm = algorithm.or(terms.algorithm);
+        },
+    ),
+    Field::new(
+        "unit",
+        Absent::Default("requests"),
+        "What is counted (default requests).",
+        || enumeration(&UNITS),
+        |reader, node, name, terms| put(&mut terms.unit, reader.word(node, name, &UNITS)),
+    ),
+    Field::new(
+        "utc_offset",
+        Absent::Default("+00:00"),
+        "The offset from UTC at which calendar windows turn, such as \"+02:00\".",
+        || json!({ "type": "string" }),
+        |reader, node, name, terms| {
+            let minutes = reader.parse(node, name, words::utc_offset);
+            put(&mut terms.utc_offset_minutes, minutes);
+        },
+    ),
+];
+
+/// The fields of a quota that say how much. Read together, because some exclude others.
+#[derive(Default)]
+pub(crate) struct AmountDraft {
+    rate: Option<Node>,
+    concurrency: Option<Node>,
+    lease: Option<Node>,
+    burst: Option<Node>,
+    unlimited: Option<Node>,
+}
+
+/// The fields of a quota that say how much.
+pub(crate) const AMOUNT: [Field<AmountDraft>; 4] = [
+    Field::new(
+        "rate",
+        Absent::Means("required, unless there is `concurrency` or `levels`"),
+        "So many per period; several rates all hold. Or computed: `5000/h + 50/h × claim.repos, at most 12500/h`.",
+        || of("rates"),
+        |_, node, _, amount| amount.rate = Some(node.clone()),
+    ),
+    Field::new(
+        "concurrency",
+        Absent::Nothing,
+        "So many at once, instead of a rate.",
+        || of("number"),
+        |_, node, _, amount| amount.concurrency = Some(node.clone()),
+    ),
+    Field::new(
+        "lease",
+        Absent::Default("60s"),
+        "How long a place is held without being renewed (default 60s).",
+        || of("duration"),
+        |_, node, _, amount| amount.lease = Some(node.clone()),
+    ),
+    Field::new(
+        "burst",
+        Absent::Means("the rate's number"),
+        "The most at once, where it is not the rate's own number; `auto` is ten seconds' worth.",
+        || json!({ "anyOf": [{ "const": "auto" }, of("number")] }),
+        |_, node, _, amount| amount.burst = Some(node.clone()),
+    ),
+];
+
+/// The field of tiers and overrides that limit nothing. Others may not have it, and are told so.
+pub(crate) const UNLIMITED: [Field<AmountDraft>; 1] = [Field::new(
+    "unlimited",
+    Absent::Nothing,
+    "No limit at all.",
+    || json!({ "const": true }),
+    |_, node, _, amount| amount.unlimited = Some(node.clone()),
+)];
+
+/// The schema of a quota beside a limit's own: a rate, `unlimited`, its fields, or how many at once where the limit says
+/// that.
+pub(crate) fn schema() -> Json {
+    let fields = object(about(&UNLIMITED).chain(about(&TERMS)).chain(about(&AMOUNT)));
+    let unlimited = json!({ "const": "unlimited" });
+    json!({ "anyOf": [of("rate"), unlimited, some_of(&of("rate")), of("number"), fields] })
+}
+
 /// `algorithm`, `unit` and `utc_offset`; what is left out is as in `above`.
-pub(super) fn terms(reader: &mut Reader, fields: &mut Fields<'_>, above: Option<Terms>) -> Terms {
-    let mut terms = above.unwrap_or(Terms {
-        algorithm: None,
-        unit: Unit::default(),
-        utc_offset_minutes: 0,
-    });
-    if let Some(node) = fields.take(reader, "algorithm") {
-        terms.algorithm = reader
-            .word(node, "algorithm", &ALGORITHMS)
-            .or(terms.algorithm);
-    }
-    if let Some(node) = fields.take(reader, "unit") {
-        terms.unit = reader.word(node, "unit", &UNITS).unwrap_or(terms.unit);
-    }
-    if let Some(node) = fields.take(reader, "utc_offset") {
-        terms.utc_offset_minutes = reader
-            .parse(node, "utc_offset", words::utc_offset)
-            .unwrap_or(terms.utc_offset_minutes);
-    }
+pub(super) fn terms(reader: &mut Reader, fields: &mut Fields<'_>, above: Terms) -> Terms {
+    let mut terms = above;
+    fields.read(reader, &TERMS, &mut terms);
     terms
 }
 
@@ -89,11 +156,11 @@ pub(super) fn quota(
     limits: Option<&QuotaSpec>,
     kind: Kind,
 ) -> Option<At<QuotaSpec>> {
-    let rate = fields.take(reader, "rate");
-    let places = fields.take(reader, "concurrency");
-    let lease = fields.take(reader, "lease");
-    let burst = fields.take(reader, "burst");
-    let unlimited = fields.take(reader, "unlimited");
+    let mut draft = AmountDraft::default();
+    fields.read(reader, &AMOUNT, &mut draft);
+    fields.read(reader, &UNLIMITED, &mut draft);
+    let (rate, places) = (draft.rate.as_ref(), draft.concurrency.as_ref());
+    let (lease, unlimited) = (draft.lease.as_ref(), draft.unlimited.as_ref());
     let lease_span = lease.and_then(|node| reader.parse(node, "lease", words::duration));
     if let (Some(node), None) = (lease, places) {
         reader.report.say(
@@ -110,6 +177,7 @@ pub(super) fn quota(
             ("unlimited", unlimited),
         ],
     )?;
+    let burst = draft.burst.as_ref();
     let burst = burst.and_then(|node| read_burst(reader, node, terms.unit));
     let (place, amount) = if let Some(node) = rate {
         (node.place, read_rate(reader, node, terms.unit)?)
@@ -201,14 +269,10 @@ fn burst_above(
     amount: &Amount,
     same_rate: bool,
 ) -> Option<At<Burst>> {
-    let buckets = matches!(
-        algorithm,
-        Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue
-    );
     let rates = matches!(amount, Amount::Rates(_) | Amount::Computed(_));
     limits
         .burst
-        .filter(|burst| buckets && rates && (same_rate || burst.value == Burst::Auto))
+        .filter(|burst| algorithm.has_burst() && rates && (same_rate || burst.value == Burst::Auto))
 }
 
 fn only_one(reader: &mut Reader, given: &[(&str, Option<&Node>)]) -> Option<()> {
@@ -276,101 +340,4 @@ fn read_burst(reader: &mut Reader, node: &Node, unit: Unit) -> Option<At<Burst>>
         text => words::amount(text, unit).map(Burst::Units),
     })?;
     Some(At::new(burst, node.place))
-}
-
-/// One rate, several, or a computed one.
-pub(super) fn read_rate(reader: &mut Reader, node: &Node, unit: Unit) -> Option<Amount> {
-    match &node.value {
-        Value::Scalar { text, .. } if words::is_computed(text) => {
-            let (base, each, times, at_most) =
-                reader.parse(node, "rate", |text| words::computed(text, unit))?;
-            not_an_address(reader, node, &times)?;
-            Some(Amount::Computed(Computed {
-                base: At::new(base, node.place),
-                each: At::new(each, node.place),
-                times,
-                at_most: At::new(at_most, node.place),
-            }))
-        }
-        Value::List(nodes) => read_rates(reader, node, nodes, unit),
-        Value::Map(_) => read_computed(reader, node, unit),
-        Value::Nothing | Value::Scalar { .. } => {
-            Some(Amount::Rates(vec![one_rate(reader, node, "rate", unit)?]))
-        }
-    }
-}
-
-fn one_rate(reader: &mut Reader, node: &Node, field: &str, unit: Unit) -> Option<At<RateSpec>> {
-    let rate = reader.parse(node, field, |text| words::rate(text, unit))?;
-    Some(At::new(rate, node.place))
-}
-
-fn read_rates(reader: &mut Reader, node: &Node, nodes: &[Node], unit: Unit) -> Option<Amount> {
-    if nodes.is_empty() || nodes.len() > MOST_RATES {
-        reader.report.say(
-            node.place,
-            format!("`rate` lists {} rates", nodes.len()),
-            format!("list from 1 to {MOST_RATES}, as in `[10/s, 1000/h]`"),
-        );
-        return None;
-    }
-    let mut rates: Vec<At<RateSpec>> = Vec::new();
-    for node in nodes {
-        let Some(rate) = one_rate(reader, node, "rate", unit) else {
-            continue;
-        };
-        if rates
-            .iter()
-            .any(|first| first.value.period == rate.value.period)
-        {
-            reader.report.say(
-                node.place,
-                "`rate` lists two rates for the same period",
-                "keep the smaller: it is the one that would decide",
-            );
-        }
-        rates.push(rate);
-    }
-    (rates.len() == nodes.len()).then_some(Amount::Rates(rates))
-}
-
-/// The long form of a computed rate.
-fn read_computed(reader: &mut Reader, node: &Node, unit: Unit) -> Option<Amount> {
-    let example = "{ base: 5000/h, each: 50/h, times: claim.repos, at_most: 12500/h }";
-    let mut fields = Fields::open(reader, node, "a computed `rate`", example)?;
-    let base = fields
-        .require(reader, "base", "5000/h")
-        .and_then(|node| one_rate(reader, node, "base", unit));
-    let each = fields
-        .require(reader, "each", "50/h")
-        .and_then(|node| one_rate(reader, node, "each", unit));
-    let times = fields
-        .require(reader, "times", "claim.repos")
-        .and_then(|node| reader.textual(node, "times"));
-    let at_most = fields
-        .require(reader, "at_most", "12500/h")
-        .and_then(|node| one_rate(reader, node, "at_most", unit));
-    fields.finish(reader);
-    Some(Amount::Computed(Computed {
-        base: base?,
-        each: each?,
-        times: times?.value,
-        at_most: at_most?,
-    }))
-}
-
-fn not_an_address(
-    reader: &mut Reader,
-    node: &Node,
-    times: &crate::attributes::Attribute,
-) -> Option<()> {
-    if *times != crate::attributes::Attribute::Ip {
-        return Some(());
-    }
-    reader.report.say(
-        node.place,
-        "`rate` cannot be computed from `ip`: an address is no number",
-        "name a claim or a header whose value is a number",
-    );
-    None
 }

@@ -25,15 +25,12 @@ impl Report {
     }
 
     /// What is wrong at a place, and what would be right.
-    #[track_caller]
     pub(crate) fn say(
         &mut self,
         place: Place,
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        #[cfg(test)]
-        crate::corpus::made_at(std::panic::Location::caller());
         self.push(Problem::new(place, message, help));
     }
 

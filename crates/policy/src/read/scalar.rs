@@ -12,7 +12,8 @@ use crate::words::{self, Wrong, nearest, quoted};
 pub(super) const FAMILIES: [&str; 5] = ["header", "query", "cookie", "claim", "descriptor"];
 
 /// What stands there, in messages.
-pub(super) fn found(node: &Node) -> String {
+#[must_use]
+pub fn found(node: &Node) -> String {
     match &node.value {
         Value::Nothing => "nothing".to_owned(),
         Value::Scalar { text, .. } => quoted(text),
@@ -24,7 +25,7 @@ pub(super) fn found(node: &Node) -> String {
 
 impl Reader {
     /// The text of a single value.
-    pub(super) fn text<'a>(&mut self, node: &'a Node, field: &str) -> Option<&'a str> {
+    pub fn text<'a>(&mut self, node: &'a Node, field: &str) -> Option<&'a str> {
         if let Value::Scalar { text, .. } = &node.value {
             return Some(text);
         }
@@ -37,7 +38,7 @@ impl Reader {
     }
 
     /// What one of the small languages makes of a single value.
-    pub(super) fn parse<T>(
+    pub fn parse<T>(
         &mut self,
         node: &Node,
         field: &str,
@@ -64,12 +65,7 @@ impl Reader {
     }
 
     /// One of a few words.
-    pub(super) fn word<T: Copy>(
-        &mut self,
-        node: &Node,
-        field: &str,
-        words: &[(&str, T)],
-    ) -> Option<T> {
+    pub fn word<T: Copy>(&mut self, node: &Node, field: &str, words: &[(&str, T)]) -> Option<T> {
         let text = self.text(node, field)?;
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
             return Some(*value);
@@ -109,13 +105,7 @@ impl Reader {
     }
 
     /// A whole number within bounds.
-    pub(super) fn number(
-        &mut self,
-        node: &Node,
-        field: &str,
-        least: u64,
-        most: u64,
-    ) -> Option<u64> {
+    pub fn number(&mut self, node: &Node, field: &str, least: u64, most: u64) -> Option<u64> {
         let number = self.parse(node, field, words::count)?;
         if (least..=most).contains(&number) {
             return Some(number);
@@ -123,7 +113,10 @@ impl Reader {
         self.report.say(
             node.place,
             format!("`{field}` cannot be {number}"),
-            format!("write a number from {least} to {most}"),
+            match least {
+                0 => format!("write a number up to {most}"),
+                _ => format!("write a number from {least} to {most}"),
+            },
         );
         None
     }

@@ -2,18 +2,84 @@
 //!
 //! Must not know: whether they fit together; `check` asks.
 
+use serde_json::Value as Json;
+
 use super::Reader;
+use super::field::{Absent, Field, about};
 use super::fields::Fields;
 use super::key::key;
-use super::quota::{Kind, Terms, quota, short, terms, terms_of};
+use super::quota::{AMOUNT, Kind, TERMS, Terms, UNLIMITED, quota, short, terms, terms_of};
 use super::scalar::found;
 use crate::attributes::Attribute;
 use crate::model::{Algorithm, Amount, KeyPart, Level, Missing, Override, QuotaSpec, Tiers};
+use crate::schema::{name_pattern, named_values, object, of, one_or_list};
 use crate::source::{At, Node, Value};
 use crate::words;
 
 /// As many levels as a batch has room for beside other limits.
 const MOST_LEVELS: usize = 8;
+
+/// The field of `tiers` that is no tier.
+pub(crate) const TIERS: [Field<Option<At<Attribute>>>; 1] = [Field::new(
+    "by",
+    Absent::Required("header.x-plan"),
+    "The attribute whose value names the tier. A value that names none gets the limit's own quota.",
+    || of("attribute"),
+    |reader, node, name, by| *by = reader.textual(node, name),
+)];
+
+/// The values of the key that an override is for.
+type OverrideKey = At<Vec<Box<str>>>;
+
+/// The field of an override that is none of its quota's.
+pub(crate) const OVERRIDE: [Field<Option<OverrideKey>>; 1] = [Field::new(
+    "key",
+    Absent::Required("abc"),
+    "The values of the key's attributes, in the order of its parts.",
+    || one_or_list(&of("scalar")),
+    |reader, node, _, key| *key = override_key(reader, node),
+)];
+
+/// A level while it is read.
+pub(crate) struct LevelDraft {
+    name: Option<At<Box<str>>>,
+    key: Vec<KeyPart>,
+    missing: Missing,
+}
+
+/// The fields of a level that are none of its quota's. The name comes first, because messages name the level by it.
+pub(crate) const LEVEL: [Field<LevelDraft>; 2] = [
+    Field::new(
+        "name",
+        Absent::Required("org"),
+        "As verdicts name it when it is violated.",
+        name_pattern,
+        |reader, node, name, level| level.name = reader.name(node, name),
+    ),
+    Field::new(
+        "key",
+        Absent::Nothing,
+        "What this level adds to the key of the level above.",
+        || of("key"),
+        |reader, node, _, level| level.key = key(reader, node, level.missing),
+    ),
+];
+
+/// The schema of `tiers`.
+pub(crate) fn schema() -> Json {
+    named_values(about(&TIERS), &of("quota"))
+}
+
+/// The schema of an override.
+pub(crate) fn override_schema() -> Json {
+    let quota = about(&UNLIMITED).chain(about(&TERMS)).chain(about(&AMOUNT));
+    object(about(&OVERRIDE).chain(quota))
+}
+
+/// The schema of a level.
+pub(crate) fn level_schema() -> Json {
+    object(about(&LEVEL).chain(about(&TERMS)).chain(about(&AMOUNT)))
+}
 
 /// `tiers: { by: header.x-plan, free: 100/min, partner: unlimited }`
 pub(super) fn tiers(reader: &mut Reader, node: &Node, limits: &QuotaSpec) -> Option<Tiers> {
@@ -23,9 +89,8 @@ pub(super) fn tiers(reader: &mut Reader, node: &Node, limits: &QuotaSpec) -> Opt
         "`tiers`",
         "tiers: { by: header.x-plan, free: 100/min }",
     )?;
-    let by = fields
-        .require(reader, "by", "header.x-plan")
-        .and_then(|node| reader.textual(node, "by"));
+    let mut by = None;
+    fields.read(reader, &TIERS, &mut by);
     let mut tiers = Vec::new();
     for entry in fields.rest() {
         let of = format!("tier `{}`", entry.name.value);
@@ -69,14 +134,14 @@ fn nested(
     if fields.has("base") || fields.has("at_most") {
         return short_computed(reader, node, limits);
     }
-    let terms = terms(reader, &mut fields, Some(terms_of(limits)));
+    let terms = terms(reader, &mut fields, terms_of(limits));
     let quota = quota(reader, &mut fields, terms, Some(limits), Kind::Tier);
     fields.finish(reader);
     quota
 }
 
 fn short_computed(reader: &mut Reader, node: &Node, limits: &QuotaSpec) -> Option<At<QuotaSpec>> {
-    let amount = super::quota::read_rate(reader, node, limits.unit)?;
+    let amount = super::rate::read_rate(reader, node, limits.unit)?;
     let spec = QuotaSpec {
         amount,
         ..limits.clone()
@@ -92,10 +157,9 @@ pub(super) fn overrides(reader: &mut Reader, node: &Node, limits: &QuotaSpec) ->
         let Some(mut fields) = Fields::open(reader, node, "an override", example) else {
             continue;
         };
-        let key = fields
-            .require(reader, "key", "abc")
-            .and_then(|node| override_key(reader, node));
-        let terms = terms(reader, &mut fields, Some(terms_of(limits)));
+        let mut key = None;
+        fields.read(reader, &OVERRIDE, &mut key);
+        let terms = terms(reader, &mut fields, terms_of(limits));
         let quota = quota(reader, &mut fields, terms, Some(limits), Kind::Tier);
         fields.finish(reader);
         if let (Some(key), Some(quota)) = (key, quota) {
@@ -105,7 +169,7 @@ pub(super) fn overrides(reader: &mut Reader, node: &Node, limits: &QuotaSpec) ->
     overrides
 }
 
-fn override_key(reader: &mut Reader, node: &Node) -> Option<At<Vec<Box<str>>>> {
+fn override_key(reader: &mut Reader, node: &Node) -> Option<OverrideKey> {
     let nodes = match &node.value {
         Value::List(nodes) => nodes.as_slice(),
         Value::Scalar { .. } => std::slice::from_ref(node),
@@ -156,22 +220,23 @@ pub(super) fn levels(
 fn level(reader: &mut Reader, node: &Node, above: Terms, missing: Missing) -> Option<Level> {
     let example = "{ name: org, key: [claim.org], rate: 10000/min }";
     let mut fields = Fields::open(reader, node, "a level", example)?;
-    let name = fields
-        .require(reader, "name", "org")
-        .and_then(|node| reader.name(node, "name"));
-    if let Some(name) = &name {
+    let mut draft = LevelDraft {
+        name: None,
+        key: Vec::new(),
+        missing,
+    };
+    let [name, key] = LEVEL;
+    fields.read(reader, &[name], &mut draft);
+    if let Some(name) = &draft.name {
         fields.of = format!("level `{}`", name.value);
     }
-    let key: Vec<KeyPart> = fields
-        .take(reader, "key")
-        .map(|node| key(reader, node, missing))
-        .unwrap_or_default();
-    let terms = terms(reader, &mut fields, Some(above));
+    fields.read(reader, &[key], &mut draft);
+    let terms = terms(reader, &mut fields, above);
     let quota = quota(reader, &mut fields, terms, None, Kind::Own);
     fields.finish(reader);
     Some(Level {
-        name: name?,
-        key,
+        name: draft.name?,
+        key: draft.key,
         quota: quota?,
     })
 }
@@ -179,9 +244,8 @@ fn level(reader: &mut Reader, node: &Node, above: Terms, missing: Missing) -> Op
 /// `local: 2000/s`, or with a burst: a token bucket that nothing of the limit's own quota is taken over into but the unit.
 pub(super) fn local(reader: &mut Reader, node: &Node, limits: &QuotaSpec) -> Option<At<QuotaSpec>> {
     let above = Terms {
-        algorithm: None,
         unit: limits.unit,
-        utc_offset_minutes: 0,
+        ..Terms::default()
     };
     if !matches!(node.value, Value::Map(_)) {
         let rate = reader.parse(node, "local", |text| words::rate(text, limits.unit))?;
@@ -195,7 +259,7 @@ pub(super) fn local(reader: &mut Reader, node: &Node, limits: &QuotaSpec) -> Opt
         return Some(At::new(spec, node.place));
     }
     let mut fields = Fields::open(reader, node, "`local`", "{ rate: 2000/s, burst: 500 }")?;
-    let terms = terms(reader, &mut fields, Some(above));
+    let terms = terms(reader, &mut fields, above);
     let quota = quota(reader, &mut fields, terms, None, Kind::Own);
     fields.finish(reader);
     quota
@@ -212,7 +276,7 @@ pub(super) fn candidate(
     }
     let example = "{ rate: 2000/min, algorithm: sliding_window }";
     let mut fields = Fields::open(reader, node, "`candidate`", example)?;
-    let terms = terms(reader, &mut fields, Some(terms_of(limits)));
+    let terms = terms(reader, &mut fields, terms_of(limits));
     let quota = quota(reader, &mut fields, terms, Some(limits), Kind::Candidate);
     fields.finish(reader);
     quota

@@ -2,15 +2,19 @@
 //!
 //! Must not know: what stands in a limit.
 
+use serde_json::{Value as Json, json};
+
+use super::field::{Absent, Field, about, put};
 use super::fields::Fields;
 use super::scalar::found;
 use super::{Places, Reader, limit, lists};
 use crate::model::{Mode, Policy};
+use crate::schema::{lax_object, list_of, map_of, object, of, one_or_list};
 use crate::source::{Node, Value};
 use crate::words;
 
 /// What `mode` may say, of everything and of one limit.
-pub(super) const MODES: [(&str, Mode); 3] = [
+pub(crate) const MODES: [(&str, Mode); 3] = [
     ("enforce", Mode::Enforce),
     ("shadow", Mode::Shadow),
     ("off", Mode::Off),
@@ -19,43 +23,119 @@ pub(super) const MODES: [(&str, Mode); 3] = [
 /// As many limits as there can be numbers for them.
 const MOST_LIMITS: usize = 60_000;
 
+/// A policy while it is read.
+#[derive(Default)]
+pub(crate) struct PolicyDraft {
+    policy: Policy,
+    places: Places,
+}
+
+/// The fields of a policy.
+pub(crate) const POLICY: [Field<PolicyDraft>; 9] = [
+    Field::new(
+        "lists",
+        Absent::Nothing,
+        "Named networks, for `ip: { in: NAME }`.",
+        || map_of(&one_or_list(&of("network"))),
+        |reader, node, _, _| lists::lists(reader, node),
+    ),
+    Field::new(
+        "groups",
+        Absent::Nothing,
+        "How the limits of a group combine when several of them match.",
+        || map_of(&lax_object(about(&lists::GROUP))),
+        |reader, node, _, draft| draft.policy.groups = lists::groups(reader, node),
+    ),
+    Field::new(
+        "routes",
+        Absent::Nothing,
+        "Route templates that no limit matches by, so that `route` can be a key for them too.",
+        || list_of(&of("template")),
+        |reader, node, _, draft| draft.policy.routes = lists::routes(reader, node),
+    ),
+    Field::new(
+        "exempt",
+        Absent::Nothing,
+        "Requests that no limit applies to.",
+        || list_of(&json!({ "anyOf": [object(about(&lists::EXEMPT)), of("match")] })),
+        |reader, node, _, draft| {
+            draft.policy.exempt = lists::exempt(reader, node, &mut draft.places);
+        },
+    ),
+    Field::new(
+        "deny",
+        Absent::Nothing,
+        "Requests that are refused without asking any limit.",
+        || list_of(&json!({ "anyOf": [object(about(&lists::DENY)), of("match")] })),
+        |reader, node, _, draft| draft.policy.deny = lists::deny(reader, node, &mut draft.places),
+    ),
+    Field::new(
+        "mode",
+        Absent::Default("enforce"),
+        "Of everything at once: `enforce`, `shadow` (count and report only) or `off`. The strictest of this and a limit's own mode holds.",
+        || of("mode"),
+        |reader, node, name, draft| {
+            put(&mut draft.policy.mode, reader.word(node, name, &MODES));
+        },
+    ),
+    Field::new(
+        "fleet",
+        Absent::Nothing,
+        "The instances that share the quotas.",
+        || lax_object(about(&FLEET)),
+        |reader, node, _, draft| draft.policy.nodes = fleet(reader, node),
+    ),
+    Field::new(
+        "divergence_threshold",
+        Absent::Default("2%"),
+        "Above this share of differing decisions a candidate is advised against (default 2%).",
+        || of("percent"),
+        |reader, node, name, draft| {
+            let share = reader.parse(node, name, words::percent);
+            put(&mut draft.policy.divergence_threshold, share);
+        },
+    ),
+    Field::new(
+        "limits",
+        Absent::Means("required, unless there is `deny`"),
+        "The limits. All that match a request apply to it.",
+        || list_of(&of("limit")),
+        |reader, node, _, draft| limits(reader, node, draft),
+    ),
+];
+
+/// The fields of `fleet`.
+pub(crate) const FLEET: [Field<Option<u32>>; 1] = [Field::new(
+    "nodes",
+    Absent::Required("3"),
+    "How many instances share the quotas, where nothing better is known.",
+    || json!({ "type": "integer", "minimum": 1 }),
+    |reader, node, name, nodes| {
+        let number = reader.number(node, name, 1, 100_000);
+        *nodes = number.and_then(|number| u32::try_from(number).ok());
+    },
+)];
+
+/// The schema of a policy, without what is said of the whole.
+pub(crate) fn schema() -> Json {
+    let editors = super::field::About {
+        name: "$schema",
+        absent: Absent::Nothing,
+        doc: "The address of this schema, for editors.",
+        schema: || json!({ "type": "string" }),
+    };
+    object(about(&POLICY).chain([editors]))
+}
+
 /// Reads everything that can be read. What could not is left out of the model and stands in the report.
 pub(super) fn policy(reader: &mut Reader, node: &Node) -> (Policy, Places) {
-    let mut policy = Policy::default();
-    let mut places = Places::default();
+    let mut draft = PolicyDraft::default();
     let example = "limits: [{ name: everyone, rate: 100/s }]";
     let Some(mut fields) = Fields::open(reader, node, "a policy", example) else {
-        return (policy, places);
+        return (draft.policy, draft.places);
     };
-    if let Some(node) = fields.take(reader, "lists") {
-        lists::lists(reader, node);
-    }
-    if let Some(node) = fields.take(reader, "groups") {
-        policy.groups = lists::groups(reader, node);
-    }
-    if let Some(node) = fields.take(reader, "routes") {
-        policy.routes = lists::routes(reader, node);
-    }
-    if let Some(node) = fields.take(reader, "exempt") {
-        policy.exempt = lists::exempt(reader, node, &mut places);
-    }
-    if let Some(node) = fields.take(reader, "deny") {
-        policy.deny = lists::deny(reader, node, &mut places);
-    }
-    if let Some(mode) = fields.take(reader, "mode") {
-        policy.mode = reader.word(mode, "mode", &MODES).unwrap_or_default();
-    }
-    if let Some(node) = fields.take(reader, "fleet") {
-        policy.nodes = fleet(reader, node);
-    }
-    if let Some(node) = fields.take(reader, "divergence_threshold") {
-        policy.divergence_threshold = reader
-            .parse(node, "divergence_threshold", words::percent)
-            .unwrap_or(Policy::DIVERGENCE_THRESHOLD);
-    }
-    if let Some(node) = fields.take(reader, "limits") {
-        limits(reader, node, &mut policy, &mut places);
-    } else if !fields.has("limits") && !fields.has("deny") {
+    fields.read(reader, &POLICY, &mut draft);
+    if !fields.has("limits") && !fields.has("deny") {
         reader.report.say(
             node.place,
             "the policy has neither `limits` nor `deny`, so it would admit everything",
@@ -63,10 +143,10 @@ pub(super) fn policy(reader: &mut Reader, node: &Node) -> (Policy, Places) {
         );
     }
     fields.finish(reader);
-    (policy, places)
+    (draft.policy, draft.places)
 }
 
-fn limits(reader: &mut Reader, node: &Node, policy: &mut Policy, places: &mut Places) {
+fn limits(reader: &mut Reader, node: &Node, draft: &mut PolicyDraft) {
     let Some(nodes) = reader.list(node, "limits") else {
         return;
     };
@@ -82,7 +162,7 @@ fn limits(reader: &mut Reader, node: &Node, policy: &mut Policy, places: &mut Pl
     }
     for node in nodes {
         if let Value::Map(entries) = &node.value {
-            places.add_name(entries);
+            draft.places.add_name(entries);
         }
         let before = reader.report.len();
         let limit = limit::limit(reader, node);
@@ -90,19 +170,18 @@ fn limits(reader: &mut Reader, node: &Node, policy: &mut Policy, places: &mut Pl
         if let (Some(limit), Value::Map(entries)) = (limit, &node.value)
             && reader.report.len() == before
         {
-            policy.limits.push(limit);
-            places.add_limit(entries);
+            draft.policy.limits.push(limit);
+            draft.places.add_limit(entries);
         }
     }
 }
 
 fn fleet(reader: &mut Reader, node: &Node) -> Option<u32> {
     let mut fields = Fields::open(reader, node, "`fleet`", "fleet: { nodes: 3 }")?;
-    let nodes = fields
-        .require(reader, "nodes", "3")
-        .and_then(|node| reader.number(node, "nodes", 1, 100_000));
+    let mut nodes = None;
+    fields.read(reader, &FLEET, &mut nodes);
     fields.finish(reader);
-    u32::try_from(nodes?).ok()
+    nodes
 }
 
 impl Reader {

@@ -4,8 +4,8 @@ use tollgate_testkit::allocation::{Counting, calls};
 
 use super::{Found, KeyBuffer, MeterRef, Rules};
 use crate::attributes::Attribute;
-use crate::model::{Condition, Glob, LimitRule, Match, Network, Policy, Template, Test};
-use crate::sample::{MINUTE, Request, bucket, key, limit, named, policy};
+use crate::model::{Condition, Glob, IpNet, LimitRule, Match, Policy, Template, Test};
+use crate::tests::sample::{MINUTE, Request, bucket, key, limit, named, policy};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -17,10 +17,7 @@ fn the_allocator_counts() {
 
 /// A limit for each kind of condition, each with a key of everything.
 fn every_kind() -> Policy {
-    let network = Network {
-        address: "10.0.0.0".parse().unwrap(),
-        bits: 8,
-    };
+    let network: IpNet = "10.0.0.0/8".parse().unwrap();
     let tests = [
         ("method", Test::OneOf(vec!["GET".into()])),
         ("host", Test::Glob(vec![Glob("*.example.com".into())])),

@@ -8,9 +8,10 @@ use std::collections::HashMap;
 use tollgate_core::limit::Limit;
 
 use super::cost::whole_number;
-use super::formula::{Formula, sharing};
+use super::formula::Formula;
 use super::meter::Chosen;
 use super::{Found, MeterRef, Rules};
+use crate::algorithm::sharing;
 use crate::attributes::{Attribute, Attributes};
 
 /// The value of an attribute of a request, with the route template that the rules found for it.

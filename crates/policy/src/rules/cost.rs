@@ -88,6 +88,15 @@ impl Price {
         })
     }
 
+    /// What every request costs, where that does not depend on the request.
+    #[must_use]
+    pub const fn fixed(&self) -> Option<u64> {
+        match &self.0 {
+            Kind::Fixed(units) => Some(*units),
+            _ => None,
+        }
+    }
+
     /// What a request costs when it arrives: for a price that only the response says, the estimate.
     #[must_use]
     pub fn of_request(&self, request: &dyn Attributes, route: Option<&[u8]>) -> u64 {

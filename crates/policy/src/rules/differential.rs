@@ -16,9 +16,9 @@ use super::matcher::Broken;
 use super::{Found, Listed, Rules, naive};
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{
-    Apply, Condition, DenyRule, Glob, Group, Match, Mode, Network, Policy, Template, Test,
+    Apply, Condition, DenyRule, Glob, Group, IpNet, Match, Mode, Policy, Template, Test,
 };
-use crate::sample::{MINUTE, bucket, limit, named};
+use crate::tests::sample::{MINUTE, bucket, limit, named};
 
 const NAMES: [&str; 12] = [
     "ip",
@@ -96,10 +96,10 @@ fn address() -> impl Strategy<Value = IpAddr> {
     select(ALL).prop_map(|text| text.parse().unwrap()).boxed()
 }
 
-fn network() -> impl Strategy<Value = Network> {
-    (address(), 0..=128_u8).prop_map(|(address, bits)| Network {
-        address,
-        bits: if address.is_ipv4() { bits / 4 } else { bits },
+fn network() -> impl Strategy<Value = IpNet> {
+    (address(), 0..=128_u8).prop_map(|(address, bits)| {
+        let bits = if address.is_ipv4() { bits / 4 } else { bits };
+        IpNet::new(address, bits).unwrap()
     })
 }
 

@@ -3,13 +3,10 @@
 //!
 //! Must not know: files, places, which request gets which quota.
 
-use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::sliding_log::MAX_LOG_ENTRIES;
-use tollgate_core::{
-    Concurrency, FixedWindow, InvalidQuota, LeakyBucket, Nanos, Rate, Reason, SlidingCounter,
-    SlidingLog, TokenBucket, Unit, Window,
-};
+use tollgate_core::limit::Limit;
+use tollgate_core::{InvalidQuota, Nanos, Reason, Unit};
 
+use crate::algorithm::{self, Shape, StateSharing};
 use crate::model::Burst;
 
 /// One window of a quota without its number.
@@ -27,25 +24,6 @@ pub struct Formula {
     pub unit: Unit,
     /// The largest count that state may hold, over every quota that shares it; sliding windows only.
     pub ceiling: u64,
-}
-
-/// The rule that counts, with what it needs beside the number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Shape {
-    /// So many at once, refilled over this period.
-    TokenBucket(Nanos),
-    /// The same, seen from the other side: the first of a burst is the one being served.
-    LeakyBucket(Nanos),
-    /// One after another, with so many waiting.
-    LeakyQueue(Nanos),
-    /// So many in each window.
-    FixedWindow(Window),
-    /// About so many in any window.
-    SlidingWindow(Nanos),
-    /// Exactly so many in any window.
-    SlidingLog(Nanos),
-    /// So many at once, each held at most this long.
-    Concurrency(Nanos),
 }
 
 /// Ten seconds: what `burst: auto` is worth.
@@ -72,59 +50,12 @@ impl Formula {
     pub fn build(&self, units: u64) -> Result<Limit, InvalidQuota> {
         // Nothing may be asked of a limit that denies everything, so a tier of zero needs no overdraft of its own.
         let overdraft = if units == 0 { 0 } else { self.overdraft };
-        let limit = match self.shape {
-            Shape::TokenBucket(period) => {
-                let bucket = TokenBucket::at(Rate::new(units, period))
-                    .overdraft(overdraft)
-                    .block(self.block);
-                Limit::new(match self.burst_of(units, period) {
-                    Some(burst) => bucket.burst(burst).build()?,
-                    None => bucket.build()?,
-                })
-            }
-            Shape::LeakyBucket(period) => {
-                let at_once = self.burst_of(units, period).unwrap_or(units);
-                if at_once == 0 && units > 0 {
-                    return Err(InvalidQuota {
-                        field: "burst",
-                        value: 0,
-                        reason: Reason::Zero,
-                        nearest: Some(1),
-                    });
-                }
-                let beside = at_once.saturating_sub(u64::from(units > 0));
-                let meter = LeakyBucket::meter(Rate::new(units, period)).overdraft(overdraft);
-                Limit::new(meter.burst(beside).build()?)
-            }
-            Shape::LeakyQueue(period) => {
-                let waiting = self.burst_of(units, period).unwrap_or(units);
-                let queue = LeakyBucket::queue(Rate::new(units, period)).overdraft(overdraft);
-                Limit::new(queue.burst(waiting).build()?)
-            }
-            Shape::FixedWindow(window) => Limit::new(
-                FixedWindow::of(units, window)
-                    .overdraft(overdraft)
-                    .build()?,
-            ),
-            Shape::SlidingWindow(length) => Limit::new(
-                SlidingCounter::of(units, length)
-                    .overdraft(overdraft)
-                    .ceiling(self.ceiling)
-                    .build()?,
-            ),
-            Shape::SlidingLog(length) => Limit::new(
-                SlidingLog::of(units, length)
-                    .overdraft(overdraft)
-                    .block(self.block)
-                    .build()?,
-            ),
-            Shape::Concurrency(lease) => Limit::new(Concurrency::new(units, lease)?),
-        };
+        let limit = algorithm::build(self, units, overdraft)?;
         Ok(limit.counting(self.unit))
     }
 
     /// The burst in units; `None` where it is the rate's own number.
-    fn burst_of(&self, units: u64, period: Nanos) -> Option<u64> {
+    pub(crate) fn burst_of(&self, units: u64, period: Nanos) -> Option<u64> {
         match self.burst? {
             Burst::Units(burst) => Some(burst),
             Burst::Auto if units == 0 => None,
@@ -144,15 +75,8 @@ impl Formula {
         if self.unit == Unit::Requests {
             return self;
         }
-        let needs_more = |formula: &Self| match formula.shape {
-            Shape::TokenBucket(_) => formula.is_too_fine(units),
-            Shape::SlidingLog(_) => {
-                units.saturating_add(formula.overdraft)
-                    > MAX_LOG_ENTRIES.saturating_mul(formula.block)
-            }
-            _ => false,
-        };
-        while needs_more(&self)
+        let needs_larger_blocks = self.shape.properties().needs_larger_blocks;
+        while needs_larger_blocks(&self, units)
             && let Some(block) = self.block.checked_mul(10)
         {
             self.block = block;
@@ -161,7 +85,7 @@ impl Formula {
     }
 
     /// Whether whole nanoseconds cannot express this rate within 0.1 %.
-    fn is_too_fine(&self, units: u64) -> bool {
+    pub(crate) fn is_too_fine(&self, units: u64) -> bool {
         let plain = Self {
             burst: None,
             overdraft: 0,
@@ -176,13 +100,12 @@ impl Formula {
     /// forgetting what the other has counted.
     #[must_use]
     pub fn shares_state_with(&self, other: &Self) -> bool {
-        let same_counting = match (self.shape, other.shape) {
-            (Shape::TokenBucket(_), Shape::TokenBucket(_))
-            | (Shape::LeakyBucket(_), Shape::LeakyBucket(_))
-            | (Shape::LeakyQueue(_), Shape::LeakyQueue(_))
-            | (Shape::Concurrency(_), Shape::Concurrency(_)) => true,
-            (Shape::SlidingLog(_), Shape::SlidingLog(_)) => self.block == other.block,
-            (one, another) => one == another,
+        let same_counting = match self.shape.properties().sharing {
+            StateSharing::Any => self.shape.algorithm() == other.shape.algorithm(),
+            StateSharing::SameBlock => {
+                self.shape.algorithm() == other.shape.algorithm() && self.block == other.block
+            }
+            StateSharing::SameTime => self.shape == other.shape,
         };
         same_counting && self.unit == other.unit
     }
@@ -190,32 +113,14 @@ impl Formula {
     /// How far the units of a rate reach in time: the period or the length of a window.
     #[must_use]
     pub const fn span(&self) -> Option<Nanos> {
-        match self.shape {
-            Shape::TokenBucket(span)
-            | Shape::LeakyBucket(span)
-            | Shape::LeakyQueue(span)
-            | Shape::SlidingWindow(span)
-            | Shape::SlidingLog(span)
-            | Shape::FixedWindow(Window::Epoch(span) | Window::FirstHit(span)) => Some(span),
-            Shape::FixedWindow(_) | Shape::Concurrency(_) => None,
-        }
+        self.shape.span()
     }
-}
-
-/// The first quota, accepting as much in a state that it shares with the second as that does.
-#[must_use]
-pub fn sharing(limit: Limit, other: &Limit) -> Limit {
-    let shared: Quota = match (*limit.quota(), other.quota()) {
-        (Quota::TokenBucket(one), Quota::TokenBucket(two)) => one.sharing_state_with(two).into(),
-        (Quota::LeakyBucket(one), Quota::LeakyBucket(two)) => one.sharing_state_with(two).into(),
-        (Quota::SlidingLog(one), Quota::SlidingLog(two)) => one.sharing_state_with(two).into(),
-        (quota, _) => quota,
-    };
-    Limit::new(shared).counting(limit.unit())
 }
 
 #[cfg(test)]
 mod tests {
+    use tollgate_core::limit::Quota;
+
     use super::*;
 
     fn bucket(unit: Unit) -> Formula {

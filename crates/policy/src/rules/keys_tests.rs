@@ -12,7 +12,7 @@ use super::{
 };
 use crate::attributes::Attribute;
 use crate::model::{KeyPart, LimitRule, Match, Missing};
-use crate::sample::{MINUTE, Request, bucket, key as parts, limit, named, policy};
+use crate::tests::sample::{MINUTE, Request, bucket, key as parts, limit, named, policy};
 
 /// The rules of one limit whose only key is made like this.
 fn keyed_by(recipe: Recipe) -> Rules {

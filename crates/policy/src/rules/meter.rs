@@ -38,7 +38,8 @@ impl Meter {
     }
 
     /// Whether this variant's quota is computed for each request.
-    pub(crate) fn is_computed(&self, variant: usize) -> bool {
+    #[must_use]
+    pub fn is_computed(&self, variant: usize) -> bool {
         let grant = self.grants.get(variant).or(self.grants.first());
         matches!(grant, Some(Grant::Computed(_)))
     }

@@ -30,6 +30,7 @@ mod naive;
 #[cfg(test)]
 mod tests;
 
+pub use crate::algorithm::{Shape, sharing};
 pub use buffer::{KEY_ROOM, KeyBuffer, Keyed};
 pub use choose::Choice;
 pub(crate) use choose::{ComputedQuota, Grant};
@@ -37,7 +38,7 @@ pub use cost::Price;
 pub use draft::{
     Draft, DraftLimit, MOST_GLOB_BYTES, MOST_KEY_PARTS, MOST_SEGMENTS, Origin, Recipe, Unfit, Why,
 };
-pub use formula::{Formula, Shape, sharing};
+pub use formula::Formula;
 pub use found::{Found, Listed, MOST_LIMITS, MOST_METERS};
 pub(crate) use keys::masked;
 pub use meter::{Chosen, Meter, Role};

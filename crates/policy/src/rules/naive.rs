@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use super::Listed;
 use crate::attributes::{Attribute, Attributes};
-use crate::model::{Apply, Condition, LimitRule, Match, Mode, Network, Policy, Test};
+use crate::model::{Apply, Condition, IpNet, LimitRule, Match, Mode, Policy, Test};
 
 /// What a request falls under.
 #[derive(Debug, PartialEq, Eq)]
@@ -321,7 +321,7 @@ fn looks_like(before: Option<char>, pattern: &[char], text: &[char]) -> bool {
 }
 
 /// Compares bit by bit.
-fn contains(network: &Network, ip: IpAddr) -> bool {
+fn contains(network: &IpNet, ip: IpAddr) -> bool {
     let bits = |ip: IpAddr| -> Vec<bool> {
         let octets = match ip {
             IpAddr::V4(v4) => v4.octets().to_vec(),
@@ -332,8 +332,8 @@ fn contains(network: &Network, ip: IpAddr) -> bool {
             .flat_map(|octet| (0..8).rev().map(move |bit| octet >> bit & 1 == 1));
         each.collect()
     };
-    let mut length = usize::from(network.bits);
-    let mut address = network.address;
+    let mut length = usize::from(network.prefix_len());
+    let mut address = network.addr();
     if let IpAddr::V6(v6) = address
         && let Some(v4) = v6.to_ipv4_mapped()
         && length >= 96

@@ -6,7 +6,9 @@
 
 use std::net::IpAddr;
 
-use crate::model::Network;
+use ipnet::IpNet;
+
+use crate::words;
 
 /// No network.
 const NONE: u32 = u32::MAX;
@@ -35,27 +37,19 @@ struct Borders<A> {
 
 impl<T> Networks<T> {
     /// These networks; none of them twice.
-    pub(super) fn new(networks: impl IntoIterator<Item = (Network, T)>) -> Self {
+    pub(super) fn new(networks: impl IntoIterator<Item = (IpNet, T)>) -> Self {
         let mut v4 = Vec::new();
         let mut v6 = Vec::new();
         let mut nested = Vec::new();
         for (id, (network, value)) in (0..NONE).zip(networks) {
             match canonical(network) {
-                Network {
-                    address: IpAddr::V4(address),
-                    bits,
-                } => {
-                    let host = u32::MAX.checked_shr(bits.into()).unwrap_or(0);
-                    let start = address.to_bits() & !host;
-                    v4.push((start, start | host, id));
+                IpNet::V4(v4_net) => {
+                    let (start, end) = (v4_net.network(), v4_net.broadcast());
+                    v4.push((start.to_bits(), end.to_bits(), id));
                 }
-                Network {
-                    address: IpAddr::V6(address),
-                    bits,
-                } => {
-                    let host = u128::MAX.checked_shr(bits.into()).unwrap_or(0);
-                    let start = address.to_bits() & !host;
-                    v6.push((start, start | host, id));
+                IpNet::V6(v6_net) => {
+                    let (start, end) = (v6_net.network(), v6_net.broadcast());
+                    v6.push((start.to_bits(), end.to_bits(), id));
                 }
             }
             nested.push(Nested { value, wider: NONE });
@@ -144,31 +138,8 @@ impl<A: Ord + Copy> Borders<A> {
 }
 
 /// A network of IPv4 addresses that is written as one of IPv6 is one of IPv4; bits that do not count are zero.
-pub(super) fn canonical(network: Network) -> Network {
-    match network.address {
-        IpAddr::V4(v4) => {
-            let bits = network.bits.min(32);
-            let host = u32::MAX.checked_shr(bits.into()).unwrap_or(0);
-            Network {
-                address: IpAddr::V4((v4.to_bits() & !host).into()),
-                bits,
-            }
-        }
-        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
-            Some(v4) if network.bits >= 96 => canonical(Network {
-                address: IpAddr::V4(v4),
-                bits: network.bits - 96,
-            }),
-            _ => {
-                let bits = network.bits.min(128);
-                let host = u128::MAX.checked_shr(bits.into()).unwrap_or(0);
-                Network {
-                    address: IpAddr::V6((v6.to_bits() & !host).into()),
-                    bits,
-                }
-            }
-        },
-    }
+pub(super) fn canonical(network: IpNet) -> IpNet {
+    words::unmapped(network).trunc()
 }
 
 #[cfg(test)]
@@ -177,11 +148,7 @@ mod tests {
 
     fn networks(list: &[&str]) -> Networks<usize> {
         let parsed = list.iter().enumerate().map(|(index, text)| {
-            let (address, bits) = text.split_once('/').unwrap();
-            let network = Network {
-                address: address.parse().unwrap(),
-                bits: bits.parse().unwrap(),
-            };
+            let network: IpNet = text.parse().unwrap();
             (network, index)
         });
         Networks::new(parsed)

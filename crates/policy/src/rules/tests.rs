@@ -8,7 +8,7 @@ use crate::model::{
     Algorithm, Apply, Condition, DenyRule, Glob, Group, LimitRule, Match, Mode, Policy, Template,
     Test,
 };
-use crate::sample::{HOUR, MINUTE, Request, SECOND, bucket, limit, named, policy, quota};
+use crate::tests::sample::{HOUR, MINUTE, Request, SECOND, bucket, limit, named, policy, quota};
 
 fn matching(conditions: &[(&str, Test)]) -> Match {
     Match {
@@ -247,7 +247,7 @@ fn what_is_too_large_is_refused_with_where_and_why() {
         ),
     ]);
     wrong.routes = vec![Template(deep.into()).into()];
-    wrong.limits[0].key = crate::sample::key(&["header.a"; 17]);
+    wrong.limits[0].key = crate::tests::sample::key(&["header.a"; 17]);
     let problems = Rules::compile(&wrong, [7; 16]).unwrap_err();
     let all = format!("{problems:?}");
     assert!(

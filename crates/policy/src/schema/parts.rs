@@ -5,24 +5,42 @@
 
 use serde_json::{Map, Value, json};
 
-/// One field: its name, what editors say about it, and its schema.
-pub(super) type Field<'a> = (&'a str, &'a str, Value);
+use crate::read::{About, Absent, MODES, test_schema};
 
 /// A map of these fields and no others.
-pub(super) fn object(fields: &[Field<'_>], required: &[&str]) -> Value {
-    let properties: Map<String, Value> = fields
-        .iter()
-        .map(|(name, description, schema)| ((*name).to_owned(), described(schema, description)))
-        .collect();
-    let mut object = json!({
+pub(crate) fn object(fields: impl Iterator<Item = About>) -> Value {
+    map(fields, &json!(false), true)
+}
+
+/// A map of these fields and no others, of which the schema requires none even where the reader does.
+pub(crate) fn lax_object(fields: impl Iterator<Item = About>) -> Value {
+    map(fields, &json!(false), false)
+}
+
+/// A map of these fields, in which every other name has such a value.
+pub(crate) fn named_values(fields: impl Iterator<Item = About>, values: &Value) -> Value {
+    map(fields, values, true)
+}
+
+fn map(fields: impl Iterator<Item = About>, others: &Value, is_strict: bool) -> Value {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for field in fields {
+        let schema = described(&(field.schema)(), field.doc);
+        properties.insert(field.name.to_owned(), schema);
+        if is_strict && matches!(field.absent, Absent::Required(_)) {
+            required.push(field.name);
+        }
+    }
+    let mut map = json!({
         "type": "object",
         "properties": properties,
-        "additionalProperties": false,
+        "additionalProperties": others,
     });
-    if let (Some(object), false) = (object.as_object_mut(), required.is_empty()) {
-        object.insert("required".into(), json!(required));
+    if let (Some(map), false) = (map.as_object_mut(), required.is_empty()) {
+        map.insert("required".into(), json!(required));
     }
-    object
+    map
 }
 
 fn described(schema: &Value, description: &str) -> Value {
@@ -33,25 +51,36 @@ fn described(schema: &Value, description: &str) -> Value {
     schema
 }
 
+/// One of these words.
+pub(crate) fn enumeration<T>(words: &[(&str, T)]) -> Value {
+    let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+    json!({ "enum": words })
+}
+
+/// What limits, levels, groups and buckets may be called.
+pub(crate) fn name_pattern() -> Value {
+    json!({ "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$" })
+}
+
 /// The definition of this name.
-pub(super) fn of(definition: &str) -> Value {
+pub(crate) fn of(definition: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{definition}") })
 }
 
-pub(super) fn list_of(items: &Value) -> Value {
+pub(crate) fn list_of(items: &Value) -> Value {
     json!({ "type": "array", "items": items })
 }
 
 /// A list that has something in it.
-pub(super) fn some_of(items: &Value) -> Value {
+pub(crate) fn some_of(items: &Value) -> Value {
     json!({ "type": "array", "items": items, "minItems": 1 })
 }
 
-pub(super) fn one_or_list(items: &Value) -> Value {
+pub(crate) fn one_or_list(items: &Value) -> Value {
     json!({ "anyOf": [items, some_of(items)] })
 }
 
-pub(super) fn map_of(values: &Value) -> Value {
+pub(crate) fn map_of(values: &Value) -> Value {
     json!({ "type": "object", "additionalProperties": values })
 }
 
@@ -75,7 +104,7 @@ pub(super) fn definitions() -> Map<String, Value> {
                 "anyOf": [{ "type": "integer", "minimum": 0 }, { "type": "string", "pattern": "^\\s*[0-9]" }],
             }),
         ),
-        ("mode", json!({ "enum": ["enforce", "shadow", "off"] })),
+        ("mode", enumeration(&MODES)),
         ("status", status),
         ("scalar", scalar),
         ("test", test()),
@@ -156,78 +185,40 @@ fn test() -> Value {
         "anyOf": [
             of("scalar"),
             some_of(&of("scalar")),
-            test_map(),
+            test_schema(),
         ],
     })
 }
 
-fn test_map() -> Value {
-    let text = json!({ "type": "string" });
-    let mut map = object(
-        &[
-            (
-                "glob",
-                "Patterns: `*` any run without `/`, `**` any run, `?` one character.",
-                one_or_list(&text),
-            ),
-            ("in", "Names of `lists` of networks.", one_or_list(&text)),
-            (
-                "present",
-                "Whether it is there, whatever its value.",
-                json!({ "type": "boolean" }),
-            ),
-            ("not", "It is there, and this does not hold.", of("test")),
-        ],
-        &[],
-    );
-    if let Some(map) = map.as_object_mut() {
-        map.insert("minProperties".into(), json!(1));
-        map.insert("maxProperties".into(), json!(1));
-    }
-    map
-}
-
 /// Conditions by attribute.
 fn matching() -> Value {
-    let all = map_of(&of("test"));
-    let fields: [Field<'_>; 11] = [
-        (
-            "ip",
-            "Addresses, networks, { in: LIST } or { not: … }.",
-            of("test"),
-        ),
-        ("method", "Methods, in capitals.", of("test")),
-        (
-            "host",
-            "Hosts; a text with `*` or `?` is a pattern.",
-            of("test"),
-        ),
-        ("route", "Route templates.", of("test")),
-        (
-            "path",
-            "Paths; a text with `*` or `?` is a pattern.",
-            of("test"),
-        ),
-        ("domain", "The domain of an Envoy request.", of("test")),
-        ("header", "Headers by their names.", all.clone()),
-        (
-            "query",
-            "Parameters of the query by their names.",
-            all.clone(),
-        ),
-        ("cookie", "Cookies by their names.", all.clone()),
-        (
-            "claim",
-            "Claims of a verified token by their names.",
-            all.clone(),
-        ),
+    let single = [
+        ("ip", "Addresses, networks, { in: LIST } or { not: … }."),
+        ("method", "Methods, in capitals."),
+        ("host", "Hosts; a text with `*` or `?` is a pattern."),
+        ("route", "Route templates."),
+        ("path", "Paths; a text with `*` or `?` is a pattern."),
+        ("domain", "The domain of an Envoy request."),
+    ];
+    let families = [
+        ("header", "Headers by their names."),
+        ("query", "Parameters of the query by their names."),
+        ("cookie", "Cookies by their names."),
+        ("claim", "Claims of a verified token by their names."),
         (
             "descriptor",
             "Entries of an Envoy descriptor by their names.",
-            all,
         ),
     ];
-    let mut matching = object(&fields, &[]);
+    let about = |(name, doc), schema| About {
+        name,
+        absent: Absent::Nothing,
+        doc,
+        schema,
+    };
+    let single = single.map(|row| about(row, || of("test")));
+    let families = families.map(|row| about(row, || map_of(&of("test"))));
+    let mut matching = object(single.into_iter().chain(families));
     if let Some(matching) = matching.as_object_mut() {
         matching.insert(
             "description".into(),

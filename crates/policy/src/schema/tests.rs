@@ -39,6 +39,11 @@ pub(crate) fn wrong(yaml: &str) -> Vec<String> {
     errors(&SCHEMA, &as_json(&tree))
 }
 
+/// What is wrong with a JSON text by the schema.
+pub(crate) fn wrong_json(text: &str) -> Vec<String> {
+    errors(&schema(), &serde_json::from_str(text).unwrap())
+}
+
 /// A limit with these fields.
 fn limit(fields: &str) -> String {
     format!(
@@ -53,7 +58,7 @@ fn the_published_schema_is_current() {
     let published = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         published == text(),
-        "docs/policy.schema.json is not current: cargo run -p tollgate-policy --example schema > docs/policy.schema.json"
+        "docs/policy.schema.json is not current: cargo run -- schema > docs/policy.schema.json"
     );
 }
 

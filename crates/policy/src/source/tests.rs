@@ -465,6 +465,29 @@ fn the_comparison_with_the_usual_library_can_tell_a_difference() {
     }
 }
 
+/// Texts that are plain, or such that only quotes and escapes keep them whole, in lists and maps.
+fn any_tree() -> impl Strategy<Value = serde_json::Value> {
+    let text = || {
+        prop_oneof![
+            "[a-z]{1,5}",
+            "[ -~]{0,12}",
+            "\\PC{0,8}",
+            Just("present".to_owned()),
+            Just("~".to_owned()),
+            Just("1e3".to_owned()),
+            Just("x".repeat(900)),
+        ]
+    };
+    let leaf = text().prop_map(serde_json::Value::from);
+    leaf.prop_recursive(4, 24, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(serde_json::Value::from),
+            prop::collection::btree_map(text(), inner, 0..4)
+                .prop_map(|map| serde_json::Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
@@ -482,6 +505,16 @@ proptest! {
         prop_assert!(agree(&text), "{text:?}");
         let wrapped = format!("[{text}]");
         prop_assert!(agree(&wrapped), "{wrapped:?}");
+    }
+
+    /// JSON whose texts are quoted is YAML too, so both readers must find the same tree in it.
+    #[test]
+    fn quoted_texts_are_read_alike_as_yaml_and_as_json(tree in any_tree()) {
+        let text = serde_json::Value::Array(vec![tree]).to_string();
+        let yaml = parse(&text, Format::Yaml);
+        let yaml = yaml.map_err(|problems| TestCaseError::fail(format!("{problems:?}\n{text}")))?;
+        prop_assert!(same(&yaml, &serde_json::from_str(&text).unwrap()), "{text}");
+        prop_assert_eq!(parse(&text, Format::Json).map(|json| shown(&json)), Ok(shown(&yaml)));
     }
 
     #[test]

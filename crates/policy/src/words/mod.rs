@@ -22,6 +22,7 @@ pub use duration::duration;
 pub use glob::glob;
 pub use name::{header, method, name};
 pub use nearest::nearest;
+pub(crate) use network::unmapped;
 pub use network::{address, network};
 pub use offset::utc_offset;
 pub use percent::percent;
@@ -41,10 +42,7 @@ pub struct Wrong {
 impl Wrong {
     /// Wrong, and nothing to suggest.
     #[must_use]
-    #[track_caller]
     pub fn new(message: impl Into<Box<str>>) -> Self {
-        #[cfg(test)]
-        crate::corpus::made_at(std::panic::Location::caller());
         Self {
             message: message.into(),
             help: None,
@@ -53,10 +51,7 @@ impl Wrong {
 
     /// Wrong, and what would be right.
     #[must_use]
-    #[track_caller]
     pub fn with(message: impl Into<Box<str>>, help: impl Into<Box<str>>) -> Self {
-        #[cfg(test)]
-        crate::corpus::made_at(std::panic::Location::caller());
         Self {
             message: message.into(),
             help: Some(help.into()),

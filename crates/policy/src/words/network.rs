@@ -3,73 +3,49 @@
 //! An address whose bits go on beyond the network's length is refused, because one of the two is a mistake. IPv4
 //! addresses in the clothes of IPv6 are IPv4. Must not know: what networks are for.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::IpNet;
 
 use super::{Wrong, quoted};
-use crate::model::Network;
 
 /// A network, or an address as a network of one.
 ///
 /// ```
 /// use tollgate_policy::words::network;
 ///
-/// assert_eq!(network("10.0.0.0/8").unwrap().bits, 8);
+/// assert_eq!(network("10.0.0.0/8").unwrap().prefix_len(), 8);
 /// assert_eq!(network("10.1.2.3/8").unwrap_err().help.as_deref(), Some("did you mean `10.0.0.0/8` or `10.1.2.3`?"));
 /// ```
 ///
 /// # Errors
 /// The text is not a network.
-pub fn network(text: &str) -> Result<Network, Wrong> {
+pub fn network(text: &str) -> Result<IpNet, Wrong> {
     let text = text.trim();
     let Some((host, bits)) = text.split_once('/') else {
         let address: IpAddr = text
             .parse()
             .map_err(|_no_more_to_say| not_an_address(text))?;
-        let address = address.to_canonical();
-        return Ok(Network {
-            address,
-            bits: width(address),
-        });
+        return Ok(address.to_canonical().into());
     };
-    let shown = quoted(text);
     let host_address: IpAddr = host
         .parse()
         .map_err(|_no_more_to_say| not_an_address(host))?;
-    let most = width(host_address);
-    let bits: u8 = match bits.parse::<u8>() {
-        Ok(bits) if bits <= most && is_plain(text) => bits,
-        _ => {
-            let help = bits
-                .parse::<Ipv4Addr>()
-                .ok()
-                .and_then(mask_bits)
-                .map_or_else(
-                    || format!("write a number from 0 to {most} after the slash"),
-                    |bits| format!("write `{host}/{bits}`"),
-                );
-            return Err(Wrong::with(
-                format!(
-                    "{shown} is not a network: {} is not its length",
-                    quoted(bits)
-                ),
-                help,
-            ));
-        }
+    let length = bits.parse().ok().filter(|_| is_plain(bits));
+    let Some(network) = length.and_then(|length| IpNet::new(host_address, length).ok()) else {
+        return Err(not_a_length(text, host, bits));
     };
-    let network = unmapped(host_address, bits);
-    let right = Network {
-        address: masked(network.address, network.bits),
-        bits: network.bits,
-    };
+    let network = unmapped(network);
+    let right = network.trunc();
     if right == network {
         return Ok(right);
     }
     Err(Wrong::with(
-        format!("{shown} has bits beyond its length: {host} is one address in that network"),
         format!(
-            "did you mean `{}/{}` or `{host}`?",
-            right.address, right.bits
+            "{} has bits beyond its length: {host} is one address in that network",
+            quoted(text)
         ),
+        format!("did you mean `{right}` or `{host}`?"),
     ))
 }
 
@@ -98,40 +74,39 @@ fn not_an_address(text: &str) -> Wrong {
     Wrong::with(format!("{} is not an address", quoted(text)), help)
 }
 
-/// `/+8` and `/08` parse as numbers and are no lengths.
-fn is_plain(text: &str) -> bool {
-    let bits = text.rsplit('/').next().unwrap_or_default();
+fn not_a_length(text: &str, host: &str, bits: &str) -> Wrong {
+    let mask = bits.parse::<Ipv4Addr>().ok().and_then(mask_bits);
+    let most = if host.contains(':') { 128 } else { 32 };
+    let help = mask.map_or_else(
+        || format!("write a number from 0 to {most} after the slash"),
+        |bits| format!("write `{host}/{bits}`"),
+    );
+    Wrong::with(
+        format!(
+            "{} is not a network: {} is not its length",
+            quoted(text),
+            quoted(bits)
+        ),
+        help,
+    )
+}
+
+/// `+8` and `08` parse as numbers and are no lengths.
+fn is_plain(bits: &str) -> bool {
     bits == "0" || !bits.starts_with(['0', '+'])
 }
 
-const fn width(address: IpAddr) -> u8 {
-    match address {
-        IpAddr::V4(_) => 32,
-        IpAddr::V6(_) => 128,
-    }
-}
-
-fn unmapped(address: IpAddr, bits: u8) -> Network {
-    match (address, address.to_canonical()) {
-        (IpAddr::V6(_), v4 @ IpAddr::V4(_)) if bits >= 96 => Network {
-            address: v4,
-            bits: bits - 96,
-        },
-        _ => Network { address, bits },
-    }
-}
-
-fn masked(address: IpAddr, bits: u8) -> IpAddr {
-    match address {
-        IpAddr::V4(v4) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
-            Ipv4Addr::from_bits(v4.to_bits() & mask).into()
-        }
-        IpAddr::V6(v6) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
-            Ipv6Addr::from_bits(v6.to_bits() & mask).into()
-        }
-    }
+/// A network of IPv4 addresses that is written as one of IPv6 is one of IPv4.
+pub(crate) fn unmapped(network: IpNet) -> IpNet {
+    let v4 = match network {
+        IpNet::V6(v6) => v6
+            .addr()
+            .to_ipv4_mapped()
+            .zip(v6.prefix_len().checked_sub(96)),
+        IpNet::V4(_) => None,
+    };
+    v4.and_then(|(address, bits)| IpNet::new(address.into(), bits).ok())
+        .unwrap_or(network)
 }
 
 /// The length of a network whose mask is written as an address.
@@ -146,7 +121,7 @@ mod tests {
 
     fn read(text: &str) -> String {
         match network(text) {
-            Ok(network) => format!("{}/{}", network.address, network.bits),
+            Ok(network) => network.to_string(),
             Err(wrong) => format!("{}; {}", wrong.message, wrong.help.unwrap_or_default()),
         }
     }

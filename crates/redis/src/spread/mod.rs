@@ -10,7 +10,7 @@ mod owed;
 mod pieces;
 
 use tokio::time::Instant;
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::State;
 use tollgate_core::{Outcome, Receipt, Timestamp};
 use tollgate_store::{Answer, Check, ErrorKind, Note, Op, StoreError};
@@ -36,7 +36,7 @@ pub(crate) async fn decide(
     parts: &[Part<'_>],
     answers: &mut [Answer],
     until: Instant,
-) -> Result<Verdict, StoreError> {
+) -> Result<BatchOutcome, StoreError> {
     if pieces::has_twice(parts) {
         let detail = "the same key of the same limit twice in one batch";
         return Err(StoreError::new(ErrorKind::BadRequest, detail));

@@ -4,7 +4,7 @@
 //! back and never refuse, come last, when nothing can refuse any more. Must not know: what is owed.
 
 use tokio::time::Instant;
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_store::{Answer, Check, Op, StoreError};
 
 use super::lately::Lately;
@@ -88,7 +88,7 @@ impl Piece {
         parts: &[Part<'_>],
         answers: &mut [Answer],
         until: Instant,
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<BatchOutcome, StoreError> {
         self.ask(shared, parts, |op| op, answers, until).await
     }
 
@@ -120,7 +120,7 @@ impl Piece {
         op: fn(Op) -> Op,
         answers: &mut [Answer],
         until: Instant,
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<BatchOutcome, StoreError> {
         let asked: Vec<(Check<'_>, _)> = self
             .parts(parts)
             .map(|(_, part)| {

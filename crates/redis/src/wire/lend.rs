@@ -3,24 +3,20 @@
 //! Must not know: connections, where a key is.
 
 use tollgate_core::lending::{self, Errand, Granted, MAX_LOANS, Report};
-use tollgate_core::limit::{Limit, Quota};
+use tollgate_core::limit::Limit;
 use tollgate_core::{Nanos, Outcome, Timestamp, TokenBucket};
 use tollgate_store::{ErrorKind, Key, Ruled, StoreError};
 
 use super::bytes::Blob;
+use super::observed_state::Reader;
 use super::request::Request;
-use super::seen::Reader;
 use crate::name::{Named, Secret, book_of};
 use crate::script::Which;
 
 /// The bucket that slices of this limit are taken from. Nothing else can be lent.
 #[must_use]
 pub fn lendable(limit: &Limit) -> Option<&TokenBucket> {
-    match limit.quota() {
-        Quota::TokenBucket(bucket) => Some(bucket),
-        Quota::LeakyBucket(bucket) if !bucket.is_queue() => Some(bucket.as_tokens()),
-        _ => None,
-    }
+    limit.denying_bucket()
 }
 
 impl Request {

@@ -2,12 +2,13 @@
 //!
 //! Public only so that tests can send calls in bulk and with a time of their own. Must not know: connections.
 
+mod algorithm;
 mod bytes;
+mod ledger;
 mod lend;
-mod quota;
+mod observed_state;
 mod reply;
 mod request;
-mod seen;
 mod words;
 
 pub use crate::script::{Script, Which};

@@ -3,19 +3,21 @@
 //! The script's own judgement comes along too. If core's is another, either the reply is not from our script or a port is
 //! wrong, and the answer is an error, not a guess. Must not know: connections, how calls were encoded.
 
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::concurrency::LeaseId;
-use tollgate_core::limit::{self, Edit, Limit};
+use tollgate_core::limit::{Edit, Limit};
 use tollgate_core::{Outcome, Receipt, Timestamp, Transition};
 use tollgate_store::{Answer, Check, ErrorKind, Note, Op, StoreError};
 
-use super::seen::{Ledger, Reader, Seen, Standing};
+use super::algorithm;
+use super::ledger::{Ledger, ReservationStatus};
+use super::observed_state::{ObservedState, Reader};
 
 /// What a batch was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decided {
     /// The verdict.
-    pub verdict: Verdict,
+    pub verdict: BatchOutcome,
     /// The server's time at the decision.
     pub now: Timestamp,
     /// How many states could not be read and were taken for absent.
@@ -24,7 +26,7 @@ pub struct Decided {
 
 /// One check on its way from the reply to the answer.
 struct Judged {
-    seen: Seen,
+    seen: ObservedState,
     transition: Transition<Edit>,
     note: Note,
     /// Judged, but never carried out.
@@ -69,7 +71,7 @@ fn read(
     let now = Timestamp::from_nanos(reader.pair()?);
     let is_admitted = reader.int()?;
     let corrupt = reader.count()?;
-    let mut verdict = Verdict::default();
+    let mut verdict = BatchOutcome::default();
     for check in checks {
         let judged = Judged::read(check, reader, now)?;
         verdict.add(judged.transition.outcome);
@@ -100,7 +102,7 @@ impl Judged {
             _ => None,
         };
         let id = lease_of(check.op);
-        let seen = Seen::read(reader, quota, id)?;
+        let seen = algorithm::observe(quota, reader, id)?;
         let plan = Plan::of(check.op, ledger, seen.is_held, now)?;
         let nothing = |outcome| Transition {
             outcome,
@@ -144,10 +146,6 @@ impl Judged {
         };
         let receipt = match self.earlier {
             Some(receipt) => receipt,
-            None if is_stored && self.is_peek => Receipt {
-                cost: 0,
-                ..transition.receipt
-            },
             None if is_stored => transition.receipt,
             None => Receipt::default(),
         };
@@ -169,7 +167,7 @@ fn lease_of(op: Op) -> LeaseId {
 
 /// What core is asked, or the outcome that is certain without asking.
 struct Plan {
-    op: Result<limit::Op, Outcome>,
+    op: Result<Op, Outcome>,
     note: Note,
     earlier: Option<Receipt>,
 }
@@ -179,25 +177,14 @@ impl Plan {
         if let Some(ledger) = ledger {
             return Self::of_ledger(op, &ledger, now);
         }
-        let op = match op {
-            Op::Spend(cost) | Op::Peek(cost) => limit::Op::Spend(cost),
-            Op::SpendUpTo(most) => limit::Op::SpendUpTo(most),
-            Op::ChargeAlways(cost) => limit::Op::ChargeAlways(cost),
-            Op::Settle { receipt, actual } => limit::Op::Settle { receipt, actual },
-            Op::Credit(amount) => limit::Op::Credit(amount),
-            Op::Acquire { id, weight } => limit::Op::Acquire { id, weight },
-            // Not a refusal: nothing was decided, and the note says why.
-            Op::Renew(_) if !is_held => {
-                return Some(Self {
-                    op: Err(Outcome::Allow),
-                    note: Note::LeaseNotHeld,
-                    earlier: Some(Receipt::default()),
-                });
-            }
-            Op::Renew(id) => limit::Op::Renew(id),
-            Op::Release(id) => limit::Op::Release(id),
-            _ => return None,
-        };
+        // Not a refusal: nothing was decided, and the note says why.
+        if matches!(op, Op::Renew(_)) && !is_held {
+            return Some(Self {
+                op: Err(Outcome::Allow),
+                note: Note::LeaseNotHeld,
+                earlier: Some(Receipt::default()),
+            });
+        }
         Some(Self {
             op: Ok(op),
             note: Note::Plain,
@@ -207,26 +194,28 @@ impl Plan {
 
     fn of_ledger(op: Op, ledger: &Ledger, now: Timestamp) -> Option<Self> {
         let receipt = ledger.receipt;
-        let looking = Ok(limit::Op::Spend(0));
-        let settling = |actual| Ok(limit::Op::Settle { receipt, actual });
-        let (op, note) = match (ledger.standing, op) {
-            (Standing::Fresh, Op::Reserve { cost, .. }) => {
-                (Ok(limit::Op::Spend(cost)), Note::Plain)
+        let looking = Ok(Op::Spend(0));
+        let settling = |actual| Ok(Op::Settle { receipt, actual });
+        let (op, note) = match (ledger.status, op) {
+            (ReservationStatus::Fresh, Op::Reserve { cost, .. }) => {
+                (Ok(Op::Spend(cost)), Note::Plain)
             }
-            (Standing::Known, Op::Reserve { .. }) => (looking, Note::AlreadyReserved),
-            (Standing::Full, Op::Reserve { .. }) => {
+            (ReservationStatus::Known, Op::Reserve { .. }) => (looking, Note::AlreadyReserved),
+            (ReservationStatus::Full, Op::Reserve { .. }) => {
                 let retry_after = ledger.room_after(now);
                 (Err(Outcome::Deny { retry_after }), Note::ReservationsFull)
             }
             (_, Op::Reserve { .. }) => return None,
-            (Standing::Open, Op::SettleReserved { actual, .. }) => (settling(actual), Note::Plain),
-            (Standing::Late, Op::SettleReserved { actual, .. }) => {
+            (ReservationStatus::Open, Op::SettleReserved { actual, .. }) => {
+                (settling(actual), Note::Plain)
+            }
+            (ReservationStatus::Late, Op::SettleReserved { actual, .. }) => {
                 (settling(actual.max(receipt.cost)), Note::Plain)
             }
-            (Standing::Open, Op::CancelReserved(_)) => (settling(0), Note::Plain),
-            (Standing::Closed, _) => (looking, Note::AlreadyClosed),
-            (Standing::Expired, _) => (looking, Note::ReservationExpired),
-            (Standing::Unknown, _) => (looking, Note::ReservationUnknown),
+            (ReservationStatus::Open, Op::CancelReserved(_)) => (settling(0), Note::Plain),
+            (ReservationStatus::Closed, _) => (looking, Note::AlreadyClosed),
+            (ReservationStatus::Expired, _) => (looking, Note::ReservationExpired),
+            (ReservationStatus::Unknown, _) => (looking, Note::ReservationUnknown),
             _ => return None,
         };
         let earlier = (note == Note::AlreadyReserved).then_some(receipt);

@@ -1,13 +1,14 @@
 //! A batch of checks as one call of a script. Must not know: connections, replies.
 
 use tollgate_core::limit::Quota;
+use tollgate_core::reservation::ReservationId;
 use tollgate_core::{Nanos, Receipt, Timestamp};
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{Check, ErrorKind, Op, StoreError};
 
+use super::algorithm;
 use super::bytes::Blob;
 use super::code;
-use super::quota::{Ask, blob};
 use super::words::Words;
 use crate::name::{Digest, Named, Secret, ledger_of, marker_of};
 use crate::options::Remembering;
@@ -80,7 +81,7 @@ impl Request {
             }
             let quota = check.ruled.limit.quota();
             let part = Part {
-                ask: Ask::Settle,
+                op: Op::Settle { receipt, actual: 0 },
                 as_op: Some(code::UNDO),
                 flags: 0,
                 about: Some(settled(receipt, quota).pair(memory.as_nanos())),
@@ -147,7 +148,7 @@ impl Request {
         named: Named,
     ) -> Result<(), StoreError> {
         let quota = check.ruled.limit.quota();
-        let part = Part::of(check.op, quota, remembering).ok_or_else(unsupported)?;
+        let part = Part::of(check.op, quota, remembering);
         let beside = part.as_op.is_some().then_some(Beside::Ledger);
         self.push(part, check, named, beside)
     }
@@ -168,7 +169,7 @@ impl Request {
         if self.keys.repeats_last() {
             return Err(bad("the same key of the same limit twice in one batch"));
         }
-        let mut blob = blob(quota, part.ask).ok_or_else(unsupported)?;
+        let mut blob = algorithm::encode(quota, part.op).ok_or_else(unsupported)?;
         let operation = blob.operation_mut();
         let mut about = part.about;
         if let (Some(ledger), Some(of)) = (part.as_op, about) {
@@ -176,10 +177,10 @@ impl Request {
             *operation = ledger;
         }
         *operation |= part.flags;
-        let which = match *operation {
+        let which = match (*operation, algorithm::script(quota)) {
             _ if part.as_op.is_some() => Which::All,
-            code::SPEND if Which::of(quota) == Which::Buckets => Which::Spend,
-            _ => Which::of(quota),
+            (code::SPEND, Which::Buckets) => Which::Spend,
+            (_, script) => script,
         };
         self.which = if is_first {
             which
@@ -216,7 +217,8 @@ enum Beside {
 /// One check, taken apart.
 #[derive(Clone, Copy)]
 struct Part {
-    ask: Ask,
+    /// What the algorithm is asked.
+    op: Op,
     /// The operation on the ledger that goes first, if there is one.
     as_op: Option<u8>,
     flags: u8,
@@ -225,69 +227,61 @@ struct Part {
 }
 
 impl Part {
-    fn of(op: Op, quota: &Quota, remembering: Remembering) -> Option<Self> {
-        let is_leases = matches!(quota, Quota::Concurrency(_));
-        let plain = |ask| Self {
-            ask,
+    fn of(op: Op, quota: &Quota, remembering: Remembering) -> Self {
+        let plain = |op| Self {
+            op,
             as_op: None,
             flags: 0,
             about: None,
         };
-        let reserved = |ask, op, id: u128, number, cost| Self {
-            ask,
-            as_op: Some(op),
+        let reserved = |op, code, id: ReservationId, number, cost| Self {
+            op,
+            as_op: Some(code),
             flags: 0,
             about: Some(
                 Blob::default()
-                    .id(id)
+                    .id(id.0)
                     .pair(number)
                     .pair(remembering.memory.as_nanos())
                     .small(remembering.most)
                     .pair(cost),
             ),
         };
-        Some(match op {
-            Op::Spend(cost) => plain(Ask::Spend(cost)),
-            Op::SpendUpTo(most) => plain(Ask::UpTo(most)),
-            Op::ChargeAlways(cost) => plain(Ask::Always(cost)),
-            Op::Credit(amount) => plain(Ask::Credit(amount)),
+        // The receipt of a reserved charge is in the ledger, where the script finds it.
+        let settling = |actual| Op::Settle {
+            receipt: Receipt::default(),
+            actual,
+        };
+        match op {
             Op::Peek(cost) => Self {
                 flags: code::PEEK,
-                ..plain(Ask::Spend(cost))
+                ..plain(Op::Spend(cost))
             },
             Op::Settle { receipt, actual } => Self {
                 about: Some(settled(receipt, quota).pair(actual)),
-                ..plain(Ask::Settle)
+                ..plain(op)
             },
-            Op::Reserve { .. } | Op::SettleReserved { .. } | Op::CancelReserved(_) if is_leases => {
-                return None;
-            }
             Op::Reserve { id, cost, hold } => {
-                reserved(Ask::Spend(cost), code::RESERVE, id.0, hold.as_nanos(), cost)
+                reserved(Op::Spend(cost), code::RESERVE, id, hold.as_nanos(), cost)
             }
             Op::SettleReserved { id, actual } => {
-                reserved(Ask::Settle, code::SETTLE_RESERVED, id.0, actual, 0)
+                reserved(settling(actual), code::SETTLE_RESERVED, id, actual, 0)
             }
-            Op::CancelReserved(id) => reserved(Ask::Settle, code::CANCEL_RESERVED, id.0, 0, 0),
-            Op::Acquire { id, weight } => plain(Ask::Acquire { id: id.0, weight }),
-            Op::Renew(id) => plain(Ask::Renew(id.0)),
-            Op::Release(id) => plain(Ask::Release(id.0)),
-            _ => return None,
-        })
+            Op::CancelReserved(id) => reserved(settling(0), code::CANCEL_RESERVED, id, 0, 0),
+            op => plain(op),
+        }
     }
 }
 
 /// The charge that is to be corrected, as its receipt says.
 fn settled(receipt: Receipt, quota: &Quota) -> Blob {
-    let blob = Blob::default()
+    // So many steps of a mark are a second.
+    let step = algorithm::mark_nanos(quota);
+    let second = 1_000_000_000 / step;
+    Blob::default()
         .pair(receipt.cost)
-        .pair(receipt.at.as_nanos());
-    if matches!(quota, Quota::SlidingLog(_)) {
-        // A log's mark is in microseconds.
-        blob.split(receipt.mark / 1_000_000, receipt.mark % 1_000_000 * 1_000)
-    } else {
-        blob.pair(receipt.mark)
-    }
+        .pair(receipt.at.as_nanos())
+        .split(receipt.mark / second, receipt.mark % second * step)
 }
 
 fn bad(detail: &'static str) -> StoreError {

@@ -16,18 +16,19 @@ use crate::differential::BLANK;
 use crate::server_time::connection;
 use crate::trace::{self, Dice, Family};
 
-/// Core's word for an operation that means the same alone and in a batch.
-fn plain(op: Op) -> Option<limit::Op> {
-    Some(match op {
-        Op::Spend(cost) => limit::Op::Spend(cost),
-        Op::SpendUpTo(most) => limit::Op::SpendUpTo(most),
-        Op::ChargeAlways(cost) => limit::Op::ChargeAlways(cost),
-        Op::Settle { receipt, actual } => limit::Op::Settle { receipt, actual },
-        Op::Credit(amount) => limit::Op::Credit(amount),
-        Op::Acquire { id, weight } => limit::Op::Acquire { id, weight },
-        Op::Release(id) => limit::Op::Release(id),
-        _ => return None,
-    })
+/// The operation, if it means the same alone and in a batch.
+fn plain(op: Op) -> Option<Op> {
+    matches!(
+        op,
+        Op::Spend(_)
+            | Op::SpendUpTo(_)
+            | Op::ChargeAlways(_)
+            | Op::Settle { .. }
+            | Op::Credit(_)
+            | Op::Acquire { .. }
+            | Op::Release(_)
+    )
+    .then_some(op)
 }
 
 struct Part {
@@ -103,10 +104,10 @@ fn compare(
             op: *op,
         })
         .collect();
-    let mut of_core: Vec<limit::Check<'_>> = parts
+    let mut of_core: Vec<limit::StateCheck<'_>> = parts
         .iter_mut()
         .zip(ops)
-        .map(|(part, op)| limit::Check {
+        .map(|(part, op)| limit::StateCheck {
             limit: &part.ruled.limit,
             state: &mut part.state,
             op: plain(*op).unwrap(),

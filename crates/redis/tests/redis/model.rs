@@ -1,6 +1,6 @@
 //! What core says to the store contract's operations: the specification that scripts are held to.
 
-use tollgate_core::limit::{self, Limit, Quota, State};
+use tollgate_core::limit::{Limit, Quota, State};
 use tollgate_core::reservation::{Correction, Reservations, Standing, Terms};
 use tollgate_core::{Nanos, Outcome, Receipt, SlidingCounter, Timestamp};
 use tollgate_redis::Remembering;
@@ -67,37 +67,26 @@ impl Model {
             most: remembering.most as usize,
         };
         match op {
-            Op::Spend(cost) => self.apply(limit, now, limit::Op::Spend(cost), Note::Plain),
-            Op::SpendUpTo(most) => self.apply(limit, now, limit::Op::SpendUpTo(most), Note::Plain),
-            Op::ChargeAlways(cost) => {
-                self.apply(limit, now, limit::Op::ChargeAlways(cost), Note::Plain)
-            }
-            Op::Credit(amount) => self.apply(limit, now, limit::Op::Credit(amount), Note::Plain),
-            Op::Settle { receipt, actual } => {
-                let op = limit::Op::Settle { receipt, actual };
-                self.apply(limit, now, op, Note::Plain)
-            }
-            Op::Acquire { id, weight } => {
-                self.apply(limit, now, limit::Op::Acquire { id, weight }, Note::Plain)
-            }
-            Op::Release(id) => self.apply(limit, now, limit::Op::Release(id), Note::Plain),
-            Op::Renew(id) => Some(
-                self.apply(limit, now, limit::Op::Renew(id), Note::Plain)
-                    .unwrap_or_else(|| {
-                        let said = self.refused(limit, now, Outcome::Allow, Note::LeaseNotHeld);
-                        Answer {
-                            receipt: Receipt::default(),
-                            ..said
-                        }
-                    }),
-            ),
+            Op::Spend(_)
+            | Op::SpendUpTo(_)
+            | Op::ChargeAlways(_)
+            | Op::Credit(_)
+            | Op::Settle { .. }
+            | Op::Acquire { .. }
+            | Op::Release(_) => self.apply(limit, now, op, Note::Plain),
+            Op::Renew(_) => Some(self.apply(limit, now, op, Note::Plain).unwrap_or_else(|| {
+                let said = self.refused(limit, now, Outcome::Allow, Note::LeaseNotHeld);
+                Answer {
+                    receipt: Receipt::default(),
+                    ..said
+                }
+            })),
             Op::Peek(cost) => self.peek(limit, now, cost),
             Op::Reserve { id, cost, hold } => {
                 let terms = terms(hold);
                 match self.ledger.standing(now, &terms, id) {
                     Standing::Known(receipt) => {
-                        let looked =
-                            self.apply(limit, now, limit::Op::Spend(0), Note::AlreadyReserved)?;
+                        let looked = self.apply(limit, now, Op::Spend(0), Note::AlreadyReserved)?;
                         Some(Answer { receipt, ..looked })
                     }
                     Standing::Full => {
@@ -107,7 +96,7 @@ impl Model {
                         Some(self.refused(limit, now, outcome, Note::ReservationsFull))
                     }
                     Standing::Fresh => {
-                        let answer = self.apply(limit, now, limit::Op::Spend(cost), Note::Plain)?;
+                        let answer = self.apply(limit, now, Op::Spend(cost), Note::Plain)?;
                         if answer.outcome.is_admitted() {
                             self.forgotten_at.retain(|at| *at > now);
                             self.forgotten_at
@@ -132,23 +121,15 @@ impl Model {
 
     fn correct(&mut self, limit: &Limit, now: Timestamp, correction: Correction) -> Option<Answer> {
         let (op, note) = match correction {
-            Correction::Settle { receipt, actual } => {
-                (limit::Op::Settle { receipt, actual }, Note::Plain)
-            }
-            Correction::AlreadyClosed => (limit::Op::Spend(0), Note::AlreadyClosed),
-            Correction::Expired => (limit::Op::Spend(0), Note::ReservationExpired),
-            Correction::Unknown => (limit::Op::Spend(0), Note::ReservationUnknown),
+            Correction::Settle { receipt, actual } => (Op::Settle { receipt, actual }, Note::Plain),
+            Correction::AlreadyClosed => (Op::Spend(0), Note::AlreadyClosed),
+            Correction::Expired => (Op::Spend(0), Note::ReservationExpired),
+            Correction::Unknown => (Op::Spend(0), Note::ReservationUnknown),
         };
         self.apply(limit, now, op, note)
     }
 
-    fn apply(
-        &mut self,
-        limit: &Limit,
-        now: Timestamp,
-        op: limit::Op,
-        note: Note,
-    ) -> Option<Answer> {
+    fn apply(&mut self, limit: &Limit, now: Timestamp, op: Op, note: Note) -> Option<Answer> {
         let found = self.inherited(limit, now);
         let transition = limit.decide(&found, now, op).ok()?;
         if self.change_of_length(limit).is_some() || transition.next.is_some() {
@@ -172,7 +153,7 @@ impl Model {
     /// A peek leaves no trace.
     fn peek(&mut self, limit: &Limit, now: Timestamp, cost: u64) -> Option<Answer> {
         let found = self.inherited(limit, now);
-        let transition = limit.decide(&found, now, limit::Op::Spend(cost)).ok()?;
+        let transition = limit.decide(&found, now, Op::Spend(cost)).ok()?;
         Some(Answer {
             outcome: transition.outcome,
             status: limit.status(&found, now),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use redis::Connection;
 use tollgate_core::Timestamp;
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::{Limit, Refused};
 use tollgate_core::reservation::Terms;
 use tollgate_redis::Remembering;
@@ -26,7 +26,7 @@ impl Batches for Scripts {
         now: Timestamp,
         terms: Option<&Terms>,
         asked: &[Asked<'_>],
-    ) -> Result<(Verdict, Vec<Answer>), Refused> {
+    ) -> Result<(BatchOutcome, Vec<Answer>), Refused> {
         let remembering = terms.map_or_else(Remembering::default, |terms| Remembering {
             memory: terms.memory,
             most: u32::try_from(terms.most).unwrap(),

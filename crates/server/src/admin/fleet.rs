@@ -4,15 +4,15 @@
 
 use serde::Serialize;
 use tollgate_core::Nanos;
-use tollgate_engine::fleet::{Breaker, BreakerState, Fleet};
+use tollgate_fleet::{Breaker, BreakerState, Fleet};
 use tollgate_store::Clock;
 use tollgate_store::register::Load;
 
 use super::Admin;
 use super::state::utc;
-use crate::fleet::{Fellow, Membership, View, What};
 use crate::http::response::HttpResponse;
 use crate::http::verdict_body::json;
+use tollgate_service::fleet::{Fellow, Membership, View, What};
 
 /// The whole page; outside a fleet all of it is null.
 #[derive(Serialize, Default)]
@@ -98,7 +98,7 @@ struct Part {
 impl<C: Clock + 'static> Admin<C> {
     pub(super) fn fleet(&self) -> HttpResponse {
         let mut page = self.fleet.as_deref().map(shown).unwrap_or_default();
-        page.store = self.app.engine().fleet().map(|fleet| store(fleet));
+        page.store = self.app.service.fleet().map(|fleet| store(fleet));
         HttpResponse::json(json(&page))
     }
 }

@@ -11,8 +11,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
 use hyper::header::{
-    AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, RETRY_AFTER,
-    WWW_AUTHENTICATE,
+    AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, StatusCode};
 use tollgate_core::{InvalidQuota, Nanos, Outcome, Rate, Timestamp, TokenBucket};
@@ -22,7 +21,8 @@ use super::tokens::Tokens;
 use crate::http::HttpRequest;
 use crate::http::request_attributes::without_port;
 use crate::http::response::HttpResponse;
-use crate::metrics::Rejected;
+use tollgate_service::Refusal;
+use tollgate_service::metrics::AdminRejection as Rejected;
 
 /// Wrong tokens that an address may show at once; one more may be shown every so often.
 const AT_ONCE: u64 = 10;
@@ -86,11 +86,8 @@ impl Guard {
         // Looked at before the token, or guessing on would be free.
         if let Some(wait) = self.must_wait(peer, now) {
             let detail = "too many wrong tokens came from this address";
-            let reply = HttpResponse::plain(StatusCode::TOO_MANY_REQUESTS, detail);
-            return turned(
-                Rejected::Flood,
-                reply.with(RETRY_AFTER, &wait.as_secs_ceil().max(1).to_string()),
-            );
+            let refusal = Refusal::over_limit(Some(wait));
+            return turned(Rejected::Flood, HttpResponse::refusal(refusal, detail));
         }
         let shown = bearer(request.headers);
         match shown.and_then(|shown| self.tokens.right_of(shown)) {

@@ -26,15 +26,15 @@ use tollgate_store::Clock;
 
 use crate::app::App;
 use crate::counters::Counters;
-use crate::fleet::Membership;
 use crate::http::bad_input::echo;
 use crate::http::response::HttpResponse;
 use crate::http::{HttpHandler, HttpRequest, Limits, run};
 use crate::listen::{Ended, Listener, Place, Stopping, Tls};
-use crate::metrics::{Format, Gathered, gather};
 use crate::resp::Resp;
 use guard::Guard;
 use routes::{Endpoint, Route};
+use tollgate_service::fleet::Membership;
+use tollgate_service::metrics::{CertificateStatus, Format, MetricSources, gather};
 
 /// The admin pages of a server.
 #[derive(Debug)]
@@ -159,12 +159,24 @@ impl<C: Clock + 'static> Admin<C> {
     fn metrics(&self, request: &HttpRequest<'_>) -> HttpResponse {
         let accept = request.headers.get_all(ACCEPT).iter();
         let format = Format::accepted(accept.filter_map(|field| field.to_str().ok()));
-        let gathered = Gathered {
-            app: &self.app,
-            resp: self.resp.as_deref(),
-            tls: self.tls.as_deref(),
+        let listeners = self.listeners().into_iter();
+        let listeners: Vec<_> = listeners
+            .map(|(name, counters)| (name, counters.counts()))
+            .collect();
+        let gathered = MetricSources {
+            service: &self.app.service,
+            descriptor_rules: &self.app.envoy.counted(),
+            throttle_store: self.resp.as_ref().map(|resp| resp.store()),
+            listeners: &listeners,
+            certificate: self.tls.as_ref().map(|tls| CertificateStatus {
+                expires: tls.expires(),
+                loads: tls.loads(),
+                refusals: tls.refusals(),
+            }),
+            generation: self.app.envoy.generation(),
+            files: self.app.envoy.file_status(),
+            quotas: self.app.envoy.quota_counts(),
             fleet: self.fleet.as_deref(),
-            listeners: &self.listeners(),
         };
         HttpResponse::page(format.content_type(), gather(&gathered, format))
     }
@@ -208,14 +220,14 @@ impl<C: Clock + 'static> HttpHandler for Admin<C> {
     }
 
     fn has_fleet(&self) -> bool {
-        self.app.waits()
+        self.app.service.fleet().is_some()
     }
 
     async fn answer(&self, request: &HttpRequest<'_>) -> HttpResponse {
         let route = Route::at(request.path);
         // Whoever may not read does not learn what there is, either.
         let takes = route.map_or(routes::Right::Read, |route| route.takes(request.method));
-        let now = self.app.engine().store().now();
+        let now = self.app.service.now();
         if let Err(turned) = self.guard.admit(request, takes, now) {
             let (why, reply) = *turned;
             self.app.metrics().reject(why);

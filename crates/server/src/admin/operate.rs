@@ -6,7 +6,7 @@
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 use tollgate_engine::control::{Control, Refused};
-use tollgate_engine::reload::Looked;
+use tollgate_service::reload::Looked;
 use tollgate_store::{Clock, Memory};
 
 use super::Admin;
@@ -43,7 +43,7 @@ impl<C: Clock + 'static> Admin<C> {
         let said = OperatorRequest::read(request.body, &["limit", "to", "enforce"])?;
         let signed = said.signed(&from(request.peer))?;
         let (limit, to) = (said.limit_or_everything()?, said.switch()?);
-        let by_files = self.app.is_by_envoys_files();
+        let by_files = self.app.envoy.is_by_files();
         if by_files && to.enforce.is_some() {
             let reason = "files of envoyproxy/ratelimit are enforced for every key or in shadow";
             return Err(BadInput::new("enforce", b"", reason));
@@ -51,7 +51,7 @@ impl<C: Clock + 'static> Admin<C> {
         let switched = self.control().switch(limit, to, by(&signed));
         if by_files && switched.is_ok() {
             // There are no limits of ours then, so this was everything. What files decide is always counted.
-            self.app.rls.shadow(to.halt.is_some());
+            self.app.envoy.set_shadow(to.halt.is_some());
         }
         Ok(done(switched))
     }
@@ -106,8 +106,7 @@ impl<C: Clock + 'static> Admin<C> {
             Ok(found) => found,
             Err(why) => return Ok(refused(&why)),
         };
-        let together = self.app.engine().together();
-        Ok(match together.erase(limit, &key).await {
+        Ok(match self.app.service.erase_shared(limit, &key).await {
             Ok(there) => {
                 // Other nodes may remember denials. That the key is one was found out above.
                 let _told = self.control().tell_of_reset(limit, &key, by(&signed));
@@ -129,7 +128,7 @@ impl<C: Clock + 'static> Admin<C> {
     pub(super) fn reload(&self, request: &HttpRequest<'_>) -> Answer {
         let said = OperatorRequest::read(request.body, &[])?;
         let (who, why) = said.signed(&from(request.peer))?;
-        let Some(reloader) = self.app.reload() else {
+        let Some(reloader) = self.app.envoy.reload() else {
             let detail = "the policy comes from no file; start with --config";
             return Ok(HttpResponse::plain(StatusCode::CONFLICT, detail));
         };

@@ -160,7 +160,7 @@ struct EventShown {
 impl<C: Clock + 'static> Admin<C> {
     pub(super) fn state(&self) -> HttpResponse {
         let engine = self.app.engine();
-        let (given_up, kept) = self.app.tickets.usage();
+        let (given_up, kept) = self.app.service.ticket_usage();
         let mut stores = vec![("policy", engine.store())];
         stores.extend(self.resp.as_ref().map(|resp| ("throttle", resp.store())));
         let store = |(name, store): (&'static str, &tollgate_store::Memory<C>)| {
@@ -188,7 +188,7 @@ impl<C: Clock + 'static> Admin<C> {
         HttpResponse::json(json(&State {
             version: env!("CARGO_PKG_VERSION"),
             ready: self.is_ready(),
-            generation: self.app.generation(),
+            generation: self.app.envoy.generation(),
             stores: stores.into_iter().map(store).collect(),
             tickets: TicketState { kept, given_up },
             connections: connections.collect(),
@@ -197,9 +197,9 @@ impl<C: Clock + 'static> Admin<C> {
     }
 
     pub(super) fn policy(&self) -> HttpResponse {
-        let told = self.app.told();
+        let told = self.app.service.explanation();
         let explanation = &told.explanation;
-        let reload = self.app.reload();
+        let reload = self.app.envoy.reload();
         let status = reload.as_ref().map(|reload| reload.status());
         let limits = explanation.limits.iter().map(|limit| PolicyLimit {
             name: &limit.name,
@@ -215,8 +215,8 @@ impl<C: Clock + 'static> Admin<C> {
         });
         HttpResponse::json(json(&Policy {
             file: reload.map(|reload| reload.path().display().to_string()),
-            generation: self.app.generation(),
-            rules: self.app.rls.rules_in_words(),
+            generation: self.app.envoy.generation(),
+            rules: self.app.envoy.rules_in_words(),
             valid: status.as_ref().is_none_or(|status| status.valid),
             fingerprint: status.as_ref().map(|status| status.hash.to_string()),
             loaded_at: status.as_ref().map(|status| utc(status.loaded_at)),
@@ -290,7 +290,7 @@ impl<C: Clock + 'static> Admin<C> {
 }
 
 fn diverging(of: Divergence) -> Diverging {
-    let key = |key: tollgate_engine::trial::DivergingKey| DivergingKey {
+    let key = |key: tollgate_engine::candidate::DivergingKey| DivergingKey {
         key: key
             .digest
             .iter()

@@ -1,15 +1,13 @@
-//! A server as one of a fleet: the store that all nodes share, and what is done about its being away.
+//! The store in Redis or Valkey that the nodes of a fleet share, and what is done about its being away.
 //!
-//! `start.rs` connects, `tending.rs` looks whether what was away is back, `borrowing.rs` after
-//! slices and counts, `membership/` sees the other nodes and shares what
-//! operators say. Must not know: command lines, how anything is decided.
+//! `start.rs` connects, `tending.rs` looks whether what was away is back. [`tollgate_service::fleet`] does everything else.
+//! Must not know: command lines, how anything is decided.
 
-mod borrowing;
-mod membership;
 mod start;
 mod tending;
 
-pub use borrowing::Borrowing;
-pub use membership::{Fellow, Membership, MembershipSettings, Node, Nodes, Tally, View, What};
 pub use start::Shared;
 pub use tending::Tending;
+pub use tollgate_service::fleet::{
+    Fellow, FleetMaintenance, Membership, MembershipSettings, Node, Nodes, Tally, View, What,
+};

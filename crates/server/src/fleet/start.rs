@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_engine::fleet::Fleet;
+use tollgate_fleet::Fleet;
 use tollgate_redis::{Options, RedisRegister, RedisStore};
 use tollgate_store::StoreError;
 use tollgate_store::register::{FleetName, Register};

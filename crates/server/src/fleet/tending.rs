@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 use tollgate_core::Timestamp;
-use tollgate_engine::fleet::Fleet;
+use tollgate_fleet::Fleet;
 use tollgate_redis::{RedisStore, Unwise};
 
 use super::start::Shared;

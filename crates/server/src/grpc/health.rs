@@ -58,7 +58,7 @@ pub(super) fn answer(
 fn service(message: &[u8]) -> Result<&str, Malformed> {
     let mut service = "";
     let mut fields = Fields::of(message);
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.next_field()? {
         if let (1, Value::Bytes(bytes)) = field {
             service = text(bytes, "service")?;
         }
@@ -88,7 +88,7 @@ mod tests {
         let list = ask(Method::HealthList, "", false).unwrap();
         let mut fields = Fields::of(&list);
         let mut count = 0;
-        while let Some((number, _)) = fields.next().unwrap() {
+        while let Some((number, _)) = fields.next_field().unwrap() {
             assert_eq!(number, 1);
             count += 1;
         }

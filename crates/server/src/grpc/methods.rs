@@ -11,7 +11,7 @@ use tollgate_core::Nanos;
 
 use super::status::{Code, Status};
 use crate::listen::Stopping;
-use crate::saturation::Place;
+use tollgate_service::WaitPermit as Place;
 
 /// The methods that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

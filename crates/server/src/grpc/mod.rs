@@ -17,7 +17,6 @@ mod status;
 mod streams;
 #[cfg(test)]
 mod tests;
-pub(crate) mod wire;
 
 pub use limits::GrpcLimits;
 
@@ -37,10 +36,11 @@ use crate::app::App;
 use crate::awaited::guarded;
 use crate::counters::{Counters, count};
 use crate::listen::{Ended, Listener, Peer, Serve, Stopping, Stream, accept};
-use crate::metrics::{Answered, Transport};
-use crate::rlqs::Session;
-use crate::rls::Refused;
-use crate::rls::message::{Descriptors, Entries, read_request, write_response};
+use tollgate_envoy::protobuf as wire;
+use tollgate_envoy::rlqs::Session;
+use tollgate_envoy::rls::RlsError;
+use tollgate_envoy::rls::messages::{Descriptors, Entries, read_request, write_response};
+use tollgate_service::{Answered, Transport};
 
 /// What speaks gRPC for an app.
 pub struct Grpc<C> {
@@ -117,13 +117,14 @@ impl<C: Clock + 'static> Grpc<C> {
         };
         let decided = self
             .app
+            .envoy
             .should_rate_limit(Transport::Grpc, &request, |said| {
                 write_response(said, out);
                 said.wait
             });
-        decided.await.map_err(|refused| match refused {
-            Refused::BadRequest(reason) => Status::new(Code::InvalidArgument, reason.to_string()),
-            Refused::Store(error) => Status::new(Code::Unavailable, error.to_string()),
+        decided.await.map_err(|error| match error {
+            RlsError::BadRequest(reason) => Status::new(Code::InvalidArgument, reason.to_string()),
+            error => Status::new(Code::Unavailable, error.to_string()),
         })
     }
 
@@ -158,12 +159,12 @@ impl<C: Clock + 'static> GrpcHandler for Grpc<C> {
     }
 
     fn subscribe(&self) -> Result<Box<dyn QuotaSubscriber>, Status> {
-        if self.app.is_by_envoys_files() {
+        if self.app.envoy.is_by_files() {
             let message =
                 "quotas are given out by a policy, and files of envoyproxy/ratelimit are in force";
             return Err(Status::new(Code::Unimplemented, message));
         }
-        match Session::open(Arc::clone(&self.app)) {
+        match Session::open(Arc::clone(&self.app.envoy)) {
             Some(session) => Ok(Box::new(session)),
             None => {
                 let message = "there are too many streams of quotas";
@@ -173,7 +174,7 @@ impl<C: Clock + 'static> GrpcHandler for Grpc<C> {
     }
 
     fn waits(&self) -> bool {
-        self.app.waits()
+        self.app.service.fleet().is_some()
     }
 
     async fn answer(

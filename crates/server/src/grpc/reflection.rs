@@ -51,7 +51,7 @@ fn read(message: &[u8]) -> Result<(&str, ReflectionRequest<'_>), Malformed> {
     let mut host = "";
     let mut question = ReflectionRequest::Nothing;
     let mut fields = Fields::of(message);
-    while let Some(field) = fields.next()? {
+    while let Some(field) = fields.next_field()? {
         match field {
             (1, Value::Bytes(bytes)) => host = text(bytes, "host")?,
             (3, Value::Bytes(bytes)) => {
@@ -111,7 +111,7 @@ mod tests {
         answer(&question, &mut out).unwrap();
         let mut fields = Fields::of(&out);
         let mut read = Vec::new();
-        while let Some((number, Value::Bytes(bytes))) = fields.next().unwrap() {
+        while let Some((number, Value::Bytes(bytes))) = fields.next_field().unwrap() {
             read.push((number, bytes.to_vec()));
         }
         read
@@ -120,7 +120,7 @@ mod tests {
     fn count(message: &[u8]) -> usize {
         let mut fields = Fields::of(message);
         let mut count = 0;
-        while fields.next().unwrap().is_some() {
+        while fields.next_field().unwrap().is_some() {
             count += 1;
         }
         count

@@ -19,7 +19,7 @@ use crate::http::response::HttpResponse;
 use crate::http::routes::{Endpoint, Route, max_body_len};
 use crate::http::{HttpHandler, HttpRequest, Limits, run};
 use crate::listen::{Ended, Listener, Peer, Stopping};
-use crate::metrics::{Answered, Transport};
+use tollgate_service::{Answered, Transport};
 
 impl<C: Clock> App<C> {
     /// Answers every client that comes to `listener`, until `shutdown` completes; then lets open connections finish. Never ends for
@@ -105,7 +105,7 @@ impl<C: Clock + 'static> HttpHandler for App<C> {
     }
 
     fn has_fleet(&self) -> bool {
-        self.waits()
+        self.service.fleet().is_some()
     }
 
     async fn answer(&self, request: &HttpRequest<'_>) -> HttpResponse {
@@ -116,11 +116,11 @@ impl<C: Clock + 'static> HttpHandler for App<C> {
         if !route.allows(request.method) {
             return wrong_method(request.method, route.methods);
         }
-        if self.is_by_envoys_files() && !route.is_for_files() {
+        if self.envoy.is_by_files() && !route.is_for_files() {
             let detail = "files of envoyproxy/ratelimit decide here; ask by gRPC or POST /json";
             return HttpResponse::plain(StatusCode::NOT_IMPLEMENTED, detail);
         }
-        let began = route.endpoint.decides().then(|| self.engine.store().now());
+        let began = route.endpoint.decides().then(|| self.service.now());
         let answered = match route.endpoint {
             Endpoint::Check => self.check(request).await,
             Endpoint::Batch => self.check_batch(request).await,
@@ -134,15 +134,15 @@ impl<C: Clock + 'static> HttpHandler for App<C> {
             Endpoint::OpenApi => Ok(HttpResponse::json(openapi::DOCUMENT)),
             Endpoint::Health => Ok(HttpResponse::text("ok\n")),
             Endpoint::EnvoysHealth => Ok(HttpResponse::text("OK")),
-            Endpoint::Envoy => Ok(self.should_rate_limit_json(request.body).await),
+            Endpoint::Envoy => Ok(self.answer_rls_json(request.body).await),
             Endpoint::Ready => Ok(self.ready()),
             Endpoint::Front => Ok(HttpResponse::text(
                 self.introduction(&request.peer.local, &[]),
             )),
         };
         if let Some(began) = began {
-            let span = self.engine.store().now().since(began);
-            self.metrics().took(Transport::Http, span, 1);
+            let span = self.service.now().since(began);
+            self.metrics().observe_duration(Transport::Http, span, 1);
             if answered.is_err() {
                 self.metrics()
                     .count_answer(Transport::Http, Answered::Failed);

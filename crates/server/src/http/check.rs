@@ -4,7 +4,7 @@
 
 use hyper::{Method, StatusCode};
 use tollgate_core::Outcome;
-use tollgate_engine::{Purpose, Terms, Verdict};
+use tollgate_engine::{CheckMode, CheckOptions};
 use tollgate_http::Answer;
 use tollgate_store::Clock;
 
@@ -17,8 +17,7 @@ use crate::http::json::{parse_check_request, parse_check_requests};
 use crate::http::query::parse_query;
 use crate::http::response::HttpResponse;
 use crate::http::verdict_body::VerdictBody;
-use crate::metrics::Transport;
-use crate::words::{About, with_words};
+use tollgate_service::{Subject, Transport, with_header_fields};
 
 impl<C: Clock> App<C> {
     pub(crate) async fn check(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, BadInput> {
@@ -26,7 +25,7 @@ impl<C: Clock> App<C> {
             Method::POST => posted(request)?,
             _ => parse_query(request.query)?,
         };
-        Ok(self.decide(&asked, Purpose::Charge).await)
+        Ok(self.decide(&asked, CheckMode::Charge).await)
     }
 
     /// A check of a request that will be worked on for a while, so looking is not enough.
@@ -35,7 +34,7 @@ impl<C: Clock> App<C> {
         request: &HttpRequest<'_>,
     ) -> Result<HttpResponse, BadInput> {
         let asked = charged(posted(request)?)?;
-        Ok(self.decide(&asked, Purpose::Charge).await)
+        Ok(self.decide(&asked, CheckMode::Charge).await)
     }
 
     pub(crate) async fn reserve(
@@ -43,7 +42,7 @@ impl<C: Clock> App<C> {
         request: &HttpRequest<'_>,
     ) -> Result<HttpResponse, BadInput> {
         let asked = charged(posted(request)?)?;
-        Ok(self.decide(&asked, Purpose::Estimate).await)
+        Ok(self.decide(&asked, CheckMode::Reserve).await)
     }
 
     pub(crate) async fn check_batch(
@@ -55,18 +54,19 @@ impl<C: Clock> App<C> {
         let questions = parse_check_requests(request.body)?;
         let mut body = Vec::from(br#"{"answers":["#);
         for (index, asked) in questions.iter().enumerate() {
-            let terms = asked.terms(Purpose::Charge);
             if index > 0 {
                 body.push(b',');
             }
-            let told = self.ask_then(Transport::Http, &asked.known, terms, |decided| {
-                let ticket = self.keep_ticket(&mut decided.verdict);
-                self.answering(decided, About::Request, |answer| {
-                    let status = decided.verdict.status().unwrap_or(200);
-                    VerdictBody::new(&decided.verdict, ticket).write(answer, status, &mut body);
-                });
+            let options = asked.options(CheckMode::Charge);
+            let mut verdict = self
+                .service
+                .check(Transport::Http, &asked.known, options)
+                .await;
+            let ticket = self.service.issue_ticket(&mut verdict);
+            self.service.answer(&verdict, Subject::Request, |answer| {
+                let status = verdict.status().unwrap_or(200);
+                VerdictBody::new(&verdict, ticket).write(answer, status, &mut body);
             });
-            told.await;
         }
         body.extend_from_slice(b"]}");
         Ok(HttpResponse::json(body))
@@ -75,14 +75,18 @@ impl<C: Clock> App<C> {
     /// Where everything stands for a key. Charges nothing, and answers 200 whatever it finds.
     pub(crate) async fn status(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, BadInput> {
         let asked = parse_query(request.query)?;
-        let terms = Terms::of(Purpose::Look, asked.cost);
-        let told = self.ask_then(Transport::Http, &asked.known, terms, |decided| {
-            self.answering(decided, About::Stand, |answer| {
-                let body = VerdictBody::new(&decided.verdict, None).to_json(answer);
-                self.say(HttpResponse::json(body), answer)
-            })
-        });
-        Ok(told.await)
+        let options = CheckOptions {
+            cost: asked.cost,
+            mode: CheckMode::Peek,
+        };
+        let verdict = self
+            .service
+            .check(Transport::Http, &asked.known, options)
+            .await;
+        Ok(self.service.answer(&verdict, Subject::Status, |answer| {
+            let body = VerdictBody::new(&verdict, None).to_json(answer);
+            self.say(HttpResponse::json(body), answer)
+        }))
     }
 
     /// What a gateway asks about a request that it holds.
@@ -101,60 +105,50 @@ impl<C: Clock> App<C> {
         let clients = self.gateways.clients(gateway);
         let forwarded =
             ForwardedRequest::read(gateway, request.headers, request.peer.ip(), clients)?;
-        if self.saturation.is_full() {
-            let look = Terms::of(Purpose::Look, None);
-            let crowded = self.ask_then(Transport::Http, &forwarded, look, |seen| {
-                match seen.verdict.outcome() {
-                    Outcome::Wait(wait) => Some(self.crowd_out(gateway, seen, wait)),
-                    _ => None,
-                }
-            });
-            if let Some(reply) = crowded.await {
-                return Ok(reply);
+        if self.saturation().is_full() {
+            let peek = CheckOptions::new(CheckMode::Peek);
+            let peeked = self.service.check(Transport::Http, &forwarded, peek).await;
+            if matches!(peeked.outcome(), Outcome::Wait(_)) {
+                return Ok(self.answer_queue_full(gateway, &peeked));
             }
         }
-        let terms = Terms::of(Purpose::Charge, None);
-        let told = self.ask_then(Transport::Http, &forwarded, terms, |decided| {
-            let ticket = self.keep_ticket(&mut decided.verdict);
-            self.answering(decided, About::Request, |answer| {
-                let reply = gateway.reply(&decided.verdict, ticket, answer);
-                self.say(reply, answer)
-            })
+        let mut verdict = self
+            .service
+            .check(Transport::Http, &forwarded, CheckOptions::default())
+            .await;
+        let ticket = self.service.issue_ticket(&mut verdict);
+        let reply = self.service.answer(&verdict, Subject::Request, |answer| {
+            let reply = gateway.reply(&verdict, ticket, answer);
+            self.say(reply, answer)
         });
-        let reply = told.await;
         Ok(match reply.wait().is_zero() {
             true => reply,
-            false => reply.at(self.saturation.enter()),
+            false => reply.at(self.saturation().enter()),
         })
     }
 
-    async fn decide(&self, asked: &CheckRequest, purpose: Purpose) -> HttpResponse {
-        let terms = asked.terms(purpose);
-        let told = self.ask_then(Transport::Http, &asked.known, terms, |decided| {
-            let ticket = self.keep_ticket(&mut decided.verdict);
-            self.answering(decided, About::Request, |answer| {
-                let body = VerdictBody::new(&decided.verdict, ticket).to_json(answer);
-                let reply = match decided.verdict.status() {
-                    None => HttpResponse::json(body),
-                    Some(status) => HttpResponse::refused(status, body),
-                };
-                self.say(reply, answer)
-            })
-        });
-        told.await
+    async fn decide(&self, asked: &CheckRequest, mode: CheckMode) -> HttpResponse {
+        let mut verdict = self
+            .service
+            .check(Transport::Http, &asked.known, asked.options(mode))
+            .await;
+        let ticket = self.service.issue_ticket(&mut verdict);
+        self.service.answer(&verdict, Subject::Request, |answer| {
+            let body = VerdictBody::new(&verdict, ticket).to_json(answer);
+            let reply = match verdict.status() {
+                None => HttpResponse::json(body),
+                Some(status) => HttpResponse::refused(status, body),
+            };
+            self.say(reply, answer)
+        })
     }
 
     /// The reply with the fields that an answer has in the dialects that were chosen.
     pub(crate) fn say(&self, reply: HttpResponse, answer: &Answer<'_>) -> HttpResponse {
-        with_words(|words| {
-            answer.write(self.wording.dialects(), words);
+        with_header_fields(|words| {
+            answer.write(self.service.headers().dialects(), words);
             reply.saying(words)
         })
-    }
-
-    pub(crate) fn keep_ticket(&self, verdict: &mut Verdict) -> Option<u128> {
-        let ticket = verdict.take_ticket()?;
-        Some(self.tickets.keep(ticket, self.engine.store().now()))
     }
 }
 

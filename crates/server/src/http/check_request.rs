@@ -2,7 +2,7 @@
 //!
 //! Must not know: how it was written down.
 
-use tollgate_engine::{Purpose, Terms};
+use tollgate_engine::{CheckMode, CheckOptions};
 
 use crate::http::bad_input::BadInput;
 use crate::http::request_attributes::RequestAttributes;
@@ -22,14 +22,15 @@ impl CheckRequest {
         self.peek.unwrap_or(false)
     }
 
-    /// What the engine is asked: what the answer is for, unless the caller only looks.
-    pub(crate) fn terms(&self, purpose: Purpose) -> Terms {
-        let purpose = if self.is_peek() {
-            Purpose::Look
-        } else {
-            purpose
-        };
-        Terms::of(purpose, self.cost)
+    /// How the request is checked: in this mode, unless the caller only peeks.
+    pub(crate) fn options(&self, mode: CheckMode) -> CheckOptions {
+        CheckOptions {
+            cost: self.cost,
+            mode: match self.is_peek() {
+                true => CheckMode::Peek,
+                false => mode,
+            },
+        }
     }
 
     pub(crate) fn set_attribute(&mut self, name: &str, value: Vec<u8>) -> Result<(), BadInput> {

@@ -49,7 +49,7 @@ struct Counters {
 
 impl<C: Clock> App<C> {
     pub(crate) fn limits(&self) -> HttpResponse {
-        let told = self.told();
+        let told = self.service.explanation();
         let explanation = &told.explanation;
         HttpResponse::json(json(&Listing {
             generation: told.generation,
@@ -65,7 +65,7 @@ impl<C: Clock> App<C> {
     }
 
     fn listed<'a>(&self, limit: &'a LimitExplained) -> Listed<'a> {
-        let counted = self.engine.counted(&limit.name).unwrap_or_default();
+        let counted = self.engine().counted(&limit.name).unwrap_or_default();
         let quota = |quota: &'a tollgate_policy::explain::QuotaExplained| Quota {
             who: &quota.who,
             words: &quota.words,

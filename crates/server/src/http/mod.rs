@@ -17,6 +17,7 @@ mod query;
 mod report;
 pub(crate) mod request_attributes;
 pub(crate) mod response;
+mod rls_json;
 mod routes;
 mod serve;
 pub(crate) mod verdict_body;

@@ -14,7 +14,7 @@ use crate::http::json::{Report as Said, parse_report};
 use crate::http::response::HttpResponse;
 use crate::http::routes::Report;
 use crate::http::verdict_body::json;
-use crate::tickets::{LIFE, Taken};
+use tollgate_service::{TICKET_LIFETIME, TakenTicket};
 
 /// What came of a report.
 #[derive(Serialize)]
@@ -51,17 +51,17 @@ impl<C: Clock> App<C> {
         if report == Report::Respond && said.status.is_none() {
             return Err(BadInput::new("status", b"", "it must be given"));
         }
-        let ticket = match self.take_ticket(said.ticket).await {
-            Taken::Open(ticket) => ticket,
-            Taken::Before => return Ok(done(said.ticket, false)),
-            Taken::Unknown => return Ok(unknown(said.ticket)),
+        let ticket = match self.service.take_ticket(said.ticket).await {
+            TakenTicket::Open(ticket) => ticket,
+            TakenTicket::AlreadySettled => return Ok(done(said.ticket, false)),
+            TakenTicket::Unknown => return Ok(unknown(said.ticket)),
         };
-        let together = self.engine.together();
+        let service = &self.service;
         let settled = match report {
-            Report::Settle => together.settle(ticket, actual).await,
-            Report::Cancel => together.cancel(ticket).await,
+            Report::Settle => service.settle(ticket, actual).await,
+            Report::Cancel => service.cancel(ticket).await,
             Report::Respond | Report::Release | Report::Renew => {
-                together.respond(ticket, &Answered(&said)).await
+                service.respond(ticket, &Answered(&said)).await
             }
         };
         Ok(match settled {
@@ -71,13 +71,13 @@ impl<C: Clock> App<C> {
     }
 
     async fn renew(&self, id: u128) -> HttpResponse {
-        match self.renew_ticket(id).await {
+        match self.service.renew_ticket(id).await {
             Ok(None) => unknown(id),
             Err(error) => failed(&error),
             Ok(Some(held)) => HttpResponse::json(json(&Renewed {
                 ticket: format!("{id:032x}"),
                 held,
-                expires_after_ms: LIFE.as_millis_ceil(),
+                expires_after_ms: TICKET_LIFETIME.as_millis_ceil(),
             })),
         }
     }

@@ -6,12 +6,12 @@ use std::cell::Cell;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::Full;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use tollgate_core::Nanos;
 use tollgate_http::{Merge, Problem, Words};
 
-use crate::saturation::Place;
+use tollgate_service::{Refusal, WaitPermit as Place};
 
 /// Room for the values of some dozens of answers, so that most take none of their own.
 const VALUES_LEN: usize = 4_096;
@@ -60,6 +60,16 @@ impl HttpResponse {
         let status = StatusCode::from_u16(problem.status());
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Self::new(status, tollgate_http::CONTENT_TYPE, problem.to_json())
+    }
+
+    /// A refusal without header fields of limits: its status, and when to come back.
+    pub(crate) fn refusal(refusal: Refusal, detail: impl Into<String>) -> Self {
+        let status = StatusCode::from_u16(refusal.status);
+        let response = Self::plain(status.unwrap_or(StatusCode::SERVICE_UNAVAILABLE), detail);
+        match refusal.retry_after_seconds() {
+            Some(seconds) => response.with(RETRY_AFTER, &seconds.to_string()),
+            None => response,
+        }
     }
 
     /// A problem that `status` already names.
@@ -114,8 +124,8 @@ impl HttpResponse {
     }
 
     /// The same with another status.
-    pub(crate) fn answered_with(mut self, status: StatusCode) -> Self {
-        self.status = status;
+    pub(crate) fn answered_with(mut self, status: u16) -> Self {
+        self.status = StatusCode::from_u16(status).unwrap_or(self.status);
         self
     }
 

@@ -5,11 +5,11 @@
 
 use serde::Serialize;
 use tollgate_core::{Nanos, Outcome};
-use tollgate_engine::{LimitState, Reason, Standing, Verdict};
+use tollgate_engine::{EnforcementMode, LimitState, Reason, Verdict};
 use tollgate_http::Answer;
 
 use crate::http::http1::response_writer::write_number;
-use crate::words::{part_word, write_problem};
+use tollgate_service::{role_name, write_problem};
 
 /// What is said about one request. Written piece by piece: it is most of what an answer costs, and names with what is
 /// around them are known beforehand.
@@ -96,10 +96,10 @@ fn write_stand(verdict: &Verdict, state: &LimitState, json: &mut Json<'_>) {
     json.raw(",\"level\":");
     json.text_or_null(verdict.level(state));
     json.raw(",\"part\":");
-    json.text(part_word(state.role()));
-    json.raw(match state.standing {
-        Standing::Enforced => ",\"mode\":\"enforce\",\"outcome\":",
-        Standing::Shadow => ",\"mode\":\"shadow\",\"outcome\":",
+    json.text(role_name(state.role()));
+    json.raw(match state.enforcement {
+        EnforcementMode::Enforced => ",\"mode\":\"enforce\",\"outcome\":",
+        EnforcementMode::Shadow => ",\"mode\":\"shadow\",\"outcome\":",
     });
     json.raw(match state.outcome {
         Outcome::Allow => "\"allow\",\"limit\":",

@@ -5,7 +5,8 @@
 use tollgate_core::Nanos;
 
 use super::throttle::Family;
-use crate::metrics::{Answered, Metrics, Throttling, Transport};
+use tollgate_service::metrics::ThrottleCommand as Throttling;
+use tollgate_service::{Answered, Metrics, Transport};
 
 /// What a command counts as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +79,7 @@ impl BatchCounts {
             .saturating_add(all_denied)
             .saturating_add(failed)
             .saturating_add(counts.checked.into());
-        metrics.took(Transport::Resp, span(), all);
+        metrics.observe_duration(Transport::Resp, span(), all);
     }
 }
 

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use tollgate_core::Nanos;
-use tollgate_engine::{Engine, Purpose, Response, StateStore, Terms, Verdict};
+use tollgate_engine::{CheckMode, CheckOptions, Engine, Response, StateStore, Verdict};
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_store::Clock;
 
@@ -14,8 +14,7 @@ use super::check::{
     CheckCommand, CheckReply, Checker, OwnedCheckCommand, Pending, Report, Reported,
 };
 use crate::app::App;
-use crate::metrics::Transport;
-use crate::tickets::Taken;
+use tollgate_service::{TakenTicket, Transport};
 
 /// Decides without counting: for those who have an engine and no server around it.
 impl<S: StateStore> Checker for Engine<S> {
@@ -32,7 +31,7 @@ impl<S: StateStore> Checker for Engine<S> {
         match Request::read(asked) {
             Err(wrong) => render(&wrong),
             Ok(request) => {
-                let verdict = decide(self, asked, &request);
+                let verdict = self.check(&request, options(asked));
                 render(&said(&verdict, None));
             }
         }
@@ -54,11 +53,12 @@ impl<C: Clock> Checker for App<C> {
                 return None;
             }
         };
-        if self.waits() {
+        let options = options(asked);
+        let decided = self.service.check_local(Transport::Resp, &request, options);
+        let Some(mut verdict) = decided else {
             return Some(self.check_with_fleet(asked.to_owned(), request.ip));
-        }
-        let mut verdict = decide(self.engine(), asked, &request);
-        let ticket = self.noted(asked, &request, &mut verdict);
+        };
+        let ticket = self.ticket(asked, &mut verdict);
         render(&said(&verdict, ticket));
         None
     }
@@ -68,16 +68,14 @@ impl<C: Clock> Checker for App<C> {
     }
 }
 
-fn decide<S: StateStore>(
-    engine: &Engine<S>,
-    asked: &CheckCommand<'_>,
-    request: &Request<'_>,
-) -> Verdict {
-    match (asked.cost, asked.is_peek) {
-        (None, false) => engine.decide(request),
-        (Some(cost), false) => engine.decide_at(request, cost),
-        (None, true) => engine.peek(request),
-        (Some(cost), true) => engine.peek_at(request, cost),
+/// How a command is checked.
+const fn options(asked: &CheckCommand<'_>) -> CheckOptions {
+    CheckOptions {
+        cost: asked.cost,
+        mode: match asked.is_peek {
+            true => CheckMode::Peek,
+            false => CheckMode::Charge,
+        },
     }
 }
 
@@ -98,16 +96,10 @@ fn said(verdict: &Verdict, ticket: Option<u128>) -> CheckReply<'_> {
 }
 
 impl<C: Clock> App<C> {
-    /// Counts and logs a verdict, and keeps its ticket if that was asked for.
-    fn noted(
-        &self,
-        asked: &CheckCommand<'_>,
-        request: &Request<'_>,
-        verdict: &mut Verdict,
-    ) -> Option<u128> {
-        self.observe(Transport::Resp, request, verdict, asked.is_peek);
+    /// Keeps the verdict's ticket, if the command asks for one.
+    fn ticket(&self, asked: &CheckCommand<'_>, verdict: &mut Verdict) -> Option<u128> {
         match asked.is_acquire {
-            true => self.keep_ticket(verdict),
+            true => self.service.issue_ticket(verdict),
             false => None,
         }
     }
@@ -121,33 +113,29 @@ impl<C: Clock> App<C> {
         Box::pin(async move {
             let asked = asked.request();
             let request = Request { asked: &asked, ip };
-            let purpose = match asked.is_peek {
-                true => Purpose::Look,
-                false => Purpose::Charge,
-            };
-            let terms = Terms::of(purpose, asked.cost);
-            let together = self.engine.together();
-            let mut verdict = together.ask(&request, terms, None).await;
-            let ticket = self.noted(&asked, &request, &mut verdict);
+            let options = options(&asked);
+            let checked = self.service.check(Transport::Resp, &request, options);
+            let mut verdict = checked.await;
+            let ticket = self.ticket(&asked, &mut verdict);
             said(&verdict, ticket).into_owned()
         })
     }
 
     async fn reported(&self, report: Report, id: u128) -> Reported {
         match report {
-            Report::Renew => match self.renew_ticket(id).await {
+            Report::Renew => match self.service.renew_ticket(id).await {
                 Err(_failed) => Reported::Failed,
                 Ok(None) => Reported::Unknown,
                 Ok(Some(true)) => Reported::Done,
                 Ok(Some(false)) => Reported::Nothing,
             },
-            Report::Release => match self.take_ticket(id).await {
-                Taken::Open(ticket) => {
-                    let settled = self.engine.together().respond(ticket, &Unsaid).await;
+            Report::Release => match self.service.take_ticket(id).await {
+                TakenTicket::Open(ticket) => {
+                    let settled = self.service.respond(ticket, &Unsaid).await;
                     settled.map_or(Reported::Failed, |()| Reported::Done)
                 }
-                Taken::Before => Reported::Nothing,
-                Taken::Unknown => Reported::Unknown,
+                TakenTicket::AlreadySettled => Reported::Nothing,
+                TakenTicket::Unknown => Reported::Unknown,
             },
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tollgate_core::{InvalidQuota, Nanos};
-use tollgate_engine::fleet::Fleet;
+use tollgate_fleet::Fleet;
 use tollgate_store::{Clock, Memory};
 
 use super::check::Checker;
@@ -19,7 +19,7 @@ use super::session::Session;
 use super::throttle::Throttle;
 use super::write::Reply;
 use crate::counters::Counters;
-use crate::metrics::Metrics;
+use tollgate_service::Metrics;
 
 /// Answers that have grown to this many bytes are sent before more is read: a short question may have a long answer.
 pub(super) const ENOUGH: usize = 64 * 1_024;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{InvalidQuota, MAX_CAPACITY, Nanos, Outcome, Rate, TokenBucket};
-use tollgate_engine::fleet::Fleet;
+use tollgate_fleet::Fleet;
 use tollgate_store::{
     Answer, Check, Clock, Key, KeyTooLong, LimitId, Memory, Op, Ruled, StoreError,
 };

@@ -112,7 +112,7 @@ async fn what_files_cannot_answer_is_not_answered_with_yes() {
 async fn files_are_read_again_and_a_wrong_one_changes_nothing() {
     let (server, dir) = by_directory("again").await;
     let mut client = server.connect().await;
-    let reload = server.app.reload().unwrap();
+    let reload = server.app.envoy().reload().unwrap();
     let other = r#"{"domain": "other", "descriptors": [{"entries": [{"key": "a"}]}]}"#;
     let file = |requests: &str| {
         let rule = format!("{{ unit: hour, requests_per_unit: {requests} }}");

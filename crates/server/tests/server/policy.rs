@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use tollgate_core::Nanos;
-use tollgate_engine::reload::Looked;
 use tollgate_server::{App, Limits};
+use tollgate_service::reload::Looked;
 use tollgate_store::ManualClock;
 
 use crate::harness::{policy, serve_app, serving};
@@ -177,7 +177,7 @@ async fn a_file_that_changes_is_told_in_its_new_words_and_a_wrong_one_is_not() {
     );
 
     write("limits: [{ name: b, rate: 10/h }]");
-    let reloader = server.app.reloader().unwrap();
+    let reloader = server.app.service().reloader().unwrap();
     assert_eq!(reloader.look(), Looked::Swapped(2));
     let listed = client.get("/v1/limits").await.json();
     assert_eq!(
@@ -211,7 +211,7 @@ async fn another_policy_is_put_in_force_and_states_stay() {
     let mut client = server.connect().await;
     assert_eq!(client.get("/v1/check?key=x&cost=8").await.status, 200);
     let more = policy("limits: [{ name: a, key: header.x-api-key, rate: 20/h }]");
-    assert_eq!(server.app.replace(&more), Ok(2));
+    assert_eq!(server.app.service().replace(&more), Ok(2));
     let answer = client.get("/v1/check?key=x&cost=0").await.json();
     assert_eq!(answer["generation"], 2);
     assert_eq!(answer["limits"][0]["limit"], 20);

@@ -6,7 +6,8 @@
 use std::sync::MutexGuard;
 
 use tollgate_core::Timestamp;
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
+use tollgate_core::limit::StateSize;
 use tollgate_core::sketch::Sketch;
 
 use super::Memory;
@@ -14,7 +15,6 @@ use super::bit::Held;
 use super::group::{Owned, Slot};
 use super::hash::Place;
 use super::shelf::{Shelf, Shelves};
-use super::states::{Size, size_of};
 use super::step::{Step, Stepped};
 use super::table::{Room, Table};
 use crate::clock::Clock;
@@ -65,7 +65,7 @@ impl<'a, const N: usize> Batch<'a, N> {
         memory: &'a Memory<C>,
         checks: &[Check<'_>],
         answers: &mut [Answer],
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<BatchOutcome, StoreError> {
         let mut batch = Self {
             places: [None; N],
             holdings: std::array::from_fn(|_| Holding::Nothing),
@@ -124,13 +124,13 @@ impl<'a, const N: usize> Batch<'a, N> {
             };
             memory.worths().know(check.ruled.id, &check.ruled.limit);
             let is_owed = || memory.overflow().is_owed(place.bits(), now);
-            let found = match size_of(&check.ruled.limit) {
-                Size::Shelf => continue,
+            let found = match check.ruled.limit.state_size() {
+                StateSize::Collection => continue,
                 _ if is_owed() => None,
-                Size::Word => self
+                StateSize::Word => self
                     .room(memory.words(), memory, place, now)
                     .map(Holding::NewWord),
-                Size::Pair => self
+                StateSize::Pair => self
                     .room(memory.pairs(), memory, place, now)
                     .map(Holding::NewPair),
             };
@@ -163,10 +163,10 @@ impl<'a, const N: usize> Batch<'a, N> {
             let Some(place) = self.place(index) else {
                 continue;
             };
-            let address = match size_of(&check.ruled.limit) {
-                Size::Word => memory.words().door_address(place),
-                Size::Pair => memory.pairs().door_address(place),
-                Size::Shelf => continue,
+            let address = match check.ruled.limit.state_size() {
+                StateSize::Word => memory.words().door_address(place),
+                StateSize::Pair => memory.pairs().door_address(place),
+                StateSize::Collection => continue,
             };
             if let Some(slot) = wanted.get_mut(index) {
                 *slot = Some((address, index));
@@ -183,9 +183,12 @@ impl<'a, const N: usize> Batch<'a, N> {
                 continue;
             }
             last = Some(*address);
-            *door = match checks.get(*index).map(|check| size_of(&check.ruled.limit)) {
-                Some(Size::Word) => memory.words().door(place),
-                Some(Size::Pair) => memory.pairs().door(place),
+            *door = match checks
+                .get(*index)
+                .map(|check| check.ruled.limit.state_size())
+            {
+                Some(StateSize::Word) => memory.words().door(place),
+                Some(StateSize::Pair) => memory.pairs().door(place),
                 _ => None,
             };
         }
@@ -205,10 +208,10 @@ impl<'a, const N: usize> Batch<'a, N> {
             let Some(place) = self.place(index) else {
                 continue;
             };
-            let slot = match size_of(&check.ruled.limit) {
-                Size::Word => memory.words().find(place).map(Found::Word),
-                Size::Pair => memory.pairs().find(place).map(Found::Pair),
-                Size::Shelf => continue,
+            let slot = match check.ruled.limit.state_size() {
+                StateSize::Word => memory.words().find(place).map(Found::Word),
+                StateSize::Pair => memory.pairs().find(place).map(Found::Pair),
+                StateSize::Collection => continue,
             };
             if slot.is_none() && !may_miss {
                 return false;
@@ -240,7 +243,8 @@ impl<'a, const N: usize> Batch<'a, N> {
     fn lock_shelves<C: Clock>(&mut self, memory: &'a Memory<C>, checks: &[Check<'_>]) {
         let mut wanted: [Option<usize>; N] = [None; N];
         for (index, check) in checks.iter().enumerate() {
-            let needs_shelf = size_of(&check.ruled.limit) == Size::Shelf || is_reserved(check.op);
+            let needs_shelf =
+                check.ruled.limit.state_size() == StateSize::Collection || is_reserved(check.op);
             if let (true, Some(place), Some(slot)) =
                 (needs_shelf, self.place(index), wanted.get_mut(index))
             {
@@ -264,8 +268,8 @@ impl<'a, const N: usize> Batch<'a, N> {
         checks: &[Check<'_>],
         answers: &mut [Answer],
         now: Timestamp,
-    ) -> Result<Verdict, StoreError> {
-        let mut verdict = Verdict::default();
+    ) -> Result<BatchOutcome, StoreError> {
+        let mut verdict = BatchOutcome::default();
         let mut steps: [Option<Stepped>; N] = std::array::from_fn(|_| None);
         for (index, check) in checks.iter().enumerate() {
             let Some(mut step) = self.step(memory, check, index, now) else {

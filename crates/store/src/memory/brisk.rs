@@ -4,7 +4,7 @@
 //! other batches need: no doors, no shelves, no states that could be collections. Whatever it does not expect, it leaves
 //! to the batch, with nothing held and nothing changed. Must not know: what other operations and algorithms mean.
 
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::Quota;
 use tollgate_core::{Receipt, TokenBucket};
 
@@ -37,7 +37,7 @@ pub(super) fn spend_all<const N: usize, C: Clock>(
     memory: &Memory<C>,
     checks: &[Check<'_>],
     answers: &mut [Answer],
-) -> Option<Verdict> {
+) -> Option<BatchOutcome> {
     let mut found = Found::<N>::new();
     for (index, check) in checks.iter().enumerate() {
         spending(check)?;
@@ -47,7 +47,7 @@ pub(super) fn spend_all<const N: usize, C: Clock>(
     let mut taken: Taken<'_, N> = [const { None }; N];
     found.take(checks.len(), &mut taken)?;
     let now = memory.now();
-    let mut verdict = Verdict::default();
+    let mut verdict = BatchOutcome::default();
     let mut before = [0; N];
     for (((check, taken), before), answer) in checks
         .iter()
@@ -89,7 +89,7 @@ pub(super) fn spend_each<const N: usize, C: Clock>(
     digest: Digest,
     buckets: &[(LimitId, TokenBucket)],
     cost: u64,
-) -> Option<Verdict> {
+) -> Option<BatchOutcome> {
     let mut found = Found::<N>::new();
     for (index, (limit, _)) in buckets.iter().enumerate() {
         found.find(memory, digest.under(*limit), index)?;
@@ -97,7 +97,7 @@ pub(super) fn spend_each<const N: usize, C: Clock>(
     let mut taken: Taken<'_, N> = [const { None }; N];
     found.take(buckets.len(), &mut taken)?;
     let now = memory.now();
-    let mut verdict = Verdict::default();
+    let mut verdict = BatchOutcome::default();
     // What a bucket charged was before. What one that refuses sets is a correction, which is due whatever the others say.
     let mut charged = [None; N];
     for (((_, quota), taken), charged) in buckets.iter().zip(&mut taken).zip(&mut charged) {

@@ -29,8 +29,8 @@ mod worth;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_core::compose::Verdict;
-use tollgate_core::limit::{Edit, Quota, State};
+use tollgate_core::compose::BatchOutcome;
+use tollgate_core::limit::{State, StateSize};
 use tollgate_core::{Nanos, Timestamp};
 
 pub use self::occupancy::Occupancy;
@@ -40,7 +40,7 @@ use self::batch::Batch;
 use self::hash::{Place, Secret, limit_of};
 use self::overflow::Overflow;
 use self::shelf::Shelves;
-use self::states::{InWords as _, Size, Words};
+use self::states::{InWords as _, Words};
 use self::table::Table;
 use self::worth::Worths;
 use crate::clock::{Clock, SystemClock};
@@ -177,12 +177,7 @@ impl<C: Clock> Memory<C> {
     pub fn replace(&self, old: &Ruled, new: &Ruled) {
         self.worths.replace(new.id, &old.limit, &new.limit);
         self.shelves.replace(new.id, &old.limit, &new.limit);
-        let (Quota::SlidingCounter(was), Quota::SlidingCounter(is)) =
-            (old.limit.quota(), new.limit.quota())
-        else {
-            return;
-        };
-        if was.window() == is.window() {
+        if !new.limit.has_to_carry_over(&old.limit) {
             return;
         }
         let of_limit = |tag| limit_of(tag) == old.id.0.get();
@@ -191,9 +186,9 @@ impl<C: Clock> Memory<C> {
             if !of_limit(slot.tag()) {
                 continue;
             }
-            if let State::Counter(counter) = Words::read(&old.limit, slot.state()) {
-                let carried = is.inherit(was, counter, self.now());
-                slot.set(Words::write(Edit::Counter(carried)));
+            let state = Words::read(&old.limit, slot.state());
+            if let Some(edit) = new.limit.carry_over(&old.limit, &state, self.now()) {
+                slot.set(Words::write(edit));
             }
         }
     }
@@ -213,7 +208,7 @@ impl<C: Clock> Memory<C> {
     pub fn ask<const N: usize>(
         &self,
         checks: [Check<'_>; N],
-    ) -> Result<(Verdict, [Answer; N]), StoreError> {
+    ) -> Result<(BatchOutcome, [Answer; N]), StoreError> {
         let mut answers = [Answer::EMPTY; N];
         let verdict = self.decide(&checks, &mut answers)?;
         Ok((verdict, answers))
@@ -231,16 +226,16 @@ impl<C: Clock> Memory<C> {
     #[must_use]
     pub fn inspect(&self, key: &Key<'_>, ruled: &Ruled) -> Option<State> {
         let place = self.place(key, ruled.id);
-        match states::size_of(&ruled.limit) {
-            Size::Word => self
+        match ruled.limit.state_size() {
+            StateSize::Word => self
                 .words
                 .occupy(place)
                 .map(|slot| Words::read(&ruled.limit, slot.state())),
-            Size::Pair => self
+            StateSize::Pair => self
                 .pairs
                 .occupy(place)
                 .map(|slot| Words::read(&ruled.limit, slot.state())),
-            Size::Shelf => {
+            StateSize::Collection => {
                 let mut shelf = self.shelves.lock(self.shelves.index(place))?;
                 shelf.get(place).map(|stored| stored.state.clone())
             }
@@ -250,18 +245,18 @@ impl<C: Clock> Memory<C> {
     /// Forgets what one key has used of one limit, and its reservations. Answers whether there was anything.
     pub fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool {
         let place = self.place(key, ruled.id);
-        let had_words = match states::size_of(&ruled.limit) {
-            Size::Word => self
+        let had_words = match ruled.limit.state_size() {
+            StateSize::Word => self
                 .words
                 .occupy(place)
                 .map(|mut slot| slot.vacate())
                 .is_some(),
-            Size::Pair => self
+            StateSize::Pair => self
                 .pairs
                 .occupy(place)
                 .map(|mut slot| slot.vacate())
                 .is_some(),
-            Size::Shelf => false,
+            StateSize::Collection => false,
         };
         let shelf = self.shelves.lock(self.shelves.index(place));
         let had_box = shelf.is_some_and(|mut shelf| self.shelves.remove(&mut shelf, place));
@@ -287,7 +282,7 @@ impl<C: Clock> Memory<C> {
         &self,
         checks: &[Check<'_>],
         answers: &mut [Answer],
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<BatchOutcome, StoreError> {
         match brisk::spend_all::<N, C>(self, checks, answers) {
             Some(verdict) => Ok(verdict),
             None => Batch::<N>::decide(self, checks, answers),
@@ -330,13 +325,17 @@ impl<C> Memory<C> {
 }
 
 impl<C: Clock> Store for Memory<C> {
-    fn decide(&self, checks: &[Check<'_>], answers: &mut [Answer]) -> Result<Verdict, StoreError> {
+    fn decide(
+        &self,
+        checks: &[Check<'_>],
+        answers: &mut [Answer],
+    ) -> Result<BatchOutcome, StoreError> {
         let bad = |detail| Err(StoreError::new(ErrorKind::BadRequest, detail));
         if answers.len() != checks.len() {
             return bad("there must be room for as many answers as there are checks");
         }
         match checks.len() {
-            0 => Ok(Verdict::default()),
+            0 => Ok(BatchOutcome::default()),
             1 => self.decide_up_to::<1>(checks, answers),
             2 => self.decide_up_to::<2>(checks, answers),
             3..=4 => self.decide_up_to::<4>(checks, answers),

@@ -1,21 +1,18 @@
 //! What decides for a newcomer when every slot it could have belongs to a key that is being denied.
 //!
-//! A sketch of bucket states: it may deny too much, never too little. Limits that are not buckets are stood in for by
-//! one that admits no more than they do. Must not know: tables, shelves.
+//! A sketch of bucket states: it may deny too much, never too little. Limits that are not buckets decide by
+//! [`Limit::stricter_bucket`](tollgate_core::limit::Limit::stricter_bucket). Must not know: tables, shelves.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::sketch::Sketch;
 use tollgate_core::token_bucket::Tat;
-use tollgate_core::{InvalidQuota, Nanos, Rate, Timestamp, TokenBucket, Window};
+use tollgate_core::{InvalidQuota, Rate, Timestamp, TokenBucket};
 
 /// Rows and cells of the sketch: half a mebibyte. A model makes thousands of stores and needs few.
 const ROWS: usize = 4;
 const WIDTH: usize = if cfg!(loom) { 16 } else { 1 << 14 };
-/// The longest month, for a calendar whose length is not fixed.
-const LONGEST_MONTH: Nanos = Nanos::from_secs(31 * 86_400);
 
 /// The overflow sketch of one store, for all of its limits.
 #[derive(Debug)]
@@ -93,34 +90,9 @@ impl Overflow {
     }
 }
 
-/// A bucket that admits no more than the limit does, in the long run and at once. `None` where there is no such thing.
-pub(super) fn stand_in(limit: &Limit) -> Option<TokenBucket> {
-    // Half at once and half over the window: together never more than the limit in any window. A whole burst beside a
-    // whole rate would admit it twice.
-    let even = |units: u64, period| {
-        let half = if units == 0 { 0 } else { (units / 2).max(1) };
-        TokenBucket::at(Rate::new(half, period)).burst(half)
-    };
-    let builder = match limit.quota() {
-        Quota::TokenBucket(quota) => return Some(*quota),
-        Quota::LeakyBucket(quota) => {
-            TokenBucket::at(Rate::new(1, quota.interval())).burst(quota.limit())
-        }
-        Quota::FixedWindow(quota) => match quota.window() {
-            Window::Epoch(length) | Window::FirstHit(length) => even(quota.limit(), length),
-            _ => even(quota.limit(), LONGEST_MONTH),
-        },
-        Quota::SlidingLog(quota) => even(quota.limit(), quota.window()),
-        Quota::SlidingCounter(quota) => even(quota.limit(), quota.window()),
-        _ => return None,
-    };
-    builder.build().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_core::FixedWindow;
 
     /// A limit with a small capacity used to bring a shared cell back to what it could itself have owed.
     #[test]
@@ -133,24 +105,5 @@ mod tests {
         assert_eq!(overflow.lock().owed(7), hour.as_nanos());
         assert!(overflow.is_owed(7, now));
         assert!(!overflow.is_owed(8, now) && !overflow.is_owed(7, hour));
-    }
-
-    /// A window's stand-in used to have the whole limit as its burst and refill it within the window: twice the limit.
-    #[test]
-    fn a_window_is_never_stood_in_for_by_more_than_its_limit() {
-        for units in [0, 1, 2, 3, 10, 101] {
-            let window = Window::Epoch(Nanos::MINUTE);
-            let limit: Limit = FixedWindow::of(units, window).build().unwrap().into();
-            let bucket = stand_in(&limit).unwrap();
-            let (mut tat, mut admitted) = (0, 0);
-            for millis in 0..60_000 {
-                let now = Timestamp::from_secs(1_000).after(Nanos::from_millis(millis));
-                let transition = bucket.decide(tat, now, 1);
-                admitted += transition.receipt.cost;
-                tat = transition.next.unwrap_or(tat);
-            }
-            assert!(admitted <= units, "{admitted} of {units}");
-            assert!(admitted > 0 || units == 0);
-        }
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tollgate_core::limit::{Limit, Quota, State};
+use tollgate_core::limit::{Limit, State, StateSize};
 use tollgate_core::reservation::{Reservations, Terms};
 use tollgate_core::{Nanos, Timestamp};
 
@@ -367,7 +367,7 @@ impl Stored {
         };
         let status = limit.status(&self.state, now);
         let used = status.limit.saturating_sub(status.remaining);
-        let is_losable = status.remaining > 0 && !matches!(limit.quota(), Quota::Concurrency(_));
+        let is_losable = status.remaining > 0 && limit.lease().is_none();
         // Limits on shelves are far below 2^32.
         is_losable.then(|| used.saturating_mul(1 << 32) / status.limit.max(1))
     }
@@ -384,12 +384,7 @@ impl Stored {
     }
 
     fn measure(&self) -> usize {
-        let entries = match &self.state {
-            State::Log(log) => log.len(),
-            State::Leases(leases) => leases.len(),
-            _ => 0,
-        };
-        let entries = entries.saturating_add(self.ledger.len());
+        let entries = self.state.entries().saturating_add(self.ledger.len());
         entries
             .saturating_mul(ENTRY_BYTES)
             .saturating_add(size_of::<Self>())
@@ -398,7 +393,7 @@ impl Stored {
 
 /// What a box under this limit is judged by, if its state is in the box.
 fn judge(limit: &Limit) -> Option<Limit> {
-    let is_here = matches!(limit.quota(), Quota::SlidingLog(_) | Quota::Concurrency(_));
+    let is_here = limit.state_size() == StateSize::Collection;
     is_here.then_some(*limit)
 }
 

@@ -3,7 +3,7 @@
 //! Each decides exactly as a batch would; whatever is not short is left to one. Must not know: other algorithms and
 //! operations, how room is made.
 
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::{Outcome, TokenBucket};
 
 use super::hash::Place;
@@ -82,7 +82,7 @@ impl<C: Clock> Memory<C> {
         key: &Key<'_>,
         buckets: &[(LimitId, TokenBucket)],
         cost: u64,
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<BatchOutcome, StoreError> {
         let digest = self.secret.digest(key);
         let verdict = match buckets.len() {
             0..=2 => brisk::spend_each::<2, C>(self, digest, buckets, cost),
@@ -100,7 +100,7 @@ impl<C: Clock> Memory<C> {
         key: &Key<'_>,
         buckets: &[(LimitId, TokenBucket)],
         cost: u64,
-    ) -> Result<Verdict, StoreError> {
+    ) -> Result<BatchOutcome, StoreError> {
         let ruled: Vec<Ruled> = buckets
             .iter()
             .map(|(id, quota)| Ruled {

@@ -1,26 +1,9 @@
-//! Which states fit in words, and how a decision reads and writes them there.
+//! How a decision reads and writes states that fit in words.
 //!
-//! Buckets are one word, windows and counters two; logs and leases do not fit and live on shelves. Must not know: slots,
-//! tables, keys.
+//! Must not know: slots, tables, keys, which algorithms there are.
 
-use tollgate_core::limit::{Edit, Limit, Op, Quota, Refused, State};
-use tollgate_core::{CounterState, Timestamp, Transition, WindowState};
-
-/// Where a limit's states are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Size {
-    Word,
-    Pair,
-    Shelf,
-}
-
-pub(super) const fn size_of(limit: &Limit) -> Size {
-    match limit.quota() {
-        Quota::TokenBucket(_) | Quota::LeakyBucket(_) => Size::Word,
-        Quota::FixedWindow(_) | Quota::SlidingCounter(_) => Size::Pair,
-        _ => Size::Shelf,
-    }
-}
+use tollgate_core::limit::{Edit, Limit, Op, Refused, State};
+use tollgate_core::{Timestamp, Transition};
 
 /// A state that fits in W words.
 pub(super) trait InWords<const W: usize> {
@@ -45,33 +28,12 @@ impl InWords<1> for Words {
 }
 
 impl InWords<2> for Words {
-    fn read(limit: &Limit, [first, second]: [u64; 2]) -> State {
-        match limit.quota() {
-            Quota::SlidingCounter(_) => {
-                let half = |word: u64| u32::try_from(word & 0xffff_ffff).unwrap_or(u32::MAX);
-                let (previous, current) = (half(second >> 32), half(second));
-                State::Counter(CounterState {
-                    start: first,
-                    previous,
-                    current,
-                })
-            }
-            _ => State::Window(WindowState {
-                end: first,
-                count: second,
-            }),
-        }
+    fn read(limit: &Limit, words: [u64; 2]) -> State {
+        limit.state_from_pair(words)
     }
 
     fn write(edit: Edit) -> [u64; 2] {
-        match edit {
-            Edit::Window(window) => [window.end, window.count],
-            Edit::Counter(counter) => {
-                let counts = (u64::from(counter.previous) << 32) | u64::from(counter.current);
-                [counter.start, counts]
-            }
-            _ => [0, 0],
-        }
+        edit.to_pair()
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::MutexGuard;
 
-use tollgate_core::limit::{self, Edit, Refused, State};
+use tollgate_core::limit::{Edit, Limit, Refused, State};
 use tollgate_core::reservation::{Correction, ReservationId, Standing};
 use tollgate_core::sketch::Sketch;
 use tollgate_core::token_bucket::Tat;
@@ -13,7 +13,6 @@ use tollgate_core::{Nanos, Outcome, Receipt, Status, Timestamp, Transition};
 use super::Memory;
 use super::batch::Holding;
 use super::hash::Place;
-use super::overflow::stand_in;
 use super::shelf::Shelf;
 use super::states::{self, Words};
 use crate::contract::{Answer, Check, Note, Op};
@@ -81,20 +80,14 @@ impl<C> Step<'_, '_, C> {
             Op::Reserve { id, cost, hold } => self.reserve(id, cost, hold),
             Op::SettleReserved { id, actual } => self.close(id, Some(actual)),
             Op::CancelReserved(id) => self.close(id, None),
+            // Decided as a spend also where there is no room for the key; only then is nothing stored.
             Op::Peek(cost) => {
-                let mut peeked = self.plain(limit::Op::Spend(cost))?;
+                let mut peeked = self.plain(Op::Spend(cost))?;
                 peeked.transition.next = None;
                 peeked.transition.receipt.cost = 0;
                 Ok(peeked)
             }
-            Op::Spend(cost) => self.plain(limit::Op::Spend(cost)),
-            Op::SpendUpTo(most) => self.plain(limit::Op::SpendUpTo(most)),
-            Op::ChargeAlways(cost) => self.plain(limit::Op::ChargeAlways(cost)),
-            Op::Settle { receipt, actual } => self.plain(limit::Op::Settle { receipt, actual }),
-            Op::Credit(amount) => self.plain(limit::Op::Credit(amount)),
-            Op::Acquire { id, weight } => self.plain(limit::Op::Acquire { id, weight }),
-            Op::Renew(id) => self.plain(limit::Op::Renew(id)),
-            Op::Release(id) => self.plain(limit::Op::Release(id)),
+            op => self.plain(op),
         }
     }
 
@@ -127,7 +120,7 @@ impl<C> Step<'_, '_, C> {
         }
     }
 
-    fn plain(&mut self, op: limit::Op) -> Result<Stepped, StoreError> {
+    fn plain(&mut self, op: Op) -> Result<Stepped, StoreError> {
         let limit = &self.check.ruled.limit;
         let (now, note) = (self.now, Note::Plain);
         let decided = match &*self.holding {
@@ -155,7 +148,7 @@ impl<C> Step<'_, '_, C> {
         }
     }
 
-    fn on_shelf(&mut self, op: limit::Op) -> Result<Stepped, StoreError> {
+    fn on_shelf(&mut self, op: Op) -> Result<Stepped, StoreError> {
         let (limit, now) = (&self.check.ruled.limit, self.now);
         let Some(shelf) = self.shelf.as_deref_mut() else {
             return Ok(self.overflow(op));
@@ -191,19 +184,16 @@ impl<C> Step<'_, '_, C> {
     }
 
     /// Decides without a place of its own for the key.
-    fn overflow(&mut self, op: limit::Op) -> Stepped {
+    fn overflow(&mut self, op: Op) -> Stepped {
         let receipt = Receipt {
             cost: 0,
             at: self.now,
             mark: 0,
         };
         let limit = &self.check.ruled.limit;
-        let Some(bucket) = stand_in(limit) else {
+        let Some(bucket) = limit.stricter_bucket() else {
             // Nothing stands in for places held: refuse until somebody may have left.
-            let retry_after = match limit.quota() {
-                limit::Quota::Concurrency(quota) => quota.lease(),
-                _ => Nanos::SECOND,
-            };
+            let retry_after = limit.lease().unwrap_or(Nanos::SECOND);
             return Stepped::said(Outcome::Deny { retry_after }, receipt, Note::Overflow);
         };
         let memory = self.memory;
@@ -212,9 +202,9 @@ impl<C> Step<'_, '_, C> {
             .get_or_insert_with(|| memory.overflow().lock());
         let owed = sketch.owed(self.place.bits());
         let transition = match op {
-            limit::Op::Spend(cost) => bucket.decide(owed, self.now, cost),
-            limit::Op::SpendUpTo(most) => bucket.decide_up_to(owed, self.now, most),
-            limit::Op::ChargeAlways(cost) => bucket.charge_always(owed, self.now, cost),
+            Op::Spend(cost) => bucket.decide(owed, self.now, cost),
+            Op::SpendUpTo(most) => bucket.decide_up_to(owed, self.now, most),
+            Op::ChargeAlways(cost) => bucket.charge_always(owed, self.now, cost),
             // What a sketch was charged cannot be taken out again.
             _ => return Stepped::said(Outcome::Allow, receipt, Note::Overflow),
         };
@@ -251,7 +241,7 @@ impl<C> Step<'_, '_, C> {
         match stored.ledger.standing(now, &terms, id) {
             Standing::Known(receipt) => {
                 // A look, which like any other puts a state right that a clock left too far ahead.
-                let mut stepped = self.plain(limit::Op::Spend(0))?;
+                let mut stepped = self.plain(Op::Spend(0))?;
                 stepped.transition.receipt = receipt;
                 stepped.note = Note::AlreadyReserved;
                 Ok(stepped)
@@ -261,7 +251,7 @@ impl<C> Step<'_, '_, C> {
                 if !self.memory.shelves().may_grow(shelf, now) {
                     return full(hold);
                 }
-                let mut stepped = self.plain(limit::Op::Spend(cost))?;
+                let mut stepped = self.plain(Op::Spend(cost))?;
                 if stepped.note == Note::Plain {
                     stepped.ledger = LedgerChange::Open(id, hold);
                 }
@@ -286,7 +276,7 @@ impl<C> Step<'_, '_, C> {
         });
         let note = match correction {
             Correction::Settle { receipt, actual } => {
-                let mut stepped = self.plain(limit::Op::Settle { receipt, actual })?;
+                let mut stepped = self.plain(Op::Settle { receipt, actual })?;
                 stepped.ledger = LedgerChange::Close(id);
                 return Ok(stepped);
             }
@@ -362,7 +352,7 @@ impl<C> Step<'_, '_, C> {
             Holding::Pair(slot) => of(&read(limit, slot.state())),
             Holding::NewWord(room) => of(&read(limit, room.state(self.place))),
             Holding::NewPair(room) => of(&read(limit, room.state(self.place))),
-            Holding::Full => match (stand_in(limit), self.overflow.as_ref()) {
+            Holding::Full => match (limit.stricter_bucket(), self.overflow.as_ref()) {
                 (Some(bucket), Some(sketch)) => bucket.status(sketch.owed(self.place.bits()), now),
                 _ => of(&State::default()),
             },
@@ -377,7 +367,7 @@ impl<C> Step<'_, '_, C> {
     }
 }
 
-fn read<const W: usize>(limit: &limit::Limit, words: [u64; W]) -> State
+fn read<const W: usize>(limit: &Limit, words: [u64; W]) -> State
 where
     Words: states::InWords<W>,
 {
@@ -386,13 +376,10 @@ where
 
 /// Whether the operation, if admitted, makes a collection longer. Corrections are always carried out: there is one for each
 /// charge at most.
-const fn remembers_more(op: limit::Op) -> bool {
+const fn remembers_more(op: Op) -> bool {
     matches!(
         op,
-        limit::Op::Spend(_)
-            | limit::Op::SpendUpTo(_)
-            | limit::Op::ChargeAlways(_)
-            | limit::Op::Acquire { .. }
+        Op::Spend(_) | Op::SpendUpTo(_) | Op::ChargeAlways(_) | Op::Acquire { .. }
     )
 }
 

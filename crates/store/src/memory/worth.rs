@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::Timestamp;
-use tollgate_core::limit::{Limit, Quota};
+use tollgate_core::limit::{Limit, UsageScale};
 
 use crate::contract::LimitId;
 
@@ -49,21 +49,9 @@ struct Entry {
 /// The tiers of one limit.
 #[derive(Clone, Debug, Default)]
 struct Tiers {
-    known: Vec<Measure>,
+    known: Vec<UsageScale>,
     /// Whether a snapshot told of them: the first that is learnt from a quota in force takes their place.
     is_restored: bool,
-}
-
-/// One quota, in its state's own measure: debt in nanoseconds for buckets, a count for windows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Measure {
-    /// A full quota.
-    pub(super) full: u64,
-    /// The use above which not even one more unit is admitted.
-    pub(super) denied_above: u64,
-    /// How long after its first word's instant a state still counts: two windows for a sliding counter, which stores
-    /// when its window began; nothing for the rest, which store when they end.
-    pub(super) tail: u64,
 }
 
 /// What a state is worth.
@@ -130,7 +118,7 @@ impl Worths {
     }
 
     /// What a snapshot says of a limit, until its quotas are learnt.
-    pub(super) fn restore(&self, id: LimitId, measures: Vec<Measure>) {
+    pub(super) fn restore(&self, id: LimitId, measures: Vec<UsageScale>) {
         let restored = Tiers {
             known: measures,
             is_restored: true,
@@ -139,7 +127,7 @@ impl Worths {
     }
 
     /// All limits that are known, in ascending order, with their tiers.
-    pub(super) fn all(&self) -> Vec<(u16, Vec<Measure>)> {
+    pub(super) fn all(&self) -> Vec<(u16, Vec<UsageScale>)> {
         let all = self.lock();
         let mut limits = Vec::new();
         for (id, entry) in (0..=u16::MAX).zip(&self.limits) {
@@ -204,10 +192,10 @@ impl Worths {
 }
 
 impl Entry {
-    fn set(&self, tiers: impl IntoIterator<Item = Measure>) {
-        let widest = |all: (Measure, u64), next: Measure| {
+    fn set(&self, tiers: impl IntoIterator<Item = UsageScale>) {
+        let widest = |all: (UsageScale, u64), next: UsageScale| {
             let (largest, least) = all;
-            let largest = Measure {
+            let largest = UsageScale {
                 full: largest.full.max(next.full),
                 denied_above: largest.denied_above.max(next.denied_above),
                 tail: largest.tail.max(next.tail),
@@ -227,13 +215,13 @@ impl Entry {
 
     /// The tiers, which the entry itself knows if there is only one.
     fn tiers(&self, several: Option<Tiers>) -> Tiers {
-        let single = || Measure {
+        let single = || UsageScale {
             full: self.full.load(Ordering::Relaxed),
             denied_above: self.denied_above.load(Ordering::Relaxed),
             tail: self.tail.load(Ordering::Relaxed),
         };
         several.unwrap_or_else(|| match single() {
-            Measure { full: 0 | GONE, .. } => Tiers::default(),
+            UsageScale { full: 0 | GONE, .. } => Tiers::default(),
             single => Tiers {
                 known: vec![single],
                 is_restored: false,
@@ -243,7 +231,7 @@ impl Entry {
 }
 
 impl Tiers {
-    fn with(mut self, measure: Measure) -> Self {
+    fn with(mut self, measure: UsageScale) -> Self {
         if std::mem::take(&mut self.is_restored) {
             self.known.clear();
         }
@@ -255,30 +243,12 @@ impl Tiers {
     }
 }
 
-fn measure(limit: &Limit) -> Measure {
-    let of = |full: u64, denied_above, tail| Measure {
-        full: full.clamp(1, GONE - 1),
-        denied_above,
-        tail,
-    };
-    let bucket = |units: u64, interval: u64| {
-        let full = units.saturating_mul(interval);
-        of(full, full.saturating_sub(interval), 0)
-    };
-    let count = |units: u64, tail| of(units, units.saturating_sub(1), tail);
-    match limit.quota() {
-        Quota::TokenBucket(quota) => {
-            let (full, interval) = (quota.refill().as_nanos(), quota.interval().as_nanos());
-            of(full, full.saturating_sub(interval), 0)
-        }
-        Quota::LeakyBucket(quota) => bucket(quota.limit(), quota.interval().as_nanos()),
-        Quota::FixedWindow(quota) => count(quota.limit(), 0),
-        Quota::SlidingCounter(quota) => {
-            count(quota.limit(), quota.window().as_nanos().saturating_mul(2))
-        }
-        Quota::SlidingLog(quota) => count(quota.limit(), 0),
-        Quota::Concurrency(quota) => count(quota.limit(), 0),
-        _ => of(1, 0, 0),
+/// The limit's scale, with a full quota that can be divided by and is none of the marks.
+fn measure(limit: &Limit) -> UsageScale {
+    let scale = limit.usage_scale();
+    UsageScale {
+        full: scale.full.clamp(1, GONE - 1),
+        ..scale
     }
 }
 

@@ -257,7 +257,7 @@ impl<'a, S: Subject> Trace<'a, S> {
             Outcome::Deny { .. } => "deny",
             Outcome::Never => "never",
         });
-        let admits = |answer: &tollgate_core::limit::Answer| answer.outcome.is_admitted();
+        let admits = |answer: &tollgate_core::limit::LimitReply| answer.outcome.is_admitted();
         if !decision.outcome.is_admitted() && decision.answers.iter().any(admits) {
             self.seen.note("all or nothing");
         }

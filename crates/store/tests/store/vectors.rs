@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::{Limit, Refused};
 use tollgate_core::reservation::Terms;
 use tollgate_store::contract::Answer;
@@ -58,7 +58,7 @@ impl Batches for InMemory {
         now: Timestamp,
         terms: Option<&Terms>,
         asked: &[Asked<'_>],
-    ) -> Result<(Verdict, Vec<Answer>), Refused> {
+    ) -> Result<(BatchOutcome, Vec<Answer>), Refused> {
         if let Some(terms) = terms {
             let store = self.store.take().unwrap();
             self.store = Some(store.with_reservations(terms.memory, terms.most));

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tollgate_policy::words::duration;
 use tollgate_redis::{Credentials, CredentialsProvider, Identity, Options, PasswordFile, Secret};
-use tollgate_server::fleet::MembershipSettings;
+use tollgate_service::fleet::MembershipSettings;
 use tollgate_store::register::FleetName;
 
 use super::{at_least_one, environment};

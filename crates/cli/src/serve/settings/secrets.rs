@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use tollgate_server::{InvalidSecret, Secret};
+use tollgate_service::{InvalidSecret, Secret};
 
 /// A file that is longer holds something else.
 const MOST_BYTES: u64 = 4_096;

@@ -2,8 +2,8 @@
 //! and not a nanosecond earlier, all admit.
 
 use proptest::prelude::*;
-use tollgate_core::compose::Verdict;
-use tollgate_core::limit::{Check, decide_all};
+use tollgate_core::compose::BatchOutcome;
+use tollgate_core::limit::{StateCheck, decide_all};
 use tollgate_core::{Nanos, Outcome, Timestamp};
 
 use super::harness::{Checked, caught, ensure, holds};
@@ -14,10 +14,10 @@ type Decider = fn(&mut [Real], Timestamp, u64) -> (Outcome, Option<usize>);
 
 fn real(limits: &mut [Real], now: Timestamp, cost: u64) -> (Outcome, Option<usize>) {
     let ops: Vec<_> = limits.iter().map(|limit| limit.spend_op(cost)).collect();
-    let mut checks: Vec<Check<'_>> = limits
+    let mut checks: Vec<StateCheck<'_>> = limits
         .iter_mut()
         .zip(ops)
-        .map(|(limit, op)| Check {
+        .map(|(limit, op)| StateCheck {
             limit: &limit.limit,
             state: &mut limit.state,
             op,
@@ -112,7 +112,7 @@ fn i11_several_limits_are_charged_together_or_not_at_all() {
 
 /// Charges each limit as it goes, and finds out too late that a later one refuses.
 fn charges_as_it_goes(limits: &mut [Real], now: Timestamp, cost: u64) -> (Outcome, Option<usize>) {
-    let verdict: Verdict = limits
+    let verdict: BatchOutcome = limits
         .iter_mut()
         .map(|limit| limit.spend(now, cost))
         .collect();

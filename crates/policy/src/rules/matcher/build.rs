@@ -3,24 +3,25 @@
 //! Must not know: how requests are looked up.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 
 use super::super::draft::{Draft, Origin, Unfit};
 use super::super::networks::{self, Networks};
 use super::super::prefixes::Prefixes;
 use super::super::tree::{Route, Tree};
 use super::super::{Role, Why};
-use super::condition::{Asks, Check, alone, exactly, pattern};
+use super::condition::{Asks, Check, exactly, pattern};
 use super::look::{Needs, Subject};
 use super::{Ends, Entry, Exact, Matcher, Named, Standing, Target};
 use crate::attributes::Attribute;
-use crate::model::{Apply, Condition, Match, Mode, Network, Test};
+use crate::model::{Apply, Condition, IpNet, Match, Mode, Test};
 
 /// Something to file an entry under.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Term {
     Route(Route),
     Exactly(Subject, Box<[u8]>),
-    Within(Network),
+    Within(IpNet),
     Before(Subject, Box<[u8]>),
     After(Subject, Box<[u8]>),
 }
@@ -131,7 +132,7 @@ struct Builder<'a> {
     always: Vec<usize>,
     tree: Tree<Named>,
     exact: BTreeMap<Subject, Exact>,
-    networks: BTreeMap<Network, Vec<usize>>,
+    networks: BTreeMap<IpNet, Vec<usize>>,
     globs: BTreeMap<Subject, Ends>,
 }
 
@@ -338,8 +339,8 @@ fn terms(subject: Subject, test: &Test) -> Result<Option<Vec<Term>>, Why> {
     Ok(Some(match test {
         Test::OneOf(values) if subject == Subject::Ip => values
             .iter()
-            .filter_map(|value| value.parse().ok())
-            .map(|address| Term::Within(networks::canonical(alone(address))))
+            .filter_map(|value| value.parse::<IpAddr>().ok())
+            .map(|address| Term::Within(networks::canonical(IpNet::from(address))))
             .collect(),
         Test::OneOf(values) => values
             .iter()

@@ -11,7 +11,7 @@ use super::super::networks::{self, Networks};
 use super::super::path;
 use super::super::tree::Route;
 use super::look::{Look, Subject};
-use crate::model::{Network, Test};
+use crate::model::{IpNet, Test};
 
 /// What is asked of one attribute.
 #[derive(Debug)]
@@ -45,8 +45,8 @@ impl Asks {
             // Addresses have many spellings; what is meant by one is the address.
             Test::OneOf(values) if subject == Subject::Ip => Self::Within(set(values
                 .iter()
-                .filter_map(|value| value.parse().ok())
-                .map(alone))),
+                .filter_map(|value| value.parse::<IpAddr>().ok())
+                .map(IpNet::from))),
             Test::OneOf(values) => {
                 let mut values: Vec<Box<[u8]>> =
                     values.iter().map(|value| exactly(subject, value)).collect();
@@ -147,16 +147,8 @@ pub(super) fn pattern(subject: Subject, glob: &str) -> Result<Pattern, Why> {
     Pattern::new(&spelled).ok_or_else(|| Why::GlobBytes(glob.into()))
 }
 
-/// The network of one address.
-pub(super) fn alone(address: IpAddr) -> Network {
-    Network {
-        address,
-        bits: if address.is_ipv4() { 32 } else { 128 },
-    }
-}
-
-fn set(networks: impl Iterator<Item = Network>) -> Networks<()> {
-    let mut networks: Vec<Network> = networks.map(networks::canonical).collect();
+fn set(networks: impl Iterator<Item = IpNet>) -> Networks<()> {
+    let mut networks: Vec<IpNet> = networks.map(networks::canonical).collect();
     networks.sort_unstable();
     networks.dedup();
     Networks::new(networks.into_iter().map(|network| (network, ())))

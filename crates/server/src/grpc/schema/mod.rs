@@ -87,7 +87,7 @@ fn text(message: &'static [u8], number: u64) -> &'static str {
 /// Texts and messages inside a message, with their numbers. The set is well formed, as a test shows.
 fn members(message: &'static [u8]) -> impl Iterator<Item = (u64, &'static [u8])> {
     let mut fields = Fields::of(message);
-    std::iter::from_fn(move || fields.next().ok().flatten()).filter_map(|(number, value)| {
+    std::iter::from_fn(move || fields.next_field().ok().flatten()).filter_map(|(number, value)| {
         match value {
             Value::Bytes(bytes) => Some((number, bytes)),
             _ => None,

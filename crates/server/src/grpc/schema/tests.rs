@@ -70,7 +70,7 @@ fn symbols_are_found_in_one_file_only() {
 fn numbered(bytes: &'static [u8], under: u64) -> String {
     let mut fields = Fields::of(bytes);
     let mut found = 0;
-    while let Some((number, value)) = fields.next().unwrap() {
+    while let Some((number, value)) = fields.next_field().unwrap() {
         if let Value::Number(it) = value
             && number == under
         {

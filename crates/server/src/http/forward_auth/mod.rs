@@ -11,10 +11,11 @@ pub(crate) use forwarded_request::ForwardedRequest;
 use std::net::IpAddr;
 
 use hyper::StatusCode;
-use hyper::header::{HeaderName, RETRY_AFTER};
-use tollgate_core::{Nanos, Outcome};
+use hyper::header::HeaderName;
+use tollgate_core::Outcome;
 use tollgate_engine::{Reason, Verdict};
 use tollgate_http::{Answer, Clients, Networks, Source};
+use tollgate_service::Refusal;
 
 use crate::http::response::HttpResponse;
 use crate::http::verdict_body::VerdictBody;
@@ -66,18 +67,17 @@ impl Gateways {
 }
 
 impl Gateway {
-    /// The refusal of a request that would have to wait for so long, and cannot.
-    pub(crate) fn turn_away(self, status: u16, reason: Reason, wait: Nanos) -> HttpResponse {
-        let seen = StatusCode::from_u16(self.refuses_with(status));
-        let seen = seen.unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+    /// The refusal of a request that would have to wait while the wait queue is full.
+    pub(crate) fn refuse(self, refusal: Refusal) -> HttpResponse {
         let detail = "the request would have to wait, and too many do already";
-        // A wait of less than a second is one too.
-        let seconds = wait.as_secs_ceil().max(1);
-        HttpResponse::plain(seen, detail)
-            .with(RETRY_AFTER, &seconds.to_string())
+        let sent = Refusal {
+            status: self.refuses_with(refusal.status),
+            ..refusal
+        };
+        HttpResponse::refusal(sent, detail)
             .with(DECISION, "deny")
-            .with(STATUS, &status.to_string())
-            .with(REASON, reason.word())
+            .with(STATUS, &refusal.status.to_string())
+            .with(REASON, refusal.reason.map_or("", Reason::word))
     }
 
     /// The status that this gateway takes for a refusal.

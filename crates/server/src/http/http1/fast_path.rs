@@ -23,7 +23,7 @@ use crate::http::Limits;
 use crate::http::handler::{HttpHandler, HttpRequest, answer};
 use crate::http::response::HttpResponse;
 use crate::listen::{Peer, ShutdownOrTimeout, Stopping, send};
-use crate::saturation::Place;
+use tollgate_service::WaitPermit as Place;
 
 /// Serves plain requests until the connection is over, or something else has arrived: then the bytes of that.
 pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(

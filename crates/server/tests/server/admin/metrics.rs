@@ -213,7 +213,7 @@ async fn counters_survive_another_policy_where_the_limit_stays() {
     managed.check("a");
     let other =
         "limits: [{ name: api, key: header.x-api-key, rate: 9/h }, { name: new, rate: 1/s }]";
-    managed.app.replace(&policy(other)).unwrap();
+    managed.app.service().replace(&policy(other)).unwrap();
     managed.check("a");
     let page = scraped(&managed).await;
     let allowed = |limit: &str| {
@@ -279,7 +279,11 @@ async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_l
         }
     }
     assert_eq!(scraped(&managed).await.samples.len(), before);
-    managed.app.replace(&policy(&limits(700))).unwrap();
+    managed
+        .app
+        .service()
+        .replace(&policy(&limits(700)))
+        .unwrap();
     for n in 0..700 {
         feed(
             &managed,
@@ -300,7 +304,11 @@ async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_l
     );
     let rest = r#"tollgate_limit_decisions_total{limit="other",outcome="allowed"}"#;
     assert_eq!(page.value(rest), "200", "nothing is lost");
-    managed.app.replace(&policy(&limits(2_000))).unwrap();
+    managed
+        .app
+        .service()
+        .replace(&policy(&limits(2_000)))
+        .unwrap();
     assert_eq!(of_limits(&scraped(&managed).await), 501 * 7);
 }
 
@@ -308,7 +316,7 @@ async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_l
 #[tokio::test]
 async fn rules_of_envoys_files_are_counted_switched_and_told() {
     let file = "domain: edge\ndescriptors: [{ key: user, rate_limit: { unit: hour, requests_per_unit: 5 } }]";
-    let files = tollgate_policy::envoy::load(&[("edge.yaml", file)]).unwrap();
+    let files = tollgate_envoy::config::load(&[("edge.yaml", file)]).unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
     let app = App::by_envoys_files(files, 1_000, Arc::clone(&clock)).unwrap();
     let managed = manage(app, clock, Tokens::default()).await;

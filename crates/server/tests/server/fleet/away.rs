@@ -45,7 +45,7 @@ async fn a_store_that_is_killed_costs_nobody_an_answer_and_decides_again_when_it
         .await;
     assert!(said.contains("allowed\r\n:1"), "{said}");
     assert!(said.contains("*5\r\n:0\r\n"), "{said}");
-    assert!(one.app.engine().fleet().unwrap().is_degraded());
+    assert!(one.app.service().fleet().unwrap().is_degraded());
     redis.restart();
     until("the store decides again", async || {
         degraded(&one.check("erin").await).is_empty()

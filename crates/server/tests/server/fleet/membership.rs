@@ -56,8 +56,8 @@ impl Member {
         let membership = Membership::new(secret, MembershipSettings::default());
         let (stop, stopping) = Stop::new();
         let mut task = JoinSet::new();
-        let node = Arc::<App<Arc<ManualClock>>>::clone(&app);
-        task.spawn(Arc::clone(&membership).run(register, node, stopping));
+        let node = Arc::clone(app.envoy());
+        task.spawn(Arc::clone(&membership).run(register, node, stopping.wait()));
         membership.settled().await;
         let place = Place::Tcp(([127, 0, 0, 1], 0).into());
         let admin = Admin::new(Arc::clone(&app), &place, Tokens::default()).unwrap();
@@ -191,7 +191,10 @@ async fn what_operators_said_outlives_all_servers_and_holds_before_the_next_is_r
     let first = Member::start(&redis.url()).await;
     let body = r#""limit": "api", "key": ["carol"], "quota": "100/h""#;
     first.change("PUT", "/v1/overrides", body).await;
-    until("it is told", || async { first.app.unheard().0 == 0 }).await;
+    until("it is told", || async {
+        first.app.envoy().unheard().0 == 0
+    })
+    .await;
     first.stop().await;
     let next = Member::start(&redis.url()).await;
     let overrides = next.get("/v1/overrides").await;
@@ -204,7 +207,7 @@ async fn the_kill_switch_over_files_of_envoy_is_thrown_on_all() {
     let file = "domain: edge\ndescriptors: [{ key: user, rate_limit: { unit: hour, requests_per_unit: 1 } }]";
     let mut members = Vec::new();
     for _ in 0..2 {
-        let files = tollgate_policy::envoy::load(&[("edge.yaml", file)]).unwrap();
+        let files = tollgate_envoy::config::load(&[("edge.yaml", file)]).unwrap();
         let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
         let app = App::by_envoys_files(files, 1_000, clock).unwrap();
         let secret = Secret::shared(SECRET.as_bytes()).unwrap();

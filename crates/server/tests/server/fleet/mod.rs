@@ -50,7 +50,7 @@ async fn instance(url: &str, text: &str) -> Instance {
 /// The same of any app.
 async fn instance_of(url: &str, app: impl FnOnce(Secret) -> App<SystemClock>) -> Instance {
     let secret = Secret::shared(b"the fleet's own secret").unwrap();
-    let mut options = Options::new(url, secret.for_names());
+    let mut options = Options::new(url, tollgate_redis::Secret::new(secret.for_names()));
     options.deadline = Duration::from_secs(5);
     let shared = Shared::connect(options, SystemClock::new().now())
         .await

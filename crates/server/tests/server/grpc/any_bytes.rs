@@ -46,7 +46,7 @@ impl Both {
         let clock = || Arc::new(ManualClock::at(Timestamp::from_secs(1)));
         let file = "domain: d\ndescriptors:\n  - key: a\n    rate_limit: { unit: minute, requests_per_unit: 9 }\n    \
                     descriptors:\n      - key: e\n        value: f*\n        rate_limit: { unlimited: true }\n";
-        let files = tollgate_policy::envoy::load(&[("d.yaml", file)]).unwrap();
+        let files = tollgate_envoy::config::load(&[("d.yaml", file)]).unwrap();
         let text = "limits: [{ name: a, key: descriptor.a, rate: 9/m }, { name: in-flight, concurrency: 2 }, \
                     { name: later, key: descriptor.e, rate: 9/m, charge: always, overdraft: 9 }]";
         let policy = tollgate_policy::load(text, "p.yaml", Format::Yaml).unwrap();

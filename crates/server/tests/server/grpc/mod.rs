@@ -47,7 +47,7 @@ pub(crate) async fn by_policy_within(text: &str, limits: GrpcLimits) -> Serving 
 /// By a file of envoyproxy/ratelimit.
 pub(crate) async fn by_file(text: &str) -> Serving {
     let clock = Arc::new(ManualClock::at(START));
-    let files = tollgate_policy::envoy::load(&[("edge.yaml", text)]).unwrap();
+    let files = tollgate_envoy::config::load(&[("edge.yaml", text)]).unwrap();
     let app = App::by_envoys_files(files, 1_000, Arc::clone(&clock)).unwrap();
     serve(app, clock, GrpcLimits::default()).await
 }

@@ -194,16 +194,16 @@ async fn a_policy_that_changes_is_followed_with_the_next_report() {
     assert_eq!(client.told().await, tokens("api", [100, 100, 60]));
     // As many, but in an hour: for Envoy another bucket all the same.
     let slower = crate::harness::policy(&POLICY.replace("100/m }", "100/h }"));
-    server.app.replace(&slower).unwrap();
+    server.app.service().replace(&slower).unwrap();
     server.clock.advance(FIVE);
     client.report("edge", &[(API, 5, 1, 0)]);
     assert_eq!(client.told().await, tokens("api", [100, 100, 3_600]));
     let smaller = crate::harness::policy(&POLICY.replace("100/m }", "40/m }"));
-    server.app.replace(&smaller).unwrap();
+    server.app.service().replace(&smaller).unwrap();
     client.report("edge", &[(API, 5, 1, 0)]);
     assert_eq!(client.told().await, tokens("api", [40, 40, 60]));
     let none = crate::harness::policy(&POLICY.replace("100/m }", "0/m }"));
-    server.app.replace(&none).unwrap();
+    server.app.service().replace(&none).unwrap();
     client.report("edge", &[(API, 5, 1, 0)]);
     assert_eq!(client.told().await, Action::Deny("api".to_owned()));
 }

@@ -36,7 +36,7 @@ async fn two_envoys_admit_what_one_limit_allows_and_the_busy_one_gets_most() {
     .await;
     let found = excess(together(&[&busy, &quiet]), RATE);
     assert!(found <= BURST + MOVED + SLACK, "{found} above the rate");
-    let counts = rig.server.app.quotas_given();
+    let counts = rig.server.app.envoy().quota_counts();
     assert_eq!((counts.streams, counts.buckets), (2, 2));
     assert!(counts.repeated > 0, "{counts:?}");
 }
@@ -64,7 +64,7 @@ async fn a_server_that_starts_again_gives_nothing_out_twice_and_goes_on() {
     .await;
     let found = excess(together(&[&loads[0], &loads[1]]), RATE);
     assert!(found <= BURST + MOVED + SLACK, "{found} above the rate");
-    assert_eq!(rig.server.app.quotas_given().streams, 2);
+    assert_eq!(rig.server.app.envoy().quota_counts().streams, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -76,7 +76,7 @@ async fn an_abandoned_bucket_is_forgotten_by_both_and_begins_anew() {
     let mut client = Connection::to(rig.envoys[0].listener("edge")).await;
     // The first is refused because nothing is assigned yet, and asks for it.
     assert_eq!(client.get("/").await.status, 429);
-    let given = || rig.server.app.quotas_given();
+    let given = || rig.server.app.envoy().quota_counts();
     until("an assignment", || given().changed == 1).await;
     while client.get("/").await.status != 200 {}
     until("nobody uses it", || given().abandoned == 1).await;

@@ -29,8 +29,8 @@ fn a_warm_decision_is_put_into_the_words_of_every_dialect_without_allocating() {
         let mut words = Words::new();
         let mut round = || {
             let decided = ask(&app, &says, 1);
-            app.fields(&decided, &mut words);
-            decided.verdict.is_admitted()
+            app.service().fields(&decided, &mut words);
+            decided.is_admitted()
         };
         // The first admission and the first denial make room.
         let mut outcomes = Vec::with_capacity(16);

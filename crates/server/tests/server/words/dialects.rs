@@ -381,7 +381,7 @@ limits:
         let says = [("header.user", user), ("path", path)];
         ask(&app, &says, 1);
         let decided = ask(&app, &says, 1);
-        assert!(!decided.verdict.is_admitted(), "{path}");
+        assert!(!decided.is_admitted(), "{path}");
         told(&app, &decided)
     };
     for (path, scope) in [("/mine", "user"), ("/all", "user"), ("/ours", "shared")] {

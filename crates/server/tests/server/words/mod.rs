@@ -10,10 +10,10 @@ mod quotas;
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_engine::{Purpose, Terms};
+use tollgate_engine::{CheckOptions, Verdict};
 use tollgate_http::Words;
 use tollgate_policy::attributes::{Attribute, Attributes};
-use tollgate_server::{App, Decided, Transport};
+use tollgate_server::{App, Transport};
 use tollgate_store::ManualClock;
 
 use crate::harness::{at_once, policy};
@@ -44,15 +44,18 @@ impl Attributes for Says<'_> {
 }
 
 /// Decides at this cost, or at the policy's.
-fn ask(app: &TestApp, says: &[(&str, &str)], cost: impl Into<Option<u64>>) -> Decided {
-    let terms = Terms::of(Purpose::Charge, cost.into());
-    at_once(app.ask(Transport::Http, &Says(says), terms))
+fn ask(app: &TestApp, says: &[(&str, &str)], cost: impl Into<Option<u64>>) -> Verdict {
+    let options = CheckOptions {
+        cost: cost.into(),
+        ..CheckOptions::default()
+    };
+    at_once(app.service().check(Transport::Http, &Says(says), options))
 }
 
 /// The fields of a decision as text.
-fn told(app: &TestApp, decided: &Decided) -> Vec<(&'static str, String)> {
+fn told(app: &TestApp, verdict: &Verdict) -> Vec<(&'static str, String)> {
     let mut words = Words::new();
-    app.fields(decided, &mut words);
+    app.service().fields(verdict, &mut words);
     let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
     words
         .iter()

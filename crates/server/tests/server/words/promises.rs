@@ -6,7 +6,7 @@
 
 use sfv::{Dictionary, FieldType as _, Item, List, ListEntry, Parser};
 use tollgate_core::{Nanos, Outcome};
-use tollgate_engine::{Standing, Verdict};
+use tollgate_engine::{EnforcementMode, Verdict};
 use tollgate_http::Dialect;
 use tollgate_policy::rules::{Role, Rules};
 use tollgate_policy::source::Format;
@@ -181,7 +181,7 @@ fn check_wait(
 /// Which of the limits that clients are told about refuse.
 fn refusing(verdict: &Verdict) -> Vec<bool> {
     let states = verdict.limits().iter();
-    let enforced = states.filter(|state| state.standing == Standing::Enforced);
+    let enforced = states.filter(|state| state.enforcement == EnforcementMode::Enforced);
     let told = enforced.filter(|state| state.role() == Role::Main || !state.outcome.is_admitted());
     told.map(|state| !state.outcome.is_admitted()).collect()
 }
@@ -212,7 +212,7 @@ fn whoever_is_denied_is_told_when_to_come_back_and_is_admitted_then() {
                 check_syntax(dialect, name, value)
                     .unwrap_or_else(|wrong| panic!("{seed}: {wrong}"));
             }
-            let verdict = &decided.verdict;
+            let verdict = &decided;
             let lists = matches!(dialect, Dialect::Draft11 | Dialect::Next);
             let ratelimit = field(&fields, "ratelimit").filter(|_| lists);
             let retry = field(&fields, "retry-after").map(|value| value.parse().unwrap());
@@ -229,7 +229,7 @@ fn whoever_is_denied_is_told_when_to_come_back_and_is_admitted_then() {
                     denials += 1;
                     if dice.below(3) == 0 {
                         clock.advance(Nanos::from_secs(retry));
-                        let again = ask(&app, &says, cost).verdict;
+                        let again = ask(&app, &says, cost);
                         assert!(
                             again.is_admitted(),
                             "seed {seed}, after {retry} s\n{text}{again:?}"

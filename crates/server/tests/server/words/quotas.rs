@@ -120,7 +120,7 @@ fn a_reload_between_the_decision_and_its_words_changes_no_word() {
     let early = ask(&app, &[], 1);
     let other =
         crate::harness::policy("limits: [{ name: first, rate: 9/s }, { name: after, rate: 7/m }]");
-    app.replace(&other).unwrap();
+    app.service().replace(&other).unwrap();
     let late = ask(&app, &[], 1);
     let policy = |decided| field(&told(&app, decided), "ratelimit-policy").unwrap();
     for _ in 0..2 {

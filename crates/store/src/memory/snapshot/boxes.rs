@@ -70,11 +70,7 @@ pub(super) fn read(input: &mut Reader<impl Read>, shelves: &Shelves) -> Result<(
     while let Some(place) = next_key(input)? {
         let quota = read_quota(input)?;
         let state = read_state(input, shelves)?;
-        let entries = match &state {
-            State::Log(log) => log.len(),
-            State::Leases(leases) => leases.len(),
-            _ => 0,
-        };
+        let entries = state.entries();
         let count = input.take_count(|count| shelves.could_hold(entries.saturating_add(count)))?;
         // Where the charge is in a table, nothing is open until it is known to have been so after the table was read.
         let ledger = read_records(input, count, quota.is_some())?;

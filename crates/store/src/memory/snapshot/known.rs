@@ -7,12 +7,13 @@ use std::io::{self, Read, Write};
 use std::num::NonZeroU16;
 
 use tollgate_core::Timestamp;
+use tollgate_core::limit::UsageScale;
 
 use super::words::{Reader, Writer};
 use super::{SnapshotError, wide};
 use crate::contract::LimitId;
 use crate::memory::overflow::Overflow;
-use crate::memory::worth::{MAX_TIERS, Measure, Worths};
+use crate::memory::worth::{MAX_TIERS, Worths};
 
 /// No cell has this number.
 const END: u64 = u64::MAX;
@@ -48,7 +49,7 @@ pub(super) fn read_limits(
         let mut measures = Vec::new();
         for _ in 0..count {
             let [full, denied_above, tail] = input.take_all()?;
-            measures.push(Measure {
+            measures.push(UsageScale {
                 full,
                 denied_above,
                 tail,

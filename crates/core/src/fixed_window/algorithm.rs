@@ -1,0 +1,68 @@
+//! What the rest of the workspace asks of a fixed window.
+//!
+//! Must not know: who asks, other algorithms.
+
+use super::{FixedWindow, Window, WindowState};
+use crate::limit::algorithm::{Algorithm, decide_charge};
+use crate::limit::{AlgorithmKind, Edit, Op, RefillPeriod, Refused, State, StateSize, UsageScale};
+use crate::outcome::{Status, Transition};
+use crate::time::{Nanos, Timestamp};
+use crate::token_bucket::TokenBucket;
+
+/// The longest month, for a calendar whose length is not fixed.
+const LONGEST_MONTH: Nanos = Nanos::from_secs(31 * 86_400);
+
+impl Algorithm for FixedWindow {
+    const STATE: StateSize = StateSize::Pair;
+
+    fn kind(&self) -> AlgorithmKind {
+        AlgorithmKind::FixedWindow
+    }
+
+    fn decide_op(
+        &self,
+        state: &State,
+        now: Timestamp,
+        op: Op,
+    ) -> Result<Transition<Edit>, Refused> {
+        decide_charge!(self, state.window(), now, op, Edit::Window)
+    }
+
+    fn status_of(&self, state: &State, now: Timestamp) -> Status {
+        self.status(state.window(), now)
+    }
+
+    fn capacity(&self) -> u64 {
+        self.limit()
+    }
+
+    fn refill_period(&self) -> Option<RefillPeriod> {
+        Some(match self.window() {
+            Window::Epoch(length) | Window::FirstHit(length) => RefillPeriod::Span(length),
+            Window::Calendar(..) => RefillPeriod::Calendar,
+        })
+    }
+
+    fn lifetime(&self) -> Nanos {
+        match self.window() {
+            Window::Epoch(length) | Window::FirstHit(length) => length,
+            Window::Calendar(..) => Nanos::YEAR.saturating_add(Nanos::YEAR),
+        }
+    }
+
+    fn usage_scale(&self) -> UsageScale {
+        UsageScale::of_units(self.limit(), Nanos::ZERO)
+    }
+
+    fn stricter_bucket(&self) -> Option<TokenBucket> {
+        let length = match self.window() {
+            Window::Epoch(length) | Window::FirstHit(length) => length,
+            Window::Calendar(..) => LONGEST_MONTH,
+        };
+        TokenBucket::stricter_than_window(self.limit(), length)
+    }
+
+    fn state_from_pair(&self, [end, count]: [u64; 2]) -> State {
+        State::Window(WindowState { end, count })
+    }
+}

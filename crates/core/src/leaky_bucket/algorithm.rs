@@ -1,0 +1,66 @@
+//! What the rest of the workspace asks of a leaky bucket.
+//!
+//! Must not know: who asks, other algorithms than the token bucket whose arithmetic it has.
+
+use super::LeakyBucket;
+use crate::limit::algorithm::{Algorithm, decide_charge};
+use crate::limit::{AlgorithmKind, Edit, Op, RefillPeriod, Refused, State, StateSize, UsageScale};
+use crate::outcome::{Status, Transition};
+use crate::rate::Rate;
+use crate::time::{Nanos, Timestamp};
+use crate::token_bucket::TokenBucket;
+
+impl Algorithm for LeakyBucket {
+    const STATE: StateSize = StateSize::Word;
+
+    fn kind(&self) -> AlgorithmKind {
+        if self.is_queue() {
+            AlgorithmKind::LeakyQueue
+        } else {
+            AlgorithmKind::LeakyBucket
+        }
+    }
+
+    fn decide_op(
+        &self,
+        state: &State,
+        now: Timestamp,
+        op: Op,
+    ) -> Result<Transition<Edit>, Refused> {
+        decide_charge!(self, state.tat(), now, op, Edit::Bucket)
+    }
+
+    fn status_of(&self, state: &State, now: Timestamp) -> Status {
+        self.status(state.tat(), now)
+    }
+
+    fn capacity(&self) -> u64 {
+        self.limit()
+    }
+
+    fn refill_period(&self) -> Option<RefillPeriod> {
+        Some(RefillPeriod::Span(self.as_tokens().refill()))
+    }
+
+    fn lifetime(&self) -> Nanos {
+        self.ceiling()
+    }
+
+    fn usage_scale(&self) -> UsageScale {
+        let full = self.limit().saturating_mul(self.interval().as_nanos());
+        UsageScale::of_debt(full, self.interval())
+    }
+
+    fn stricter_bucket(&self) -> Option<TokenBucket> {
+        let bucket = TokenBucket::at(Rate::new(1, self.interval())).burst(self.limit());
+        bucket.build().ok()
+    }
+
+    fn bucket(&self) -> Option<&TokenBucket> {
+        Some(self.as_tokens())
+    }
+
+    fn share_state(self, with: &Self) -> Self {
+        self.sharing_state_with(with)
+    }
+}

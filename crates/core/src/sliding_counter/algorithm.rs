@@ -1,0 +1,87 @@
+//! What the rest of the workspace asks of a sliding window counter.
+//!
+//! Must not know: who asks, other algorithms.
+
+use super::{CounterState, SlidingCounter};
+use crate::limit::algorithm::{Algorithm, decide_charge};
+use crate::limit::{AlgorithmKind, Edit, Op, RefillPeriod, Refused, State, StateSize, UsageScale};
+use crate::outcome::{Status, Transition};
+use crate::time::{Nanos, Timestamp};
+use crate::token_bucket::TokenBucket;
+
+impl Algorithm for SlidingCounter {
+    const STATE: StateSize = StateSize::Pair;
+
+    fn kind(&self) -> AlgorithmKind {
+        AlgorithmKind::SlidingCounter
+    }
+
+    fn decide_op(
+        &self,
+        state: &State,
+        now: Timestamp,
+        op: Op,
+    ) -> Result<Transition<Edit>, Refused> {
+        decide_charge!(self, state.counter(), now, op, Edit::Counter)
+    }
+
+    fn status_of(&self, state: &State, now: Timestamp) -> Status {
+        self.status(state.counter(), now)
+    }
+
+    fn capacity(&self) -> u64 {
+        self.limit()
+    }
+
+    fn refill_period(&self) -> Option<RefillPeriod> {
+        Some(RefillPeriod::Span(self.window()))
+    }
+
+    /// The window before the current one counts too.
+    fn lifetime(&self) -> Nanos {
+        self.window().saturating_add(self.window())
+    }
+
+    /// The state stores when its window began, so it counts for two windows after that.
+    fn usage_scale(&self) -> UsageScale {
+        UsageScale::of_units(self.limit(), self.lifetime())
+    }
+
+    fn stricter_bucket(&self) -> Option<TokenBucket> {
+        TokenBucket::stricter_than_window(self.limit(), self.window())
+    }
+
+    fn state_from_pair(&self, words: [u64; 2]) -> State {
+        State::Counter(CounterState::from_words(words))
+    }
+
+    fn has_to_carry_over(&self, old: &Self) -> bool {
+        self.window() != old.window()
+    }
+
+    fn carry_over(&self, old: &Self, state: &State, now: Timestamp) -> Option<Edit> {
+        match state {
+            State::Counter(counter) => Some(Edit::Counter(self.inherit(old, *counter, now))),
+            _ => None,
+        }
+    }
+}
+
+impl CounterState {
+    /// The state in two words: when the window began, and both counts.
+    #[inline]
+    pub(crate) fn to_words(self) -> [u64; 2] {
+        let counts = (u64::from(self.previous) << 32) | u64::from(self.current);
+        [self.start, counts]
+    }
+
+    #[inline]
+    fn from_words([start, counts]: [u64; 2]) -> Self {
+        let half = |word: u64| u32::try_from(word & 0xffff_ffff).unwrap_or(u32::MAX);
+        Self {
+            start,
+            previous: half(counts >> 32),
+            current: half(counts),
+        }
+    }
+}

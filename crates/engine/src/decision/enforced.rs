@@ -1,0 +1,192 @@
+//! The first steps of a decision: what refuses without asking a store, then all enforced limits in one batch.
+//!
+//! Must not know: how checks are planned, what shadow limits and candidates do afterwards.
+
+use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::{Nanos, Outcome};
+use tollgate_policy::model::{Mode, OnStoreFailure};
+use tollgate_policy::rules::Listed;
+use tollgate_store::StoreError;
+
+use super::record::{count, count_all, record};
+use super::{Decision, Step, Work};
+use crate::counters::Event;
+use crate::effective_mode::effective_modes;
+use crate::plan::{AddedRule, PlanContext};
+use crate::verdict::{EnforcementMode, Reason};
+use crate::verdict_builder::{Refuser, VerdictBuilder};
+
+/// What `Retry-After` says when a limit is closed because its store does not answer.
+const STORE_RETRY: Nanos = Nanos::SECOND;
+
+impl Decision<'_> {
+    /// Refuses or exempts at once, or plans the batch of all enforced limits.
+    pub(super) fn start(&mut self) {
+        if let Some(snapshot) = self.overrides.as_ref().and_then(|guard| guard.as_deref()) {
+            if snapshot.is_off() {
+                return;
+            }
+            let address = self.request.ip();
+            let blocked = address.and_then(|address| snapshot.addresses.find(address, self.now));
+            if let Some(until) = blocked {
+                let outcome = until.refusal(self.now);
+                let verdict = &mut self.scratch.work.verdict;
+                return verdict.refuse(Refuser::Operator, Reason::Blocked, outcome);
+            }
+        }
+        let rules = self.generation.rules();
+        let scratch = &mut *self.scratch;
+        rules.find(self.request, &mut scratch.found);
+        let verdict = &mut scratch.work.verdict;
+        match scratch.found.listed() {
+            Listed::Denied(index) => {
+                return verdict.refuse(Refuser::List(index), Reason::Listed, Outcome::Never);
+            }
+            // Before being exempt: an unreadable path may be spelled so as to look exempt.
+            _ if scratch.found.unreadable() => {
+                return verdict.refuse(Refuser::Engine, Reason::Unreadable, Outcome::Never);
+            }
+            Listed::Exempt => return,
+            Listed::Limits => {}
+        }
+        let (context, work) = self.split();
+        effective_modes(&context, &mut work.plan, &mut work.modes);
+        plan_enforced(&context, work);
+        if work.verdict.is_refused() {
+            if self.charges() {
+                let Work {
+                    plan, follow_ups, ..
+                } = &mut self.scratch.work;
+                follow_ups.count_denials(plan, &self.generation);
+            }
+            self.step = Step::EnforcedFollowUp;
+            self.skip_if_no_follow_up();
+        } else if work.plan.planned().is_empty() {
+            self.finish_enforced(true);
+        } else {
+            self.step = Step::Enforced;
+        }
+    }
+
+    /// The store has answered about all enforced limits.
+    pub(super) fn enforced_answered(&mut self, outcome: Result<&BatchOutcome, &StoreError>) {
+        let charges = self.charges();
+        let generation = &self.generation;
+        let work = &mut self.scratch.work;
+        match outcome {
+            Err(_) => {
+                decide_without_store(generation, charges, work);
+                return self.finish_enforced(false);
+            }
+            // A concurrent request already recorded this distinct value: ask again without counting it.
+            Ok(outcome) if !outcome.is_admitted() && work.plan.forgo_seen() => return,
+            Ok(_) => {}
+        }
+        record(generation, work, EnforcementMode::Enforced);
+        work.verdict.conclude();
+        if !charges {
+            return self.finish_enforced(true);
+        }
+        if work.verdict.is_admitted() {
+            count_all(generation, &work.plan, true, Event::Denied);
+            return self.finish_enforced(true);
+        }
+        let Work {
+            plan, follow_ups, ..
+        } = work;
+        follow_ups.punish(plan, generation);
+        follow_ups.count_denials(plan, generation);
+        self.step = Step::EnforcedFollowUp;
+        self.skip_if_no_follow_up();
+    }
+
+    /// Every penalty was carried out, as far as the store did.
+    pub(super) fn enforced_followed_up(&mut self) {
+        let work = &mut self.scratch.work;
+        if !work.verdict.is_refused() {
+            // Penalties change how long the refused have to wait, never whether they are refused.
+            work.verdict.conclude();
+            count_all(&self.generation, &work.plan, false, Event::Denied);
+        }
+        self.finish_enforced(true);
+    }
+
+    /// Goes on with candidates and shadow limits.
+    fn finish_enforced(&mut self, is_answered: bool) {
+        if self.charges() && is_answered {
+            if self.scratch.work.verdict.is_admitted() {
+                self.collect_ticket();
+            }
+            if self.generation.has_candidates() {
+                return self.begin_candidates();
+            }
+        }
+        self.next_shadow();
+    }
+}
+
+/// Plans one batch of all enforced limits; refuses where a limit does so without asking a store.
+fn plan_enforced(context: &PlanContext<'_>, work: &mut Work) {
+    let Work {
+        plan,
+        verdict,
+        modes,
+        ..
+    } = work;
+    if context.found.more_than_fit() {
+        refuse_too_many(verdict);
+    }
+    for (position, index) in context.found.rules().iter().enumerate() {
+        // Without modes all are enforced.
+        if modes
+            .get(position)
+            .is_some_and(|mode| *mode != Mode::Enforce)
+        {
+            continue;
+        }
+        let (reason, outcome) = match plan.add_rule(context, *index, EnforcementMode::Enforced) {
+            AddedRule::Planned => continue,
+            AddedRule::TooMany => {
+                refuse_too_many(verdict);
+                continue;
+            }
+            AddedRule::NoKey => (Reason::MissingKey, Outcome::Never),
+            AddedRule::Blocked(until) => (Reason::Blocked, until.refusal(context.now)),
+        };
+        if context.options.mode.charges() {
+            count(context.generation, *index, Event::Denied);
+        }
+        if !verdict.is_refused() {
+            verdict.refuse(Refuser::Rule(*index), reason, outcome);
+        }
+    }
+}
+
+fn refuse_too_many(verdict: &mut VerdictBuilder) {
+    if !verdict.is_refused() {
+        verdict.refuse(Refuser::Engine, Reason::Capacity, Outcome::Never);
+    }
+}
+
+/// The store did not answer, and no fallback quota decided instead: each limit's `on_store_failure` does.
+fn decide_without_store(generation: &crate::Generation, charges: bool, work: &mut Work) {
+    let Work { plan, verdict, .. } = work;
+    verdict.degraded.store = true;
+    let mut last = None;
+    for planned in plan.planned() {
+        if last.replace(planned.rule) == Some(planned.rule) {
+            continue;
+        }
+        if charges {
+            count(generation, planned.rule, Event::Error);
+        }
+        let rule = generation.rule(planned.rule).map(|(rule, _)| rule);
+        let is_closed = rule.is_some_and(|rule| rule.on_store_failure == OnStoreFailure::Closed);
+        if is_closed && !verdict.is_refused() {
+            let outcome = Outcome::Deny {
+                retry_after: STORE_RETRY,
+            };
+            verdict.refuse(Refuser::Rule(planned.rule), Reason::Capacity, outcome);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Room for one decision, kept by its verdict and used again by the next decision of the same thread.
+//!
+//! A decision that begins before another has ended (attributes that ask the engine, a store that is waited for, a verdict
+//! that is kept) gets room of its own. Must not know: what is decided.
+
+use std::cell::{Cell, RefCell};
+use std::ops::{Deref, DerefMut};
+
+use arrayvec::ArrayVec;
+use tollgate_policy::model::Mode;
+use tollgate_policy::rules::{Found, MOST_LIMITS};
+use tollgate_store::contract::MAX_CHECKS;
+
+use super::follow_ups::FollowUps;
+use crate::candidate::Opinions;
+use crate::plan::Plan;
+use crate::verdict_builder::VerdictBuilder;
+
+/// Room for one decision.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    pub(super) found: Found,
+    pub(crate) work: Work,
+}
+
+/// What changes from step to step.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) plan: Plan,
+    pub(crate) verdict: VerdictBuilder,
+    /// How each limit that was found is enforced for this request, in their order.
+    pub(super) modes: ArrayVec<Mode, MOST_LIMITS>,
+    pub(super) follow_ups: FollowUps,
+    /// What the limits said whose candidates have still to be asked.
+    pub(super) opinions: Opinions,
+    /// Of the limits that were found, the next to be looked at in shadow.
+    pub(super) next_shadow: usize,
+    /// Where the states of the shadow limit begin that is decided now.
+    pub(super) shadow_states: usize,
+}
+
+impl Scratch {
+    const fn new() -> Self {
+        Self {
+            found: Found::new(),
+            work: Work {
+                plan: Plan::new(),
+                verdict: VerdictBuilder::new(),
+                modes: ArrayVec::new_const(),
+                follow_ups: FollowUps::new(),
+                opinions: ArrayVec::new_const(),
+                next_shadow: 0,
+                shadow_states: 0,
+            },
+        }
+    }
+
+    /// Forgets the decision before.
+    pub(super) fn clear(&mut self) {
+        let work = &mut self.work;
+        work.plan.clear();
+        work.verdict.clear();
+        work.modes.clear();
+        work.follow_ups.clear();
+        work.opinions.clear();
+        work.next_shadow = 0;
+    }
+}
+
+thread_local! {
+    static OWN: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+    /// Those of decisions that were under way at the same time.
+    #[expect(clippy::vec_box, reason = "they are handed on in their boxes, and are large")]
+    static OTHERS: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The most that a thread keeps beside its own.
+const MOST_KEPT: usize = 256;
+
+/// What a verdict reads whose room is gone. It never is: room goes when the verdict does.
+static EMPTY: Scratch = Scratch::new();
+
+/// Room that goes back to the pool of the thread that drops it.
+#[derive(Debug)]
+pub(crate) struct PooledScratch(Option<Box<Scratch>>);
+
+impl PooledScratch {
+    /// Room of this thread's pool, or new room.
+    #[inline]
+    pub(crate) fn take() -> Self {
+        let own = OWN.take();
+        Self(Some(own.unwrap_or_else(another)))
+    }
+}
+
+#[cold]
+fn another() -> Box<Scratch> {
+    let other = OTHERS.with_borrow_mut(Vec::pop);
+    other.unwrap_or_else(|| {
+        let mut new = Box::new(Scratch::new());
+        new.work.plan.reserve(MAX_CHECKS);
+        new.work.follow_ups.reserve(MAX_CHECKS);
+        new
+    })
+}
+
+#[cold]
+fn keep(other: Box<Scratch>) {
+    let push = |others: &RefCell<Vec<Box<Scratch>>>| {
+        let mut others = others.borrow_mut();
+        if others.len() < MOST_KEPT {
+            others.push(other);
+        }
+    };
+    // The same: then it is freed.
+    let _kept = OTHERS.try_with(push);
+}
+
+impl Drop for PooledScratch {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(mut scratch) = self.0.take() else {
+            return;
+        };
+        // A ticket that nobody took holds on to a generation.
+        drop(scratch.work.verdict.ticket.take());
+        // While a thread ends there is no pool to go back to.
+        if let Ok(Some(other)) = OWN.try_with(|own| own.replace(Some(scratch))) {
+            keep(other);
+        }
+    }
+}
+
+impl Deref for PooledScratch {
+    type Target = Scratch;
+
+    #[inline]
+    fn deref(&self) -> &Scratch {
+        self.0.as_deref().unwrap_or(&EMPTY)
+    }
+}
+
+impl DerefMut for PooledScratch {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Scratch {
+        self.0.get_or_insert_with(another)
+    }
+}

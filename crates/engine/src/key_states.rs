@@ -1,0 +1,50 @@
+//! Every state that one key has under one limit: for those who reset a key where a fleet keeps its states.
+//!
+//! Must not know: stores, who resets and why.
+
+use tollgate_policy::rules::{KeyBuffer, Meter, MeterRef, Role};
+use tollgate_store::Ruled;
+
+use crate::generation::{Generation, MeterState};
+
+/// One state that a key has.
+#[derive(Clone, Debug)]
+pub struct KeyState {
+    /// The encoded key.
+    pub key: Vec<u8>,
+    /// The key that says which hash slot the state lies in, if not its own.
+    pub slot_key: Option<Vec<u8>>,
+    /// The limit that the state belongs to.
+    pub ruled: Ruled,
+}
+
+impl Generation {
+    /// Every state that a key of these values has under the limit of this name.
+    #[must_use]
+    pub fn key_states(&self, limit: &str, values: &[&str]) -> Vec<KeyState> {
+        let Some(index) = self.index(limit) else {
+            return Vec::new();
+        };
+        let Some((rule, entry)) = self.rule(index) else {
+            return Vec::new();
+        };
+        let rules = self.rules();
+        let of_meter = |(meter, (of, state)): (usize, (&Meter, &MeterState))| {
+            let at = MeterRef { rule: index, meter };
+            let mut buffer = KeyBuffer::new();
+            if of.role == Role::Seen {
+                return None;
+            }
+            rules.key_of(at, values, &mut buffer)?;
+            let key = buffer.as_bytes().to_vec();
+            let has_slot_key = rules.place_of(at, values, &mut buffer);
+            Some(KeyState {
+                key,
+                slot_key: has_slot_key.then(|| buffer.as_bytes().to_vec()),
+                ruled: *state.listed.first()?,
+            })
+        };
+        let meters = rule.meters.iter().zip(&entry.meters).enumerate();
+        meters.filter_map(of_meter).collect()
+    }
+}

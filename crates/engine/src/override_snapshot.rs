@@ -1,0 +1,184 @@
+//! What operators have overridden, as decisions look it up: one snapshot, made for one generation and replaced as a whole.
+//!
+//! While nothing is overridden a decision pays for one load of a flag. Must not know: who overrode it and why, how it is
+//! kept.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::{ArcSwapOption, Guard};
+use tollgate_core::{Outcome, Timestamp};
+use tollgate_policy::model::{IpNet, Mode, Percent};
+use tollgate_policy::rules::{Chosen, Rule, Rules};
+
+/// Another mode of one limit, or of all of them: only ever less force than the policy gives it, except for the share of
+/// keys, which may be any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct ModeOverride {
+    pub(crate) mode: Mode,
+    pub(crate) enforce: Option<Percent>,
+}
+
+/// Until when something holds. `None`: until it is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OverrideExpiry(pub(crate) Option<Timestamp>);
+
+impl OverrideExpiry {
+    pub(crate) fn holds(self, now: Timestamp) -> bool {
+        self.0.is_none_or(|until| now < until)
+    }
+
+    /// The outcome of a request that is blocked until then.
+    pub(crate) fn refusal(self, now: Timestamp) -> Outcome {
+        match self.0 {
+            Some(until) => Outcome::Deny {
+                retry_after: until.since(now),
+            },
+            None => Outcome::Never,
+        }
+    }
+}
+
+/// Everything that is overridden in one generation.
+#[derive(Debug, Default)]
+pub(crate) struct OverrideSnapshot {
+    pub(crate) everything: ModeOverride,
+    pub(crate) rules: HashMap<usize, RuleOverrides>,
+    pub(crate) addresses: Addresses,
+}
+
+/// What is overridden of one rule.
+#[derive(Debug, Default)]
+pub(crate) struct RuleOverrides {
+    pub(crate) mode_override: ModeOverride,
+    /// By keyed digest: other nodes of a fleet are told digests only.
+    pub(crate) keys: HashMap<[u8; 16], KeyOverrides>,
+}
+
+/// What is overridden for one key of one rule.
+#[derive(Debug, Default)]
+pub(crate) struct KeyOverrides {
+    pub(crate) blocked: Option<OverrideExpiry>,
+    pub(crate) quota: Option<(OverrideExpiry, Box<[Option<Chosen>]>)>,
+}
+
+/// Addresses that are refused.
+#[derive(Debug, Default)]
+pub(crate) struct Addresses {
+    blocked: HashMap<IpNet, OverrideExpiry>,
+    /// Every length that a blocked network has.
+    lengths: Vec<(bool, u8)>,
+}
+
+impl OverrideSnapshot {
+    /// Whether nothing is decided at all.
+    pub(crate) fn is_off(&self) -> bool {
+        self.everything.mode == Mode::Off
+    }
+
+    /// Whether nothing is overridden.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.everything == ModeOverride::default()
+            && self.rules.is_empty()
+            && self.addresses.blocked.is_empty()
+    }
+
+    /// The mode of a rule, and for which share of its keys it is enforced.
+    pub(crate) fn mode_of(&self, index: usize, rule: &Rule) -> (Mode, Percent) {
+        let mode_override = self.rules.get(&index).map(|of| of.mode_override);
+        let mode_override = mode_override.unwrap_or_default();
+        let mode = rule.mode.max(mode_override.mode).max(self.everything.mode);
+        let share = mode_override.enforce.unwrap_or(rule.enforce);
+        let most = self.everything.enforce.unwrap_or(Percent::ALL);
+        (mode, share.min(most))
+    }
+
+    pub(crate) fn of_key(&self, rules: &Rules, rule: usize, key: &[u8]) -> Option<&KeyOverrides> {
+        let keys = &self.rules.get(&rule)?.keys;
+        // A digest is made only where some key has an override.
+        let keys = Some(keys).filter(|keys| !keys.is_empty())?;
+        keys.get(&rules.digest(key))
+    }
+}
+
+impl KeyOverrides {
+    pub(crate) fn blocked(&self, now: Timestamp) -> Option<OverrideExpiry> {
+        self.blocked.filter(|until| until.holds(now))
+    }
+
+    pub(crate) fn has_quota(&self, now: Timestamp) -> bool {
+        let quota = self.quota.as_ref();
+        quota.is_some_and(|(until, _)| until.holds(now))
+    }
+
+    /// The quota that one of the rule's meters has for this key.
+    pub(crate) fn quota(&self, meter: usize, now: Timestamp) -> Option<Chosen> {
+        let (until, quotas) = self.quota.as_ref()?;
+        quotas
+            .get(meter)
+            .copied()
+            .flatten()
+            .filter(|_| until.holds(now))
+    }
+}
+
+impl Addresses {
+    pub(crate) fn insert(&mut self, network: IpNet, until: OverrideExpiry) {
+        let length = (network.addr().is_ipv4(), network.prefix_len());
+        if !self.lengths.contains(&length) {
+            self.lengths.push(length);
+        }
+        self.blocked.insert(network, until);
+    }
+
+    /// The block that an address falls under and that lasts longest.
+    pub(crate) fn find(&self, address: IpAddr, now: Timestamp) -> Option<OverrideExpiry> {
+        let address = address.to_canonical();
+        let of_kind = |(v4, _): &&(bool, u8)| *v4 == address.is_ipv4();
+        let found = self.lengths.iter().filter(of_kind).filter_map(|(_, bits)| {
+            let network = IpNet::new(address, *bits).ok()?.trunc();
+            self.blocked.get(&network).copied()
+        });
+        found
+            .filter(|until| until.holds(now))
+            .max_by_key(|until| until.0.map_or(u64::MAX, Timestamp::as_nanos))
+    }
+}
+
+/// Where a generation finds its overrides.
+#[derive(Debug, Default)]
+pub(crate) struct OverrideSlot {
+    is_used: AtomicBool,
+    /// Grows with every change.
+    version: AtomicU64,
+    snapshot: ArcSwapOption<OverrideSnapshot>,
+}
+
+impl OverrideSlot {
+    /// The snapshot in force, if anything is overridden.
+    pub(crate) fn read(&self) -> Option<Guard<Option<Arc<OverrideSnapshot>>>> {
+        self.is_used
+            .load(Ordering::Acquire)
+            .then(|| self.snapshot.load())
+    }
+
+    /// Holds for every decision that begins after this.
+    pub(crate) fn put(&self, snapshot: OverrideSnapshot) {
+        let is_used = !snapshot.is_empty();
+        self.snapshot.store(is_used.then(|| Arc::new(snapshot)));
+        self.is_used.store(is_used, Ordering::Release);
+        self.bump();
+    }
+
+    /// How often anything has changed.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Makes denials void that were cached before.
+    pub(crate) fn bump(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+}

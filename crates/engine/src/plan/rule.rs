@@ -1,0 +1,282 @@
+//! What one rule adds to a plan: its meters, each with its key, its quota and what is asked of it.
+//!
+//! Must not know: how the store is asked.
+
+use tollgate_core::Timestamp;
+use tollgate_policy::attributes::Attributes;
+use tollgate_policy::model::Count;
+use tollgate_policy::rules::{Chosen, Found, Keyed, Meter, MeterRef, Role, Rule};
+use tollgate_store::contract::MAX_CHECKS;
+use tollgate_store::{Op, Ruled};
+
+use super::{Plan, PlannedCheck, QuotaRef};
+use crate::check_options::{CheckMode, CheckOptions};
+use crate::generation::{Generation, LimitEntry, MeterState};
+use crate::lease_ids::LeaseIdGenerator;
+use crate::override_snapshot::{OverrideExpiry, OverrideSnapshot};
+use crate::verdict::EnforcementMode;
+
+/// A request and everything that its plan is made from.
+pub(crate) struct PlanContext<'a> {
+    pub(crate) generation: &'a Generation,
+    pub(crate) request: &'a dyn Attributes,
+    pub(crate) found: &'a Found,
+    pub(crate) options: CheckOptions,
+    pub(crate) lease_ids: &'a LeaseIdGenerator,
+    /// What operators have overridden, if anything.
+    pub(crate) overrides: Option<&'a OverrideSnapshot>,
+    /// The time, where operators have overridden something.
+    pub(crate) now: Timestamp,
+    /// Whether a fleet decides, which has to know where states lie.
+    pub(crate) is_fleet: bool,
+}
+
+impl<'a> PlanContext<'a> {
+    /// The route template that matched, as tiers, costs and computed quotas see it.
+    pub(crate) fn route(&self) -> Option<&'a [u8]> {
+        let rules = self.generation.rules();
+        rules.route(self.request, self.found)
+    }
+}
+
+/// What became of a rule's part in a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AddedRule {
+    /// Its meters are asked, as far as they apply.
+    Planned,
+    /// Its key cannot be made, and it refuses without one.
+    NoKey,
+    /// Its key is blocked by an operator.
+    Blocked(OverrideExpiry),
+    /// There is no room for all of its meters.
+    TooMany,
+}
+
+impl Plan {
+    /// Plans what one rule asks. On anything but `Planned` the plan is as it was.
+    pub(crate) fn add_rule(
+        &mut self,
+        context: &PlanContext<'_>,
+        index: usize,
+        enforcement: EnforcementMode,
+    ) -> AddedRule {
+        let Some((rule, entry)) = context.generation.rule(index) else {
+            return AddedRule::Planned;
+        };
+        let before = self.planned.len();
+        let fixed = context.options.cost.or(rule.price.fixed());
+        let cost = fixed.unwrap_or_else(|| rule.price.of_request(context.request, context.route()));
+        let mut of = OfRule {
+            context,
+            index,
+            enforcement,
+            rule,
+            entry,
+            cost,
+            variant: None,
+        };
+        for (position, (meter, state)) in rule.meters.iter().zip(&entry.meters).enumerate() {
+            if meter.role == Role::Candidate {
+                continue;
+            }
+            let added = self.add_meter(&mut of, position, meter, state);
+            if !matches!(added, AddedRule::Planned) {
+                self.planned.truncate(before);
+                return added;
+            }
+        }
+        AddedRule::Planned
+    }
+
+    fn add_meter(
+        &mut self,
+        of: &mut OfRule<'_>,
+        position: usize,
+        meter: &Meter,
+        state: &MeterState,
+    ) -> AddedRule {
+        let context = of.context;
+        if context.options.mode == CheckMode::Refund && !of.gives_back(meter, state) {
+            return AddedRule::Planned;
+        }
+        let place = MeterRef {
+            rule: of.index,
+            meter: position,
+        };
+        let key = match self.make_key(context, place, state) {
+            (Keyed::Here, key) => key,
+            (Keyed::Skip, _) => return AddedRule::Planned,
+            (Keyed::Deny, _) => return AddedRule::NoKey,
+        };
+        let overridden = match context.overrides {
+            Some(overrides) if meter.role == Role::Main => {
+                let rules = context.generation.rules();
+                overrides.of_key(rules, of.index, self.keys.bytes(key))
+            }
+            _ => None,
+        };
+        if let Some(until) = overridden.and_then(|key| key.blocked(context.now)) {
+            return AddedRule::Blocked(until);
+        }
+        let cost = match meter.role {
+            Role::Block | Role::Seen => 1,
+            _ if of.entry.counts_values => 1,
+            _ => of.cost,
+        };
+        let quota = match (state.only_quota, overridden) {
+            (Some(quota), None) => quota,
+            (_, overridden) => {
+                let own = || of.own_quota(meter, self.keys.bytes(key));
+                let overridden = overridden.and_then(|one| one.quota(position, context.now));
+                let chosen = overridden.unwrap_or_else(own);
+                match self.quota(state, chosen, cost) {
+                    Some(quota) => quota,
+                    None => return AddedRule::Planned,
+                }
+            }
+        };
+        let op = of.op(meter, state, cost);
+        let planned = PlannedCheck {
+            rule: of.index,
+            meter: position,
+            role: meter.role,
+            op,
+            cost,
+            quota,
+            key,
+            slot_key: self.make_slot_key(context, place, state),
+        };
+        if state.is_shared && self.is_joined(context.generation, state, &planned) {
+            return AddedRule::Planned;
+        }
+        if self.planned.len() >= MAX_CHECKS {
+            return AddedRule::TooMany;
+        }
+        self.planned.push(planned);
+        AddedRule::Planned
+    }
+
+    /// `None`: this key is not limited here.
+    pub(super) fn quota(
+        &mut self,
+        state: &MeterState,
+        chosen: Chosen,
+        cost: u64,
+    ) -> Option<QuotaRef> {
+        match chosen {
+            Chosen::Unlimited => None,
+            Chosen::Listed(index) => {
+                let queueing = state.queueing.get(index).and_then(Option::as_ref);
+                let may_wait = queueing.is_some_and(|(_, queueing)| cost <= queueing.most);
+                // Meters have fewer quotas than there are numbers.
+                let index = u16::try_from(index).unwrap_or(u16::MAX);
+                Some(if may_wait {
+                    QuotaRef::Queueing(index)
+                } else {
+                    QuotaRef::Listed(index)
+                })
+            }
+            Chosen::Computed(limit) => {
+                let id = state.id;
+                let patience = state.patience.as_ref();
+                let patient = patience
+                    .and_then(|patience| patience.stretch(&limit))
+                    .filter(|patient| cost <= patient.most);
+                let limit = match (&patient, patience) {
+                    (Some(patient), _) => patient.limit,
+                    (None, Some(patience)) => patience.own(&limit),
+                    (None, None) => limit,
+                };
+                let index = u16::try_from(self.computed.len()).unwrap_or(u16::MAX);
+                self.computed.push((Ruled { id, limit }, patient));
+                Some(QuotaRef::Computed(index))
+            }
+        }
+    }
+
+    /// Whether the same state is asked about already, by a rule that shares it. It is charged once, at the higher cost,
+    /// and the first of the rules speaks for both.
+    fn is_joined(
+        &mut self,
+        generation: &Generation,
+        state: &MeterState,
+        new: &PlannedCheck,
+    ) -> bool {
+        let bytes = self.keys.bytes(new.key);
+        let is_same = |other: &PlannedCheck| {
+            let id = generation
+                .meter(other.rule, other.meter)
+                .map(|state| state.id);
+            id == Some(state.id) && self.keys.bytes(other.key) == bytes
+        };
+        let Some(position) = self.planned.iter().position(is_same) else {
+            return false;
+        };
+        if let Some(other) = self.planned.get_mut(position)
+            && other.cost < new.cost
+        {
+            (other.op, other.cost, other.quota) = (new.op, new.cost, new.quota);
+        }
+        true
+    }
+}
+
+/// A rule while it is planned.
+struct OfRule<'a> {
+    context: &'a PlanContext<'a>,
+    index: usize,
+    enforcement: EnforcementMode,
+    rule: &'a Rule,
+    entry: &'a LimitEntry,
+    cost: u64,
+    variant: Option<usize>,
+}
+
+impl OfRule<'_> {
+    /// The quota that the policy gives this request under a meter.
+    fn own_quota(&mut self, meter: &Meter, key: &[u8]) -> Chosen {
+        let (request, route) = (self.context.request, self.context.route());
+        let variant = match self.variant {
+            Some(variant) => variant,
+            None => {
+                let variant = self.rule.choice.variant(request, route, key);
+                *self.variant.insert(variant)
+            }
+        };
+        meter.chosen(variant, request, route)
+    }
+
+    /// What a meter is asked.
+    fn op(&self, meter: &Meter, state: &MeterState, cost: u64) -> Op {
+        // What a limit in shadow would charge to a state that it shares, an enforced one would have to pay for.
+        let is_guest = state.is_shared && self.enforcement == EnforcementMode::Shadow;
+        let looks = self.context.options.mode == CheckMode::Peek || is_guest;
+        match meter.role {
+            _ if self.context.options.mode == CheckMode::Refund && !is_guest => Op::Credit(cost),
+            // Nobody can look at how long places are taken; holding none says how many there are.
+            _ if state.is_concurrency => Op::Acquire {
+                id: self.context.lease_ids.generate(),
+                weight: if looks { 0 } else { cost },
+            },
+            Role::Block => Op::Peek(1),
+            Role::Main if self.rule.charge_always => {
+                if looks {
+                    Op::Peek(0)
+                } else {
+                    Op::ChargeAlways(cost)
+                }
+            }
+            _ if looks => Op::Peek(cost),
+            Role::Main | Role::Local if self.rule.count != Count::Requests => Op::Peek(cost),
+            _ => Op::Spend(cost),
+        }
+    }
+
+    /// Whether units can be given back to a meter: it counts what requests cost, and not who or how many there are.
+    fn gives_back(&self, meter: &Meter, state: &MeterState) -> bool {
+        matches!(meter.role, Role::Main | Role::Local)
+            && !state.is_concurrency
+            && !self.entry.counts_values
+            && self.rule.count == Count::Requests
+    }
+}

@@ -1,0 +1,128 @@
+//! Settling a ticket, as a procedure that asks a store about one thing after another.
+//!
+//! All of it is tried even if some fails. Must not know: how tickets are made, which store answers.
+
+use std::fmt;
+
+use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_store::{Answer, Check, Note, Op, StoreError};
+
+use crate::sharing::Sharing;
+use crate::steps::StoreSteps;
+use crate::ticket::{Response, Ticket};
+
+/// What becomes of an admitted request.
+#[derive(Clone, Copy)]
+pub enum SettleAction<'a> {
+    /// Its response is known: places return, estimates are corrected, the response is counted.
+    Respond(&'a dyn Response),
+    /// It cost this much: estimates are corrected, places return.
+    Settle(u64),
+    /// Its work did not happen: everything is given back.
+    Cancel,
+    /// Its work goes on: the leases of its places are extended to their full length from now.
+    Renew,
+}
+
+/// A ticket that is being settled.
+#[must_use = "a settlement settles nothing until a driver runs it"]
+pub struct Settlement<'t> {
+    ticket: &'t Ticket,
+    action: SettleAction<'t>,
+    /// Which of the ticket's debts it has come to.
+    position: usize,
+    is_held: bool,
+    result: Result<(), StoreError>,
+    room: Vec<Answer>,
+}
+
+impl<'t> Settlement<'t> {
+    pub(crate) const fn new(ticket: &'t Ticket, action: SettleAction<'t>) -> Self {
+        Self {
+            ticket,
+            action,
+            position: 0,
+            is_held: true,
+            result: Ok(()),
+            room: Vec::new(),
+        }
+    }
+
+    /// What came of it: whether all places are still held, as far as they were renewed.
+    ///
+    /// # Errors
+    /// The store did not carry out some of it; this is its first error. The rest was carried out.
+    pub fn finish(self) -> Result<bool, StoreError> {
+        self.result.map(|()| self.is_held)
+    }
+
+    /// The next debt that the store is asked about.
+    fn current(&self) -> Option<(usize, Op)> {
+        let mut positions = self.position..self.ticket.len();
+        positions.find_map(|at| Some((at, self.ticket.op_at(at, self.action)?)))
+    }
+}
+
+impl StoreSteps for Settlement<'_> {
+    fn batch_len(&self) -> usize {
+        usize::from(self.current().is_some())
+    }
+
+    fn check(&self, _position: usize) -> Option<Check<'_>> {
+        let (at, op) = self.current()?;
+        self.ticket.check_at(at, op)
+    }
+
+    fn sharing(&self, _position: usize) -> Sharing<'_> {
+        let current = self.current();
+        current.map_or(Sharing::EXACT, |(at, _)| self.ticket.sharing_at(at))
+    }
+
+    fn take_replies(&mut self) -> Vec<Answer> {
+        let mut room = std::mem::take(&mut self.room);
+        room.clear();
+        room.resize(1, Answer::EMPTY);
+        room
+    }
+
+    fn resume(&mut self, replies: Vec<Answer>, outcome: Result<BatchOutcome, StoreError>) {
+        let Some((at, op)) = self.current() else {
+            return;
+        };
+        match outcome {
+            Err(error) => {
+                if self.result.is_ok() {
+                    self.result = Err(error);
+                }
+            }
+            Ok(_) if matches!(op, Op::Renew(_)) => {
+                let is_held = |reply: &Answer| reply.note != Note::LeaseNotHeld;
+                self.is_held &= replies.first().is_some_and(is_held);
+            }
+            Ok(_) => {}
+        }
+        self.position = at.saturating_add(1);
+        self.room = replies;
+    }
+}
+
+impl fmt::Debug for SettleAction<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Respond(response) => write!(f, "Respond({})", response.status()),
+            Self::Settle(actual) => write!(f, "Settle({actual})"),
+            Self::Cancel => f.write_str("Cancel"),
+            Self::Renew => f.write_str("Renew"),
+        }
+    }
+}
+
+impl fmt::Debug for Settlement<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settlement")
+            .field("ticket", &self.ticket)
+            .field("action", &self.action)
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,60 @@
+//! A procedure that asks a store in steps, and the plain loop that runs it over a store that answers at once.
+//!
+//! Procedures do no IO: they say which checks come next and take the replies. A driver carries them between procedure and
+//! store. [`run_local`] is the driver over memory; the fleet has an asynchronous one, tests and simulations their own. Must not
+//! know: what is asked and why, how a fleet answers.
+
+use arrayvec::ArrayVec;
+use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_store::contract::MAX_CHECKS;
+use tollgate_store::{Answer, Check, Store, StoreError};
+
+use crate::sharing::Sharing;
+
+/// A procedure that asks a store in steps.
+///
+/// A driver repeats: read the checks, let a store decide on them as one batch, [`resume`](Self::resume); until
+/// [`batch_len`](Self::batch_len) is zero.
+pub trait StoreSteps {
+    /// How many checks the store is asked next. Zero: there is nothing left to ask.
+    fn batch_len(&self) -> usize;
+
+    /// One of these checks.
+    fn check(&self, position: usize) -> Option<Check<'_>>;
+
+    /// How a fleet shares the state that this check is about.
+    fn sharing(&self, position: usize) -> Sharing<'_>;
+
+    /// Room for the replies, one for each check.
+    fn take_replies(&mut self) -> Vec<Answer>;
+
+    /// Goes on with what the store said.
+    fn resume(&mut self, replies: Vec<Answer>, outcome: Result<BatchOutcome, StoreError>);
+}
+
+/// Runs a procedure over a store that answers at once.
+pub fn run_local<P: StoreSteps, S: Store + ?Sized>(steps: &mut P, store: &S) {
+    loop {
+        match steps.batch_len() {
+            0 => return,
+            1 => ask::<1, P, S>(steps, store),
+            2 => ask::<2, P, S>(steps, store),
+            3..=4 => ask::<4, P, S>(steps, store),
+            5..=8 => ask::<8, P, S>(steps, store),
+            _ => ask::<MAX_CHECKS, P, S>(steps, store),
+        }
+    }
+}
+
+/// Made for each of a few sizes: room for the largest batch would be cleared in every decision.
+fn ask<const N: usize, P: StoreSteps, S: Store + ?Sized>(steps: &mut P, store: &S) {
+    let mut replies = steps.take_replies();
+    let outcome = store.decide(&checks::<N, P>(steps), &mut replies);
+    steps.resume(replies, outcome);
+}
+
+/// The checks that a procedure asks next, as far as they are at most `N`.
+pub fn checks<const N: usize, P: StoreSteps>(steps: &P) -> ArrayVec<Check<'_>, N> {
+    let positions = 0..steps.batch_len().min(N);
+    positions.filter_map(|at| steps.check(at)).collect()
+}

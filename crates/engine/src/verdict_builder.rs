@@ -1,0 +1,123 @@
+//! The verdict while it is built, step by step.
+//!
+//! Must not know: policies, how anything is decided.
+
+use arrayvec::ArrayVec;
+use tollgate_core::{Outcome, compose};
+use tollgate_store::contract::MAX_CHECKS;
+
+use crate::ticket::Ticket;
+use crate::verdict::{Degraded, EnforcementMode, LimitState, Reason};
+
+/// What is known of a request so far.
+#[derive(Debug)]
+pub(crate) struct VerdictBuilder {
+    pub(crate) outcome: Outcome,
+    pub(crate) reason: Option<Reason>,
+    /// The state that decided, or the tightest of those enforced.
+    pub(crate) binding: Option<usize>,
+    /// Who refused without being asked how much is left.
+    pub(crate) refused_by: Option<Refuser>,
+    pub(crate) degraded: Degraded,
+    pub(crate) ticket: Option<Ticket>,
+    /// Room that is not written before it is used: clearing it for every request took as long as the rest of a decision.
+    states: ArrayVec<LimitState, MAX_CHECKS>,
+}
+
+/// Who refused a request before any limit was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refuser {
+    /// An entry of the `deny` list.
+    List(usize),
+    /// A rule whose key cannot be made, or whose store does not answer.
+    Rule(usize),
+    /// An operator, who blocked the address.
+    Operator,
+    /// Nobody in particular.
+    Engine,
+}
+
+impl VerdictBuilder {
+    /// Nothing stands against the request yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            outcome: Outcome::Allow,
+            reason: None,
+            binding: None,
+            refused_by: None,
+            degraded: Degraded {
+                overflow: false,
+                store: false,
+            },
+            ticket: None,
+            states: ArrayVec::new_const(),
+        }
+    }
+
+    /// Forgets the request before.
+    pub(crate) fn clear(&mut self) {
+        self.outcome = Outcome::Allow;
+        self.reason = None;
+        self.binding = None;
+        self.refused_by = None;
+        self.degraded = Degraded::default();
+        self.ticket = None;
+        self.states.clear();
+    }
+
+    pub(crate) const fn is_admitted(&self) -> bool {
+        self.outcome.is_admitted()
+    }
+
+    pub(crate) fn states(&self) -> &[LimitState] {
+        &self.states
+    }
+
+    pub(crate) fn push(&mut self, state: LimitState) {
+        // Shadow limits beyond the room are counted, not listed.
+        let _is_listed = self.states.try_push(state).is_ok();
+    }
+
+    pub(crate) fn states_mut(&mut self) -> &mut [LimitState] {
+        &mut self.states
+    }
+
+    pub(crate) const fn refuse(&mut self, by: Refuser, reason: Reason, outcome: Outcome) {
+        self.refused_by = Some(by);
+        self.reason = Some(reason);
+        self.outcome = outcome;
+    }
+
+    /// Whether somebody has refused already.
+    pub(crate) const fn is_refused(&self) -> bool {
+        self.refused_by.is_some()
+    }
+
+    /// Draws the conclusion from the states of the limits that are enforced.
+    pub(crate) fn conclude(&mut self) {
+        // Most requests fall under one limit, and there is nothing to compare it with.
+        if let [only] = self.states.as_slice() {
+            (self.outcome, self.reason, self.binding) = (only.outcome, only.reason, Some(0));
+            return;
+        }
+        let enforced = |state: &&LimitState| state.enforcement == EnforcementMode::Enforced;
+        let states = self.states().iter().filter(enforced);
+        let all: compose::Verdict = states.clone().map(|state| state.outcome).collect();
+        let tightest = || {
+            let states = states.clone().enumerate();
+            let tightest = states.reduce(|best, next| {
+                if next.1.is_tighter_than(best.1) {
+                    next
+                } else {
+                    best
+                }
+            });
+            tightest.map(|(index, _)| index)
+        };
+        // Enforced limits come first, so their numbers are those of all.
+        let binding = all.binding().or_else(tightest);
+        let reason = all.binding().and_then(|index| self.states().get(index));
+        let reason = reason.and_then(|state| state.reason);
+        (self.outcome, self.reason, self.binding) = (all.outcome(), reason, binding);
+    }
+}

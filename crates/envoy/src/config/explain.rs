@@ -1,0 +1,143 @@
+//! Each limit in plain words.
+//!
+//! Must not know: requests.
+
+use std::fmt;
+
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+use super::EnvoyPolicy;
+use super::rule::{Level, Quota, Rule};
+
+/// One limit and what it does, as it displays: one line.
+#[derive(Clone, Copy, Debug)]
+pub struct Explained<'a>(&'a Rule);
+
+impl EnvoyPolicy {
+    /// What each limit does.
+    ///
+    /// ```
+    /// let policy = tollgate_envoy::config::load(&[("edge.yaml", "
+    /// domain: edge
+    /// descriptors:
+    ///   - key: remote_address
+    ///     rate_limit: { unit: second, requests_per_unit: 10 }
+    /// ")])?;
+    /// let lines: Vec<String> = policy.explain().map(|line| line.to_string()).collect();
+    /// assert_eq!(
+    ///     lines,
+    ///     ["edge.remote_address: at most 10 in each second, for each remote_address by itself"]
+    /// );
+    /// # Ok::<(), tollgate_envoy::config::FilesRefused>(())
+    /// ```
+    pub fn explain(&self) -> impl Iterator<Item = Explained<'_>> {
+        self.rules.iter().map(Explained)
+    }
+}
+
+impl<'a> Explained<'a> {
+    /// Which limit it is about.
+    #[must_use]
+    pub const fn rule(&self) -> &'a Rule {
+        self.0
+    }
+}
+
+/// For programs: `{"name", "words"}`.
+impl Serialize for Explained<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_struct("Explained", 2)?;
+        out.serialize_field("name", &*self.0.name)?;
+        out.serialize_field("words", &Words(self.0).to_string())?;
+        out.end()
+    }
+}
+
+impl fmt::Display for Explained<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.name, Words(self.0))
+    }
+}
+
+/// What a rule does, without its name.
+struct Words<'a>(&'a Rule);
+
+impl fmt::Display for Words<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(rule) = self;
+        match rule.quota {
+            Quota::Unlimited => f.write_str("unlimited, nothing is counted")?,
+            Quota::Limited {
+                requests_per_unit,
+                unit,
+                ..
+            } => {
+                let days = match unit.name() {
+                    "month" => " of 30 days",
+                    "year" => " of 365 days",
+                    _ => "",
+                };
+                match requests_per_unit {
+                    0 => write!(f, "denies everything")?,
+                    most => write!(f, "at most {most} in each {}{days}", unit.name())?,
+                }
+            }
+        }
+        conditions(f, &rule.levels)?;
+        if let Quota::Limited { .. } = rule.quota {
+            counters(f, &rule.levels)?;
+        }
+        traits(f, rule)
+    }
+}
+
+/// For which values it is.
+fn conditions(f: &mut fmt::Formatter<'_>, levels: &[Level]) -> fmt::Result {
+    let mut word = ", where";
+    for level in levels.iter().filter(|level| !level.value.is_empty()) {
+        let verb = if level.value.contains('*') {
+            "is like"
+        } else {
+            "is"
+        };
+        write!(f, "{word} {} {verb} {}", level.key, level.value)?;
+        word = " and";
+    }
+    Ok(())
+}
+
+/// What counts by itself and what counts together.
+fn counters(f: &mut fmt::Formatter<'_>, levels: &[Level]) -> fmt::Result {
+    let is_open = |level: &&Level| level.value.is_empty() || level.value.contains('*');
+    let mut apart = levels.iter().filter(is_open).filter(|level| !level.shared);
+    if let Some(first) = apart.next() {
+        write!(f, ", for each {}", first.key)?;
+        apart.try_for_each(|level| write!(f, " and {}", level.key))?;
+        f.write_str(" by itself")?;
+    }
+    let mut together = levels.iter().filter(|level| level.shared);
+    if let Some(first) = together.next() {
+        write!(f, ", all of {}", first.key)?;
+        together.try_for_each(|level| write!(f, " and {}", level.key))?;
+        f.write_str(" together")?;
+    }
+    Ok(())
+}
+
+fn traits(f: &mut fmt::Formatter<'_>, rule: &Rule) -> fmt::Result {
+    if !rule.limit_name.is_empty() {
+        write!(f, "; called {}", rule.limit_name)?;
+    }
+    let mut word = "; takes the place of";
+    for name in &rule.replaces {
+        write!(f, "{word} {name}")?;
+        word = " and";
+    }
+    if rule.shadow_mode {
+        f.write_str("; in shadow: counts, never denies")?;
+    }
+    if rule.quota_mode {
+        f.write_str("; a quota: denies only if all quotas of a request do")?;
+    }
+    Ok(())
+}

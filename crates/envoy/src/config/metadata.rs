@@ -1,0 +1,76 @@
+//! What a rule says about itself to whoever reads Envoy's dynamic metadata: any tree of values, kept as it is.
+//!
+//! Must not know: what the values mean, protobuf.
+
+use tollgate_policy::source::{Node, Value};
+
+use super::words::number;
+
+/// A value of a rule's `metadata`. Numbers are what protobuf's `Struct` makes of them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Metadata {
+    /// `null`
+    Nothing,
+    /// `true` or `false`
+    Truth(bool),
+    /// A number.
+    Number(f64),
+    /// A text.
+    Text(Box<str>),
+    /// Values in order.
+    List(Vec<Metadata>),
+    /// Values by name, in the order of the file.
+    Map(Vec<(Box<str>, Metadata)>),
+}
+
+impl Metadata {
+    /// What a node of a file says.
+    pub(super) fn of(node: &Node) -> Self {
+        match &node.value {
+            Value::Nothing => Self::Nothing,
+            Value::Scalar { text, quoted: true } => Self::Text(text.clone()),
+            Value::Scalar { text, .. } => match &**text {
+                "true" | "True" | "TRUE" => Self::Truth(true),
+                "false" | "False" | "FALSE" => Self::Truth(false),
+                plain => number(plain).map_or_else(|| Self::Text(text.clone()), Self::Number),
+            },
+            Value::List(list) => Self::List(list.iter().map(Self::of).collect()),
+            Value::Map(map) => Self::Map(
+                map.iter()
+                    .map(|entry| (entry.name.value.clone(), Self::of(&entry.value)))
+                    .collect(),
+            ),
+        }
+    }
+
+    /// Adds what another says. What is already there stays; maps within maps are merged in the same way.
+    ///
+    /// ```
+    /// use tollgate_envoy::config::Metadata::{Map, Number};
+    ///
+    /// let mut first = Map(vec![("a".into(), Number(1.0))]);
+    /// first.merge(&Map(vec![("a".into(), Number(2.0)), ("b".into(), Number(3.0))]));
+    /// assert_eq!(first, Map(vec![("a".into(), Number(1.0)), ("b".into(), Number(3.0))]));
+    /// ```
+    pub fn merge(&mut self, other: &Self) {
+        let (Self::Map(all), Self::Map(more)) = (self, other) else {
+            return;
+        };
+        for (name, value) in more {
+            match all.iter_mut().find(|(known, _)| known == name) {
+                Some((_, known)) => known.merge(value),
+                None => all.push((name.clone(), value.clone())),
+            }
+        }
+    }
+
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Map(map) => map.is_empty(),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Random files and requests, decided here and by the naive model.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use tollgate_core::Timestamp;
+use tollgate_core::limit::Op;
+
+use super::executor::{Asked, AskedDescriptor, Server, in_words};
+use super::naive::{Limit, Mistake, Model, Node};
+use crate::config::{Unit, load};
+
+/// Few words, so that they meet; underscores and stars where they are confusing.
+fn key() -> impl Strategy<Value = String> {
+    select(vec!["a", "b", "a_b", "c*"]).prop_map(Into::into)
+}
+
+fn node_value() -> impl Strategy<Value = String> {
+    let values = vec![
+        "", "", "x", "y", "x*", "*", "*y", "x*y", "b", "b_x", "x*y*z",
+    ];
+    select(values).prop_map(Into::into)
+}
+
+fn entry_value() -> impl Strategy<Value = String> {
+    select(vec![
+        "", "x", "y", "xy", "xzy", "b", "b_x", "x*", "xyz", "z",
+    ])
+    .prop_map(Into::into)
+}
+
+fn unit() -> impl Strategy<Value = Unit> {
+    select(vec![Unit::Second, Unit::Minute, Unit::Hour])
+}
+
+fn limit() -> impl Strategy<Value = Limit> {
+    let most = prop_oneof![1 => Just(None), 6 => (0_u32..6, unit()).prop_map(Some)];
+    let name = || select(vec!["", "m", "n"]).prop_map(str::to_owned);
+    let replaced = select(vec!["m", "n"]).prop_map(str::to_owned);
+    (most, name(), vec(replaced, 0..2)).prop_map(|(most, name, replaces)| Limit {
+        most,
+        name,
+        replaces,
+    })
+}
+
+fn node(below: impl Strategy<Value = Vec<Node>>) -> impl Strategy<Value = Node> {
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let limit = option::weighted(0.8, limit());
+    (key(), node_value(), limit, flags, below).prop_map(
+        |(key, value, limit, (shadow, quota, shared), below)| Node {
+            key,
+            value,
+            limit,
+            shadow: shadow && quota,
+            quota,
+            shared,
+            below,
+        },
+    )
+}
+
+fn nodes() -> impl Strategy<Value = Vec<Node>> {
+    let leaves = vec(node(Just(Vec::new())), 0..4);
+    let middle = vec(node(leaves), 0..4);
+    vec(node(middle), 1..6).prop_map(Node::tidy)
+}
+
+fn descriptor() -> impl Strategy<Value = AskedDescriptor> {
+    let entries = vec((key(), entry_value()), 1..4);
+    let own = option::weighted(0.1, (0_u32..4, unit()));
+    let hits = option::weighted(0.3, 0_u64..5);
+    (entries, own, hits).prop_map(|(entries, limit, hits)| AskedDescriptor {
+        entries,
+        limit,
+        hits,
+        negative: false,
+    })
+}
+
+fn asked() -> impl Strategy<Value = Asked> {
+    let domain = prop_oneof![9 => Just("d"), 1 => Just("e")];
+    (domain, vec(descriptor(), 1..5), 0_u32..3).prop_map(|(domain, descriptors, hits_addend)| {
+        Asked {
+            domain: domain.to_owned(),
+            hits_addend,
+            descriptors,
+        }
+    })
+}
+
+/// Requests, each so many nanoseconds after the one before.
+fn requests() -> impl Strategy<Value = Vec<(u64, Asked)>> {
+    let pause = prop_oneof![3 => Just(0), 3 => 0..2_000_000_000_u64, 1 => 0..100_000_000_000_u64];
+    vec((pause, asked()), 1..30)
+}
+
+/// Asks both, and says where they first differ.
+fn compare(
+    nodes: &[Node],
+    requests: &[(u64, Asked)],
+    mistake: Mistake,
+    wrongly: fn(Op) -> Op,
+) -> Result<(), String> {
+    let mut text = "domain: d\ndescriptors:\n".to_owned();
+    nodes.iter().for_each(|node| text += &node.yaml(2));
+    let policy = load(&[("random.yaml", &text)]).map_err(|refused| refused.to_string())?;
+    let mut server = Server::new(policy);
+    server.wrongly = wrongly;
+    let mut model = Model::new("d", nodes.to_vec(), mistake);
+    let mut now = 1_000_000_000_000_u64;
+    for (pause, asked) in requests {
+        now += pause;
+        let expected = model.ask(now, asked);
+        let at = Timestamp::from_nanos(now);
+        let told = asked.with(|request| server.carry_out(at, request, |_, reply| in_words(reply)));
+        if told != expected {
+            return Err(format!(
+                "at {now} {asked:?}\n  here:  {told}\n  model: {expected}\n{text}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Charges what is asked.
+fn rightly(op: Op) -> Op {
+    op
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn files_are_decided_as_the_reference_decides(nodes in nodes(), requests in requests()) {
+        if let Err(difference) = compare(&nodes, &requests, Mistake::None, rightly) {
+            prop_assert!(false, "{}", difference);
+        }
+    }
+}
+
+/// A file and requests in which every mistake shows.
+fn telling() -> (Vec<Node>, Vec<(u64, Asked)>) {
+    let limited = |most, name: &str, replaces: &[&str]| {
+        Some(Limit {
+            most: Some((most, Unit::Minute)),
+            name: name.into(),
+            replaces: replaces.iter().map(|name| (*name).to_owned()).collect(),
+        })
+    };
+    let node = |key: &str, value: &str, limit| Node {
+        key: key.into(),
+        value: value.into(),
+        limit,
+        ..Node::default()
+    };
+    let mut shared = node("a", "x*", limited(3, "", &[]));
+    shared.shared = true;
+    let mut quota = node("q", "1", limited(1, "", &[]));
+    quota.quota = true;
+    let mut other = node("q", "2", limited(9, "", &[]));
+    other.quota = true;
+    let nodes = vec![
+        shared,
+        node("a", "*y", limited(4, "", &[])),
+        node("a", "", limited(5, "m", &[])),
+        node("b", "", limited(9, "", &["m"])),
+        quota,
+        other,
+    ];
+    let words = [
+        "a=xy", "a=x1", "a=x2", "a=1|b=1", "a=1", "a=2 +9", "a=2 +0", "a=2,b=2", "a=3 +4",
+        "a=3 +9", "a=3", "q=1|q=2", "q=1|q=2", "a=4 +5",
+    ];
+    let mut requests: Vec<_> = words
+        .map(|words| (1_000_000_000, Asked::read("d", words)))
+        .into();
+    requests.push((120_000_000_000, Asked::read("d", "a=4")));
+    (nodes, requests)
+}
+
+#[test]
+fn the_telling_file_is_decided_as_the_reference_decides() {
+    let (nodes, requests) = telling();
+    compare(&nodes, &requests, Mistake::None, rightly).unwrap();
+}
+
+#[test]
+fn control_comparing_notices_every_mistake() {
+    let (nodes, requests) = telling();
+    for mistake in [
+        Mistake::DeniedNotCounted,
+        Mistake::LastPatternWins,
+        Mistake::KeyBeforePatterns,
+        Mistake::AnyDepth,
+        Mistake::NothingShared,
+        Mistake::NothingReplaced,
+        Mistake::QuotasDenyAlone,
+        Mistake::WindowFromFirstHit,
+    ] {
+        assert!(
+            compare(&nodes, &requests, mistake, rightly).is_err(),
+            "{mistake:?}"
+        );
+    }
+}
+
+#[test]
+fn control_comparing_notices_a_store_that_does_not_count_what_is_denied() {
+    let (nodes, requests) = telling();
+    let spend = |op| match op {
+        Op::ChargeAlways(hits) => Op::Spend(hits),
+        other => other,
+    };
+    assert!(compare(&nodes, &requests, Mistake::None, spend).is_err());
+}
+
+/// Pieces that files are made of, rightly or not.
+fn piece() -> impl Strategy<Value = &'static str> {
+    select(vec![
+        "domain: d\n",
+        "descriptors:\n",
+        "  - key: a\n",
+        "    key: a\n",
+        "    value: b*\n",
+        "    value: [1]\n",
+        "    rate_limit: { unit: day }\n",
+        "    rate_limit:\n",
+        "      unit: hour\n",
+        "      requests_per_unit: 5\n",
+        "      unlimited: yes\n",
+        "      replaces: [{ name: n }, {}]\n",
+        "      name: n\n",
+        "    share_threshold: true\n",
+        "    metadata: { a: { b: [1] } }\n",
+        "    descriptors:\n",
+        "      - key: c\n",
+        "        rate_limit: { unlimited: true }\n",
+        "x",
+        ": ",
+    ])
+}
+
+proptest! {
+    #[test]
+    fn no_text_breaks_loading_and_what_is_accepted_explains(pieces in vec(piece(), 0..14)) {
+        let text = pieces.concat();
+        match load(&[("random.yaml", &text)]) {
+            Ok(policy) => prop_assert_eq!(policy.explain().count(), policy.rules().len()),
+            Err(refused) => prop_assert!(!refused.to_string().is_empty()),
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! How the statuses of descriptors make one answer.
+
+use tollgate_core::Timestamp;
+
+use super::executor::{Asked, Server};
+use crate::config::{Metadata, Modes};
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - { key: one, rate_limit: { unit: day, requests_per_unit: 1 } }
+  - { key: many, rate_limit: { unit: day, requests_per_unit: 100 } }
+  - { key: free, rate_limit: { unlimited: true } }
+  - { key: dark, shadow_mode: true, rate_limit: { unit: day, requests_per_unit: 1 } }
+  - { key: quota, quota_mode: true, rate_limit: { unit: day, requests_per_unit: 1 } }
+  - { key: gift, quota_mode: true, rate_limit: { unit: day, requests_per_unit: 100 } }
+  - { key: darkquota, quota_mode: true, shadow_mode: true, rate_limit: { unit: day, requests_per_unit: 1 } }
+";
+
+/// The overall code after the counters of `one`, `quota` and so on are spent.
+fn overall(modes: Modes, words: &str) -> String {
+    let mut server = Server::of(RULES);
+    server.modes = modes;
+    server.ask(0, "d", words);
+    let told = server.ask(0, "d", words);
+    told.split_once(':').unwrap().0.to_owned()
+}
+
+fn plainly(words: &str) -> String {
+    overall(Modes::default(), words)
+}
+
+#[test]
+fn one_limit_that_is_over_is_enough() {
+    assert_eq!(plainly("one=x"), "OVER");
+    assert_eq!(plainly("many=x"), "OK");
+    assert_eq!(plainly("many=x|one=x"), "OVER");
+    assert_eq!(plainly("one=x|many=x|free=x|nothing=x"), "OVER");
+}
+
+#[test]
+fn each_descriptor_is_charged_on_its_own() {
+    let mut server = Server::of(RULES);
+    server.expect(
+        0,
+        "one=x|many=x",
+        "OK: OK 0/1 day 86400s | OK 99/100 day 86400s",
+    );
+    server.expect(
+        0,
+        "one=x|many=x",
+        "OVER: OVER 0/1 day 86400s | OK 98/100 day 86400s",
+    );
+    server.expect(0, "many=x", "OK: OK 97/100 day 86400s");
+}
+
+#[test]
+fn what_is_unlimited_is_admitted_without_a_limit() {
+    let mut server = Server::of(RULES);
+    for _ in 0..3 {
+        server.expect(0, "free=x", "OK: OK unlimited");
+    }
+    server.expect(0, "free=x,more=y", "OK: OK free");
+}
+
+#[test]
+fn a_rule_in_shadow_counts_and_never_denies() {
+    let mut server = Server::of(RULES);
+    server.expect(0, "dark=x", "OK: OK 0/1 day 86400s");
+    server.expect(0, "dark=x", "OK: OK 0/1 day 86400s");
+    let asked = Asked::read("d", "dark=x");
+    let exceeded = asked.with(|request| {
+        server.carry_out(Timestamp::EPOCH, request, |_, reply| {
+            reply.statuses()[0].exceeded
+        })
+    });
+    assert!(exceeded, "whoever watches a shadow is told");
+    assert_eq!(plainly("dark=x|one=x"), "OVER");
+}
+
+#[test]
+fn quotas_deny_only_all_together() {
+    assert_eq!(plainly("quota=x"), "OVER");
+    assert_eq!(plainly("quota=x|gift=x"), "OK");
+    assert_eq!(plainly("quota=x|quota=y"), "OVER");
+    assert_eq!(
+        plainly("quota=x|many=x"),
+        "OVER",
+        "what is no quota does not count"
+    );
+    assert_eq!(plainly("gift=x|one=x"), "OVER");
+    assert_eq!(plainly("quota=x|gift=x|one=x"), "OVER");
+    assert_eq!(plainly("quota=x|darkquota=x"), "OK", "a shadow passes");
+    assert_eq!(plainly("quota=x|free=x"), "OVER", "unlimited is no quota");
+    let mut server = Server::of(RULES);
+    server.ask(0, "d", "quota=x");
+    server.expect(
+        0,
+        "quota=x|gift=x",
+        "OK: OVER 0/1 day 86400s | OK 99/100 day 86400s",
+    );
+}
+
+#[test]
+fn in_quota_mode_everything_is_a_quota() {
+    let modes = Modes {
+        quota_mode: true,
+        ..Modes::default()
+    };
+    assert_eq!(overall(modes, "one=x"), "OVER");
+    assert_eq!(overall(modes, "one=x|many=x"), "OK");
+    assert_eq!(
+        overall(modes, "one=x|nothing=x"),
+        "OK",
+        "even what has no limit"
+    );
+    assert_eq!(
+        overall(modes, "one=x|free=x"),
+        "OVER",
+        "but not what is unlimited"
+    );
+}
+
+#[test]
+fn in_shadow_mode_nothing_is_denied_and_statuses_stay() {
+    let mut server = Server::of(RULES);
+    server.modes.shadow_mode = true;
+    server.expect(0, "one=x", "OK: OK 0/1 day 86400s");
+    server.expect(0, "one=x", "OK: OVER 0/1 day 86400s");
+    let asked = Asked::read("d", "one=x");
+    let shadowed = asked
+        .with(|request| server.carry_out(Timestamp::EPOCH, request, |_, reply| reply.shadowed));
+    assert!(shadowed);
+}
+
+const REPLACING: &str = "
+domain: d
+descriptors:
+  - { key: base, rate_limit: { unit: day, requests_per_unit: 1, name: base } }
+  - { key: other, rate_limit: { unit: day, requests_per_unit: 1, name: other, replaces: [{ name: mutual }] } }
+  - { key: mutual, rate_limit: { unit: day, requests_per_unit: 1, name: mutual, replaces: [{ name: other }] } }
+  - { key: vip, rate_limit: { unit: day, requests_per_unit: 9, name: vip, replaces: [{ name: base }, { name: other }] } }
+  - { key: staff, rate_limit: { unlimited: true, name: staff, replaces: [{ name: base }] } }
+  - { key: boss, rate_limit: { unit: day, requests_per_unit: 5, replaces: [{ name: staff }, { name: vip }] } }
+";
+
+#[test]
+fn a_replaced_limit_is_neither_asked_nor_charged() {
+    let mut server = Server::of(REPLACING);
+    for left in (6..9).rev() {
+        let expected = format!("OK: OK free | OK {left}/9 day 86400s 'vip'");
+        server.expect(0, "base=x|vip=x", &expected);
+    }
+    server.expect(0, "base=x", "OK: OK 0/1 day 86400s 'base'");
+    server.expect(0, "base=x", "OVER: OVER 0/1 day 86400s 'base'");
+    server.expect(0, "vip=x|base=x", "OK: OK 5/9 day 86400s 'vip' | OK free");
+}
+
+#[test]
+fn what_is_unlimited_replaces_and_is_not_replaced() {
+    let mut server = Server::of(REPLACING);
+    server.expect(0, "base=x|staff=x", "OK: OK free | OK unlimited");
+    server.expect(0, "staff=x|boss=x", "OK: OK unlimited | OK 4/5 day 86400s");
+}
+
+#[test]
+fn limits_that_replace_each_other_both_go_and_a_replaced_one_still_replaces() {
+    let mut server = Server::of(REPLACING);
+    server.expect(0, "other=x|mutual=x", "OK: OK free | OK free");
+    server.expect(
+        0,
+        "base=x|vip=x|boss=x",
+        "OK: OK free | OK free | OK 4/5 day 86400s",
+    );
+}
+
+#[test]
+fn only_limits_of_the_same_request_are_replaced_and_never_those_that_come_with_it() {
+    let mut server = Server::of(REPLACING);
+    server.expect(0, "vip=x", "OK: OK 8/9 day 86400s 'vip'");
+    server.expect(0, "base=x", "OK: OK 0/1 day 86400s 'base'");
+    server.expect(
+        0,
+        "base=y 3/day|vip=x",
+        "OK: OK 2/3 day 86400s | OK 7/9 day 86400s 'vip'",
+    );
+    server.expect(
+        0,
+        "base=z|vip=x 3/day",
+        "OK: OK 0/1 day 86400s 'base' | OK 0/3 day 86400s",
+    );
+}
+
+#[test]
+fn clients_are_told_about_the_tightest_limit() {
+    let mut server = Server::of(RULES);
+    let mut tightest = |words: &str| {
+        Asked::read("d", words)
+            .with(|request| server.carry_out(Timestamp::EPOCH, request, |_, reply| reply.tightest))
+    };
+    assert_eq!(tightest("nothing=x|free=x"), None);
+    assert_eq!(tightest("many=x|one=x|gift=x"), Some(1));
+    assert_eq!(tightest("one=x|quota=x"), Some(0), "the one that denies");
+    assert_eq!(
+        tightest("one=x|one=y|one=x"),
+        Some(2),
+        "the last that denies"
+    );
+}
+
+#[test]
+fn the_metadata_of_rules_that_admit_are_put_together() {
+    let mut server = Server::of(
+        "
+domain: d
+descriptors:
+  - { key: a, value_to_metric: true, metadata: { who: a, deep: { x: 1 } }, rate_limit: { unit: day, requests_per_unit: 1 } }
+  - { key: b, metadata: { who: b, deep: { x: 2, y: 3 } }, rate_limit: { unit: day, requests_per_unit: 9 } }
+  - { key: c, metadata: { who: c }, rate_limit: { unlimited: true } }
+",
+    );
+    let mut ask = |words: &str| {
+        Asked::read("d", words).with(|request| {
+            server.carry_out(Timestamp::EPOCH, request, |_, reply| reply.metadata())
+        })
+    };
+    let map = |entries: &[(&str, Metadata)]| {
+        let own = entries
+            .iter()
+            .map(|(name, value)| ((*name).into(), value.clone()));
+        Metadata::Map(own.collect())
+    };
+    let (x, y) = (("x", Metadata::Number(1.0)), ("y", Metadata::Number(3.0)));
+    let both = map(&[
+        ("who", Metadata::Text("a".into())),
+        ("deep", map(&[x, y.clone()])),
+    ]);
+    assert_eq!(ask("a=1|b=1"), Some(both));
+    let only_b = map(&[
+        ("who", Metadata::Text("b".into())),
+        ("deep", map(&[("x", Metadata::Number(2.0)), y])),
+    ]);
+    assert_eq!(ask("a=1|b=1"), Some(only_b), "a is over its limit now");
+    assert_eq!(ask("c=1|nothing=1"), None);
+}
+
+#[test]
+fn there_must_be_one_status_for_each_charge() {
+    let server = Server::of(RULES);
+    Asked::read("d", "one=x|nothing=x").with(|request| {
+        let plan = server.policy.plan(request).unwrap();
+        let charge = plan.charges().next().unwrap();
+        let status = charge
+            .limit
+            .status(&tollgate_core::limit::State::default(), Timestamp::EPOCH);
+        let reply = |statuses: &[_]| {
+            plan.reply(statuses, Timestamp::EPOCH, Modes::default())
+                .is_some()
+        };
+        assert!(!reply(&[]));
+        assert!(reply(&[status]));
+        assert!(!reply(&[status, status]));
+    });
+}

@@ -1,0 +1,161 @@
+//! Truths, numbers and texts as the format reads them, which is as YAML 1.1 does: `yes` is a truth there and `1_000` a
+//! number, and files rely on it.
+//!
+//! Must not know: which field it is for.
+
+use tollgate_policy::source::{Node, Value};
+
+/// Nothing said, said rightly, or said wrongly.
+pub(super) type Said<T> = Result<Option<T>, ()>;
+
+/// A text: any scalar as it is written, in quotes or not.
+pub(super) fn text(node: &Node) -> Said<Box<str>> {
+    match &node.value {
+        Value::Nothing => Ok(None),
+        Value::Scalar { text, .. } => Ok(Some(text.clone())),
+        Value::List(_) | Value::Map(_) => Err(()),
+    }
+}
+
+/// A truth. In quotes it would be a text.
+pub(super) fn truth(node: &Node) -> Said<bool> {
+    let Value::Scalar {
+        text,
+        quoted: false,
+    } = &node.value
+    else {
+        return nothing_or_wrong(node);
+    };
+    match &**text {
+        "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "y" | "Y" | "on" | "On" | "ON" => {
+            Ok(Some(true))
+        }
+        "false" | "False" | "FALSE" | "no" | "No" | "NO" | "n" | "N" | "off" | "Off" | "OFF" => {
+            Ok(Some(false))
+        }
+        _ => Err(()),
+    }
+}
+
+/// A whole number of requests. In quotes it would be a text.
+pub(super) fn count(node: &Node) -> Said<u32> {
+    let Value::Scalar {
+        text,
+        quoted: false,
+    } = &node.value
+    else {
+        return nothing_or_wrong(node);
+    };
+    let whole = whole(text).and_then(|number| u32::try_from(number).ok());
+    whole.map(Some).ok_or(())
+}
+
+fn nothing_or_wrong<T>(node: &Node) -> Said<T> {
+    match node.value {
+        Value::Nothing => Ok(None),
+        _ => Err(()),
+    }
+}
+
+/// A whole number, in any of the bases that YAML knows; a leading zero means base eight.
+fn whole(text: &str) -> Option<i64> {
+    let plain: String = text.chars().filter(|&c| c != '_').collect();
+    let (sign, digits) = match plain.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", plain.strip_prefix('+').unwrap_or(&plain)),
+    };
+    if !digits.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let (base, digits) = match digits.split_at_checked(2) {
+        Some(("0x", rest)) => (16, rest),
+        Some(("0o", rest)) => (8, rest),
+        Some(("0b", rest)) => (2, rest),
+        _ => match digits.strip_prefix('0') {
+            Some(rest) if !rest.is_empty() => (8, rest),
+            _ => (10, digits),
+        },
+    };
+    if !digits.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        return None;
+    }
+    i64::from_str_radix(&format!("{sign}{digits}"), base).ok()
+}
+
+/// A number of any kind.
+pub(super) fn number(text: &str) -> Option<f64> {
+    if let Some(whole) = whole(text) {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "protobuf's Struct has no other numbers, and the reference loses the same digits"
+        )]
+        return Some(whole as f64);
+    }
+    let begins = |c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.');
+    let sound = text.starts_with(begins) && text.contains(|c: char| c.is_ascii_digit());
+    let parsed: Option<f64> = text.parse().ok();
+    parsed.filter(|number| sound && number.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_policy::source::Place;
+
+    fn node(text: &str, quoted: bool) -> Node {
+        Node {
+            place: Place::default(),
+            value: Value::Scalar {
+                text: text.into(),
+                quoted,
+            },
+        }
+    }
+
+    #[test]
+    fn truths_are_those_of_yaml_1_1() {
+        assert_eq!(truth(&node("yes", false)), Ok(Some(true)));
+        assert_eq!(truth(&node("OFF", false)), Ok(Some(false)));
+        assert_eq!(truth(&node("true", true)), Err(()));
+        assert_eq!(truth(&node("maybe", false)), Err(()));
+        let nothing = Node {
+            place: Place::default(),
+            value: Value::Nothing,
+        };
+        assert_eq!(truth(&nothing), Ok(None));
+    }
+
+    #[test]
+    fn counts_are_whole_and_fit_in_32_bits() {
+        let of = |text| count(&node(text, false));
+        assert_eq!(of("0"), Ok(Some(0)));
+        assert_eq!(of("1_000"), Ok(Some(1_000)));
+        assert_eq!(of("0x10"), Ok(Some(16)));
+        assert_eq!(of("010"), Ok(Some(8)));
+        assert_eq!(of("4294967295"), Ok(Some(u32::MAX)));
+        for wrong in [
+            "4294967296",
+            "-1",
+            "1.5",
+            "1e3",
+            "ten",
+            "",
+            "--1",
+            "0x",
+            "0x-1",
+        ] {
+            assert_eq!(of(wrong), Err(()), "{wrong}");
+        }
+        assert_eq!(count(&node("10", true)), Err(()));
+    }
+
+    #[test]
+    fn numbers_of_metadata_may_have_fractions() {
+        assert_eq!(number("1.5"), Some(1.5));
+        assert_eq!(number("-3"), Some(-3.0));
+        assert_eq!(number("1e3"), Some(1_000.0));
+        for text in ["inf", "nan", "e3", "1.2.3", "v1", "-", "."] {
+            assert_eq!(number(text), None, "{text}");
+        }
+    }
+}

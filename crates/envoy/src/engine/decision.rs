@@ -1,0 +1,207 @@
+//! Carrying a plan out: its counters are charged round by round, and the store's replies become the reply to Envoy.
+//!
+//! A state machine that does no IO, run by the same drivers as every decision. No charge can deny, so it makes no difference
+//! that a round is charged as a whole. Must not know: how rules are found, what replies mean.
+
+use std::cell::Cell;
+use std::fmt;
+
+use arrayvec::ArrayVec;
+use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::{Status, Timestamp};
+use tollgate_engine::{Sharing, StoreSteps};
+use tollgate_store::{Answer, Check, ErrorKind, Key, Op, Ruled, StoreError};
+
+use super::{FileVersion, Undecided};
+use crate::config::{Charge, CounterKey, MAX_DESCRIPTORS, Modes, Plan, Reply};
+
+/// Room that every thread keeps for its decisions.
+struct Room {
+    keys: [CounterKey; MAX_DESCRIPTORS],
+    replies: Vec<Answer>,
+}
+
+/// A decision by files that is under way.
+#[must_use = "a decision decides nothing until a driver runs it"]
+pub struct EnvoyDecision<'a> {
+    version: &'a FileVersion,
+    plan: &'a Plan<'a>,
+    secret: [u8; 16],
+    modes: Modes,
+    /// The round that is asked now, and how many there are.
+    round: u16,
+    rounds: u16,
+    batch: ArrayVec<PlannedCharge, MAX_DESCRIPTORS>,
+    room: Box<Room>,
+    /// Where every counter stands, in the order of charges.
+    statuses: ArrayVec<Status, MAX_DESCRIPTORS>,
+    failure: Option<StoreError>,
+}
+
+/// One charge of a round.
+#[derive(Clone, Copy)]
+struct PlannedCharge {
+    /// Which of the plan's charges it is.
+    position: usize,
+    ruled: Ruled,
+    op: Op,
+}
+
+impl<'a> EnvoyDecision<'a> {
+    pub(super) fn new(
+        version: &'a FileVersion,
+        plan: &'a Plan<'a>,
+        secret: [u8; 16],
+        modes: Modes,
+    ) -> Self {
+        let rounds = plan.charges().map(|charge| u16::from(charge.round));
+        let rounds = rounds.max().map_or(0, |last| last.saturating_add(1));
+        let statuses = plan.charges().map(|_| Answer::EMPTY.status);
+        let mut decision = Self {
+            version,
+            plan,
+            secret,
+            modes,
+            round: 0,
+            rounds,
+            batch: ArrayVec::new(),
+            room: take_room(),
+            statuses: statuses.take(MAX_DESCRIPTORS).collect(),
+            failure: None,
+        };
+        decision.prepare_round();
+        decision
+    }
+
+    /// The reply, once nothing is left to ask. `now` matters only for windows in which nothing was counted.
+    ///
+    /// # Errors
+    /// The store did not answer; some of it may have been charged.
+    pub fn finish(self, now: Timestamp) -> Result<Reply<'a>, Undecided> {
+        let Self {
+            version,
+            plan,
+            modes,
+            room,
+            statuses,
+            failure,
+            ..
+        } = self;
+        OWN.set(Some(room));
+        let reply = match failure {
+            None => plan.reply(&statuses, now, modes).ok_or_else(missing),
+            Some(error) => Err(error),
+        };
+        match reply {
+            Ok(reply) => {
+                version.counted.count(plan, &reply, modes);
+                Ok(reply)
+            }
+            Err(error) => {
+                version.counted.count_errors(plan);
+                Err(Undecided::Store(error))
+            }
+        }
+    }
+
+    /// Makes the checks of the next round that charges anything.
+    fn prepare_round(&mut self) {
+        self.batch.clear();
+        while self.batch.is_empty() && self.round < self.rounds {
+            let charges = self.plan.charges().enumerate();
+            let of_round = |(_, charge): &(usize, Charge)| u16::from(charge.round) == self.round;
+            for ((position, charge), key) in charges.filter(of_round).zip(&mut self.room.keys) {
+                self.plan.key(&charge, self.secret, key);
+                let Some(id) = self.version.id(charge.state) else {
+                    self.failure = Some(missing());
+                    self.batch.clear();
+                    return;
+                };
+                self.batch.push(PlannedCharge {
+                    position,
+                    ruled: Ruled {
+                        id,
+                        limit: charge.limit,
+                    },
+                    op: charge.op,
+                });
+            }
+            self.round = self.round.saturating_add(1);
+        }
+    }
+}
+
+impl StoreSteps for EnvoyDecision<'_> {
+    #[inline]
+    fn batch_len(&self) -> usize {
+        self.batch.len()
+    }
+
+    #[inline]
+    fn check(&self, position: usize) -> Option<Check<'_>> {
+        let charge = self.batch.get(position)?;
+        Some(Check {
+            key: Key::of(self.room.keys.get(position)?.as_bytes()).ok()?,
+            ruled: &charge.ruled,
+            op: charge.op,
+        })
+    }
+
+    fn sharing(&self, _position: usize) -> Sharing<'_> {
+        Sharing::COUNTER
+    }
+
+    fn take_replies(&mut self) -> Vec<Answer> {
+        let mut replies = std::mem::take(&mut self.room.replies);
+        replies.clear();
+        replies.resize(self.batch.len(), Answer::EMPTY);
+        replies
+    }
+
+    fn resume(&mut self, replies: Vec<Answer>, outcome: Result<BatchOutcome, StoreError>) {
+        if let Err(error) = outcome {
+            self.failure = Some(error);
+            self.batch.clear();
+            return;
+        }
+        for (charge, reply) in self.batch.iter().zip(&replies) {
+            if let Some(status) = self.statuses.get_mut(charge.position) {
+                *status = reply.status;
+            }
+        }
+        self.room.replies = replies;
+        self.prepare_round();
+    }
+}
+
+fn missing() -> StoreError {
+    StoreError::new(
+        ErrorKind::BadRequest,
+        "a counter has no number, no key or no answer",
+    )
+}
+
+thread_local! {
+    static OWN: Cell<Option<Box<Room>>> = const { Cell::new(None) };
+}
+
+/// This thread's room. A decision that begins before another has ended gets its own.
+fn take_room() -> Box<Room> {
+    let new = || {
+        Box::new(Room {
+            keys: std::array::from_fn(|_| CounterKey::new()),
+            replies: Vec::new(),
+        })
+    };
+    OWN.take().unwrap_or_else(new)
+}
+
+impl fmt::Debug for EnvoyDecision<'_> {
+    /// Keys are not shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnvoyDecision")
+            .field("round", &self.round)
+            .field("batch", &self.batch.len())
+            .finish_non_exhaustive()
+    }
+}

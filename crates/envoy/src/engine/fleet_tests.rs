@@ -1,0 +1,93 @@
+//! Envoy's files over a store that is away.
+
+use std::sync::Arc;
+
+use tollgate_core::Timestamp;
+use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_engine::Numbering;
+use tollgate_fleet::Fleet;
+use tollgate_store::{Answer, Check, ErrorKind, Key, ManualClock, Memory, Ruled, StoreError};
+use tollgate_store::{Awaited, RemoteStore};
+
+use super::EnvoyEngine;
+use crate::config::{self, Code, Descriptor, Entry, Request};
+
+/// A store that never answers.
+#[derive(Debug)]
+struct Away;
+
+fn away<'a, T: Send + 'a>() -> Awaited<'a, T> {
+    let gone = StoreError::new(ErrorKind::Unreachable, "gone");
+    Box::pin(std::future::ready(Err(gone)))
+}
+
+impl RemoteStore for Away {
+    fn parts(&self) -> usize {
+        1
+    }
+
+    fn part_of(&self, _: &Key<'_>, _: Option<&Key<'_>>) -> usize {
+        0
+    }
+
+    fn decide<'a>(
+        &'a self,
+        _: &'a [Option<Key<'a>>],
+        _: &'a [Check<'a>],
+        _: &'a mut [Answer],
+    ) -> Awaited<'a, BatchOutcome> {
+        away()
+    }
+
+    fn probe(&self, _: usize) -> Awaited<'_, ()> {
+        away()
+    }
+
+    fn erase<'a>(&'a self, _: Option<Key<'a>>, _: Key<'a>, _: &'a Ruled) -> Awaited<'a, bool> {
+        away()
+    }
+
+    fn is_connected(&self) -> bool {
+        false
+    }
+}
+
+/// How many of `asked` requests are admitted under a limit of so many an hour on one of so many nodes, without a store.
+async fn admitted(requests: u32, nodes: u32, asked: usize) -> usize {
+    let text = format!(
+        "domain: edge
+descriptors:
+  - key: user
+    rate_limit: {{ unit: hour, requests_per_unit: {requests} }}
+"
+    );
+    let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
+    let store = Memory::with_clock(1_000, clock).unwrap();
+    let fleet = Fleet::new(Arc::new(Away), store.now());
+    fleet.set_nodes(nodes);
+    let policy = config::load(&[("edge.yaml", &text)]).unwrap();
+    let engine = EnvoyEngine::new(policy, [7; 16], store, &Numbering::default()).unwrap();
+    let entries = [Entry::new("user", "alice")];
+    let descriptors = [Descriptor::new(&entries)];
+    let request = Request::new("edge", &descriptors);
+    let mut admitted = 0;
+    for _ in 0..asked {
+        let decided = engine.decide_shared(&fleet, &request, |decided| decided.reply.overall);
+        admitted += usize::from(decided.await.unwrap() == Code::Ok);
+    }
+    admitted
+}
+
+/// Found in review: a counter's last unit is one too many, so a share of one unit admitted nobody at all.
+#[tokio::test]
+async fn a_share_of_envoys_limit_admits_what_it_says_and_at_least_one() {
+    assert_eq!(admitted(100, 1, 1_000).await, 50);
+    assert_eq!(admitted(100, 5, 1_000).await, 10);
+    assert_eq!(admitted(10, 6, 1_000).await, 1);
+    assert_eq!(admitted(1, 50, 1_000).await, 1);
+    assert_eq!(
+        admitted(0, 1, 1_000).await,
+        0,
+        "nothing stands in for nothing"
+    );
+}

@@ -1,0 +1,284 @@
+//! Files of envoyproxy/ratelimit that are put in force again whenever they change, and never when one of them is wrong.
+//!
+//! One file, or a directory of them as that server has it. Must not know: requests, signals, what files say.
+
+use std::path::{Path, PathBuf};
+
+use tollgate_core::Timestamp;
+use tollgate_engine::{OutOfNumbers, StateStore};
+use tollgate_policy::source::Problems;
+use tollgate_policy::{read_path, text_of_bytes};
+use tollgate_service::reload::{Fingerprint, Reloadable, Reloader, Sources, whole};
+
+use super::EnvoyEngine;
+use crate::config::{self, EnvoyPolicy};
+
+/// The most files in a directory.
+const MOST_FILES: usize = 1_000;
+
+/// Where the server that these files are for keeps them below its directory.
+const BELOW: &str = "config";
+
+/// Keeps an engine at what files of envoyproxy/ratelimit say.
+pub type EnvoyReloader<S> = Reloader<EnvoyEngine<S>>;
+
+/// Whether a path is one of envoyproxy/ratelimit's: a directory, or a file that reads like one of them.
+#[must_use]
+pub fn is_envoys(path: &Path) -> bool {
+    if path.is_dir() {
+        return true;
+    }
+    let is_yaml = has_ending(path);
+    let text = read_path(path)
+        .ok()
+        .and_then(|bytes| String::from_utf8(bytes).ok());
+    is_yaml && text.is_some_and(|text| config::is_one(&text))
+}
+
+impl<S: StateStore> Reloadable for EnvoyEngine<S> {
+    type Rules = EnvoyPolicy;
+
+    fn read(path: &Path) -> Result<Sources, Vec<Problems>> {
+        let paths = if path.is_dir() {
+            list(path)?
+        } else {
+            vec![path.to_owned()]
+        };
+        each(paths, |path| {
+            let bytes = read_path(&path)?;
+            Ok((path, bytes))
+        })
+    }
+
+    fn fingerprint(sources: &Sources, secret: [u8; 16]) -> Fingerprint {
+        let parts = sources
+            .iter()
+            .flat_map(|(path, bytes)| [path.as_os_str().as_encoded_bytes(), bytes]);
+        // Lengths first, so that no two sets of files read the same.
+        let lengths: Vec<([u8; 8], &[u8])> = parts
+            .map(|part| ((part.len() as u64).to_le_bytes(), part))
+            .collect();
+        Fingerprint::of(
+            lengths
+                .iter()
+                .flat_map(|(length, part)| [length.as_slice(), part]),
+            secret,
+        )
+    }
+
+    fn compile(
+        sources: Sources,
+        _path: &Path,
+        _secret: [u8; 16],
+    ) -> Result<EnvoyPolicy, Vec<Problems>> {
+        let texts = each(sources, |(path, bytes)| {
+            let name = path.display().to_string();
+            let text = text_of_bytes(bytes, &name)?;
+            Ok((name, text))
+        })?;
+        let texts: Vec<(&str, &str)> = texts
+            .iter()
+            .map(|(name, text)| (&**name, &**text))
+            .collect();
+        config::load(&texts).map_err(|refused| refused.0)
+    }
+
+    fn swap(&self, policy: EnvoyPolicy) -> Result<u64, OutOfNumbers> {
+        self.replace(policy)
+    }
+
+    fn generation(&self) -> u64 {
+        Self::generation(self)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.store().now()
+    }
+}
+
+/// Does the same with every file. If it fails with some, the problems of each.
+fn each<F, T>(
+    files: Vec<F>,
+    work: impl Fn(F) -> Result<T, Problems>,
+) -> Result<Vec<T>, Vec<Problems>> {
+    let mut done = Vec::with_capacity(files.len());
+    let mut refused = Vec::new();
+    for file in files {
+        match work(file) {
+            Ok(one) => done.push(one),
+            Err(problems) => refused.push(problems),
+        }
+    }
+    match refused.is_empty() {
+        true => Ok(done),
+        false => Err(refused),
+    }
+}
+
+/// The files of a directory, in the order of their names. What begins with a dot is somebody's own.
+fn list(directory: &Path) -> Result<Vec<PathBuf>, Vec<Problems>> {
+    for directory in [directory.to_owned(), directory.join(BELOW)] {
+        let Ok(entries) = std::fs::read_dir(&directory) else {
+            continue;
+        };
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        let mut paths: Vec<PathBuf> = paths.filter(|path| is_one_of_them(path)).collect();
+        if paths.len() > MOST_FILES {
+            let message = format!("there are more than {MOST_FILES} files in it");
+            return Err(vec![whole(&directory, &message)]);
+        }
+        if !paths.is_empty() {
+            paths.sort();
+            return Ok(paths);
+        }
+    }
+    let message = "there are no files in it that end in `.yaml` or `.yml`";
+    Err(vec![whole(directory, message)])
+}
+
+fn is_one_of_them(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    has_ending(path) && !name.starts_with(b".") && path.is_file()
+}
+
+fn has_ending(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|ending| ending == "yaml" || ending == "yml")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    use crate::config::{Code, Descriptor, Entry, FilesRefused, Request};
+    use tollgate_engine::Numbering;
+    use tollgate_service::reload::Looked;
+    use tollgate_store::{ManualClock, Memory};
+
+    const START: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+    /// A directory that is gone when the test is over.
+    struct Dir(PathBuf);
+
+    impl Dir {
+        fn new(name: &str) -> Self {
+            let dir = format!("tollgate-files-{}-{name}", std::process::id());
+            let dir = std::env::temp_dir().join(dir);
+            fs::create_dir_all(&dir).unwrap();
+            Self(dir)
+        }
+
+        fn write(&self, name: &str, text: &str) {
+            fs::write(self.0.join(name), text).unwrap();
+        }
+    }
+
+    impl Drop for Dir {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    fn file(domain: &str, requests: u32) -> String {
+        format!(
+            "domain: {domain}\ndescriptors:\n  - key: ip\n    rate_limit: {{ unit: year, requests_per_unit: {requests} }}\n"
+        )
+    }
+
+    fn open(path: &Path) -> Result<EnvoyReloader<Memory<ManualClock>>, FilesRefused> {
+        let store = Memory::with_clock(1_000, ManualClock::at(START)).unwrap();
+        let make = |files| EnvoyEngine::new(files, [7; 16], store, &Numbering::default());
+        EnvoyReloader::open(path, [7; 16], make).map_err(FilesRefused)
+    }
+
+    /// How often in a row somebody is admitted.
+    fn admitted(reloader: &EnvoyReloader<Memory<ManualClock>>, domain: &str, ip: &str) -> usize {
+        let entries = [Entry::new("ip", ip)];
+        let descriptors = [Descriptor::new(&entries)];
+        let request = Request::new(domain, &descriptors);
+        let engine = reloader.engine();
+        let is_admitted = || engine.decide(&request, |decided| decided.reply.overall);
+        let count = |_: &usize| is_admitted().unwrap() == Code::Ok;
+        (0..100).take_while(count).count()
+    }
+
+    #[test]
+    fn a_directory_is_one_set_of_files_and_changes_are_put_in_force() {
+        let dir = Dir::new("set");
+        dir.write("a.yaml", &file("a", 2));
+        dir.write("b.yml", &file("b", 3));
+        dir.write(".hidden.yaml", "not: [right");
+        dir.write("notes.txt", "nothing");
+        let reloader = open(&dir.0).unwrap();
+        assert_eq!(admitted(&reloader, "a", "1"), 2);
+        assert_eq!(admitted(&reloader, "b", "1"), 3);
+        assert_eq!(reloader.look(), Looked::Same);
+        dir.write("b.yml", &file("b", 5));
+        dir.write("c.yaml", &file("c", 1));
+        assert_eq!(reloader.look(), Looked::Swapped(2));
+        // Four were counted, of which one was denied: what was counted stays.
+        assert_eq!(admitted(&reloader, "b", "1"), 1);
+        assert_eq!(admitted(&reloader, "c", "1"), 1);
+        fs::remove_file(dir.0.join("a.yaml")).unwrap();
+        assert_eq!(reloader.look(), Looked::Swapped(3));
+        assert_eq!(
+            admitted(&reloader, "a", "1"),
+            100,
+            "it is no domain any more"
+        );
+        assert_eq!(reloader.reload_now(), Looked::Swapped(4));
+    }
+
+    #[test]
+    fn a_wrong_file_changes_nothing_and_is_named_with_its_line() {
+        let dir = Dir::new("wrong");
+        dir.write("a.yaml", &file("a", 2));
+        let reloader = open(&dir.0).unwrap();
+        for (wrong, place, reason) in [
+            (
+                "domain: b\ndescriptors:\n  - key: ip\n    rate_limit: { unit: fortnight }\n",
+                "b.yaml:4:",
+                "invalid rate limit unit `fortnight`",
+            ),
+            ("domain: [", "b.yaml:", ""),
+            (&file("a", 1), "b.yaml:1:", "duplicate domain `a`"),
+        ] {
+            dir.write("b.yaml", wrong);
+            assert_eq!(reloader.look(), Looked::Refused, "{wrong}");
+            let status = reloader.status();
+            assert!(!status.valid && status.generation == 1);
+            let error = status.error.unwrap().to_string();
+            assert!(error.contains(place) && error.contains(reason), "{error}");
+            assert_eq!(reloader.look(), Looked::Same);
+        }
+        assert_eq!(admitted(&reloader, "a", "1"), 2);
+        fs::write(dir.0.join("b.yaml"), [0xff, 0xfe]).unwrap();
+        assert_eq!(reloader.look(), Looked::Refused);
+        fs::remove_file(dir.0.join("b.yaml")).unwrap();
+        assert_eq!(reloader.look(), Looked::Same);
+        assert!(reloader.status().valid);
+    }
+
+    #[test]
+    fn what_is_no_set_of_files_is_refused_to_begin_with() {
+        let dir = Dir::new("none");
+        let refused = open(&dir.0).unwrap_err().to_string();
+        assert!(refused.contains("there are no files in it"), "{refused}");
+        assert!(open(&dir.0.join("missing.yaml")).is_err());
+        fs::create_dir(dir.0.join(BELOW)).unwrap();
+        dir.write("config/a.yaml", &file("a", 1));
+        assert_eq!(admitted(&open(&dir.0).unwrap(), "a", "1"), 1);
+    }
+
+    #[test]
+    fn files_are_told_from_policies_of_ours() {
+        let dir = Dir::new("told");
+        dir.write("envoy.yaml", &file("a", 1));
+        dir.write("ours.yaml", "limits: [{ name: a, rate: 1/s }]");
+        dir.write("wrong.yaml", "domain: [");
+        let is = |name: &str| is_envoys(&dir.0.join(name));
+        assert!(is("envoy.yaml") && is("") && !is("ours.yaml") && !is("wrong.yaml"));
+        assert!(!is("missing.yaml"));
+    }
+}

@@ -1,0 +1,87 @@
+//! What each rule of a file has decided so far.
+//!
+//! Counted beside the counter that the rule charges, by its number, so that counting looks nothing up; found again by name
+//! when files are replaced. Must not know: stores, what is done with the numbers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tollgate_core::limit::Op;
+
+use tollgate_engine::{Counted, LimitCounters, LimitEvent};
+
+use crate::config::{Charge, Code, EnvoyPolicy, Modes, Plan, Reply, State};
+
+/// The counters of every identity, in their order.
+#[derive(Debug)]
+pub(super) struct RuleCounters(Box<[(Box<str>, Arc<LimitCounters>)]>);
+
+impl RuleCounters {
+    /// For these files; what has the same identity as before goes on.
+    pub(super) fn of(policy: &EnvoyPolicy, before: Option<&Self>) -> Self {
+        let before = before.map_or(&[][..], |Self(before)| before);
+        let known: HashMap<&str, &Arc<LimitCounters>> = before
+            .iter()
+            .map(|(name, counters)| (&**name, counters))
+            .collect();
+        let one = |identity: &str| {
+            let counters = known.get(identity).copied().map(Arc::clone);
+            let counters = counters.unwrap_or_else(|| Arc::new(LimitCounters::new()));
+            (Box::from(identity), counters)
+        };
+        Self(policy.identities().map(one).collect())
+    }
+
+    /// Counts what was answered about every descriptor that charged something.
+    pub(super) fn count(&self, plan: &Plan<'_>, reply: &Reply<'_>, modes: Modes) {
+        let statuses = reply.statuses();
+        for charge in plan.charges().filter(is_request) {
+            let (Some(counters), Some(status)) =
+                (self.at(charge.state), statuses.get(charge.descriptor))
+            else {
+                continue;
+            };
+            if status.exceeded {
+                // In shadow, the rule's or everybody's, nothing is denied.
+                let is_enforced = status.code == Code::OverLimit && !modes.shadow_mode;
+                counters.count(if is_enforced {
+                    LimitEvent::Denied
+                } else {
+                    LimitEvent::WouldDeny
+                });
+                continue;
+            }
+            counters.count(LimitEvent::Allowed);
+            let remaining = u64::from(status.limit_remaining);
+            if remaining.saturating_mul(5) <= charge.requests_per_unit.into() {
+                counters.count(LimitEvent::NearLimit);
+            }
+        }
+    }
+
+    /// The store did not answer.
+    pub(super) fn count_errors(&self, plan: &Plan<'_>) {
+        for charge in plan.charges().filter(is_request) {
+            if let Some(counters) = self.at(charge.state) {
+                counters.count(LimitEvent::Error);
+            }
+        }
+    }
+
+    /// What was counted under each identity.
+    pub(super) fn read(&self) -> Vec<(Box<str>, Counted)> {
+        let one =
+            |(name, counters): &(Box<str>, Arc<LimitCounters>)| (name.clone(), counters.read());
+        self.0.iter().map(one).collect()
+    }
+
+    fn at(&self, state: State) -> Option<&LimitCounters> {
+        let (_, counters) = self.0.get(usize::try_from(state.0).ok()?)?;
+        Some(counters)
+    }
+}
+
+/// Whether something is spent: who only looks, or gives back, is nobody's request.
+fn is_request(charge: &Charge) -> bool {
+    matches!(charge.op, Op::ChargeAlways(hits) if hits > 0)
+}

@@ -1,0 +1,50 @@
+//! The store of an engine, for those who decide by Envoy's rules on the same states.
+//!
+//! Must not know: what is decided.
+
+use std::sync::Arc;
+
+use tollgate_core::Timestamp;
+use tollgate_core::compose::Verdict;
+use tollgate_engine::{Engine, StateStore};
+use tollgate_store::{Answer, Check, Clock, Key, LimitId, Memory, Ruled, Store, StoreError};
+
+/// The store that an engine decides on.
+#[derive(Debug)]
+pub struct SharedStore<C>(Arc<Engine<Memory<C>>>);
+
+impl<C> SharedStore<C> {
+    /// The store of this engine.
+    #[must_use]
+    pub const fn new(engine: Arc<Engine<Memory<C>>>) -> Self {
+        Self(engine)
+    }
+}
+
+impl<C: Clock> Store for SharedStore<C> {
+    fn decide(&self, checks: &[Check<'_>], answers: &mut [Answer]) -> Result<Verdict, StoreError> {
+        self.0.store().decide(checks, answers)
+    }
+}
+
+impl<C: Clock> StateStore for SharedStore<C> {
+    fn now(&self) -> Timestamp {
+        self.0.store().now()
+    }
+
+    fn learn(&self, ruled: &Ruled) {
+        self.0.store().learn(ruled);
+    }
+
+    fn replace(&self, old: &Ruled, new: &Ruled) {
+        self.0.store().replace(old, new);
+    }
+
+    fn forget(&self, id: LimitId) {
+        self.0.store().forget(id);
+    }
+
+    fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool {
+        self.0.store().erase(key, ruled)
+    }
+}

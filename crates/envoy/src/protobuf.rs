@@ -1,0 +1,310 @@
+//! Protobuf's wire format: fields read one by one out of the bytes that came, and written straight into those that go.
+//!
+//! Nothing is copied and nothing allocated to read; unknown fields are skipped, as the format asks. Must not know: which
+//! messages there are.
+
+use std::fmt;
+
+/// How deep groups may lie in each other. Nobody has sent any for fifteen years.
+const MOST_GROUPS: u32 = 16;
+
+/// The fields of one message, in the order in which they were sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+/// What a field holds, as far as the wire says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// Numbers, truths and enumerations.
+    Number(u64),
+    /// Texts, bytes and messages.
+    Bytes(&'a [u8]),
+    /// Of a fixed width, or a group: none of ours has such a field.
+    Other,
+}
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// It ends in the middle of a field.
+    Truncated,
+    /// A number is longer than any number.
+    Number,
+    /// A field has a number or a type that there is not.
+    Field,
+    /// A text is not UTF-8.
+    Text(&'static str),
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of these bytes.
+    #[must_use]
+    pub const fn of(message: &'a [u8]) -> Self {
+        Self { rest: message }
+    }
+
+    /// The next field, or nothing at the end.
+    ///
+    /// # Errors
+    /// The bytes are no message.
+    pub fn next_field(&mut self) -> Result<Option<(u64, Value<'a>)>, Malformed> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let (number, kind) = self.tag()?;
+        let value = match kind {
+            0 => Value::Number(self.number()?),
+            1 => self.skip(8)?,
+            2 => Value::Bytes(self.bytes()?),
+            3 => self.group()?,
+            5 => self.skip(4)?,
+            _ => return Err(Malformed::Field),
+        };
+        Ok(Some((number, value)))
+    }
+
+    fn tag(&mut self) -> Result<(u64, u64), Malformed> {
+        let tag = self.number()?;
+        match (tag >> 3, tag & 7) {
+            (1..=0x1fff_ffff, kind) => Ok((tag >> 3, kind)),
+            _ => Err(Malformed::Field),
+        }
+    }
+
+    fn number(&mut self) -> Result<u64, Malformed> {
+        let mut number = 0_u64;
+        for (index, byte) in self.rest.iter().enumerate().take(10) {
+            let shift = u32::try_from(index).unwrap_or(0).saturating_mul(7);
+            // Of the tenth byte one bit fits; the rest is cut off, as everybody does.
+            number |= u64::from(byte & 0x7f).wrapping_shl(shift);
+            if byte & 0x80 == 0 {
+                self.rest = self.rest.get(index.saturating_add(1)..).unwrap_or_default();
+                return Ok(number);
+            }
+        }
+        Err(if self.rest.len() < 10 {
+            Malformed::Truncated
+        } else {
+            Malformed::Number
+        })
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+        let length = usize::try_from(self.number()?).map_err(|_too_long| Malformed::Truncated)?;
+        let (bytes, rest) = self
+            .rest
+            .split_at_checked(length)
+            .ok_or(Malformed::Truncated)?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    fn skip(&mut self, length: usize) -> Result<Value<'a>, Malformed> {
+        self.rest = self.rest.get(length..).ok_or(Malformed::Truncated)?;
+        Ok(Value::Other)
+    }
+
+    /// Passes over a group, which ends where its end says so.
+    fn group(&mut self) -> Result<Value<'a>, Malformed> {
+        let mut depth = 1_u32;
+        while depth > 0 {
+            let (_, kind) = self.tag()?;
+            match kind {
+                0 => drop(self.number()?),
+                1 => drop(self.skip(8)?),
+                2 => drop(self.bytes()?),
+                3 if depth < MOST_GROUPS => depth = depth.saturating_add(1),
+                4 => depth = depth.saturating_sub(1),
+                5 => drop(self.skip(4)?),
+                _ => return Err(Malformed::Field),
+            }
+        }
+        Ok(Value::Other)
+    }
+}
+
+/// A text of a message.
+pub fn text<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, Malformed> {
+    std::str::from_utf8(bytes).map_err(|_not_utf8| Malformed::Text(field))
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("the message ends in the middle of a field"),
+            Self::Number => f.write_str("the message has a number of more than ten bytes"),
+            Self::Field => f.write_str("the message has a field of no known type"),
+            Self::Text(field) => write!(f, "{field}: it is not UTF-8"),
+        }
+    }
+}
+
+/// A message that is being written, at the end of what is there.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+}
+
+impl<'a> Writer<'a> {
+    /// Appends to these bytes.
+    pub const fn new(out: &'a mut Vec<u8>) -> Self {
+        Self { out }
+    }
+
+    /// A number, unless it is zero: that is what a field that is missing means.
+    pub fn number(&mut self, field: u32, number: u64) {
+        if number != 0 {
+            self.varint(u64::from(field) << 3);
+            self.varint(number);
+        }
+    }
+
+    /// A text, unless it is empty.
+    pub fn text(&mut self, field: u32, text: &[u8]) {
+        if !text.is_empty() {
+            self.bytes(field, text);
+        }
+    }
+
+    /// Bytes, even if there are none: an element of a list, or an alternative.
+    pub fn bytes(&mut self, field: u32, bytes: &[u8]) {
+        self.varint(u64::from(field) << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// A number of 64 bits with a fraction, even if it is zero.
+    pub fn double(&mut self, field: u32, number: f64) {
+        self.varint(u64::from(field) << 3 | 1);
+        self.out.extend_from_slice(&number.to_le_bytes());
+    }
+
+    /// A truth or an enumeration, even if it is zero: an alternative.
+    pub fn chosen(&mut self, field: u32, number: u64) {
+        self.varint(u64::from(field) << 3);
+        self.varint(number);
+    }
+
+    /// A message within this one.
+    pub fn message(&mut self, field: u32, write: impl FnOnce(&mut Writer<'_>)) {
+        self.varint(u64::from(field) << 3 | 2);
+        // Most are shorter than 128 bytes, so there is one byte for the length, and the rest moves where there is not.
+        let at = self.out.len();
+        self.out.push(0);
+        write(&mut Writer { out: self.out });
+        let length = self.out.len().saturating_sub(at).saturating_sub(1);
+        if let Ok(short @ 0..0x80) = u8::try_from(length) {
+            if let Some(place) = self.out.get_mut(at) {
+                *place = short;
+            }
+            return;
+        }
+        let (digits, count) = digits(length as u64);
+        let digits = digits.get(..count).unwrap_or_default();
+        drop(self.out.splice(at..=at, digits.iter().copied()));
+    }
+
+    fn varint(&mut self, number: u64) {
+        if let Ok(small @ 0..0x80) = u8::try_from(number) {
+            return self.out.push(small);
+        }
+        let (digits, count) = digits(number);
+        self.out
+            .extend_from_slice(digits.get(..count).unwrap_or_default());
+    }
+}
+
+/// A number in sevens of bits, the lowest first.
+fn digits(mut number: u64) -> ([u8; 10], usize) {
+    let mut digits = [0; 10];
+    let mut count = 0;
+    for place in &mut digits {
+        count += 1;
+        let low = u8::try_from(number & 0x7f).unwrap_or(0);
+        number >>= 7;
+        if number == 0 {
+            *place = low;
+            break;
+        }
+        *place = low | 0x80;
+    }
+    (digits, count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(bytes: &[u8]) -> Result<Vec<(u64, Value<'_>)>, Malformed> {
+        let mut fields = Fields::of(bytes);
+        let mut all = Vec::new();
+        while let Some(field) = fields.next_field()? {
+            all.push(field);
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out);
+        for number in [1, 127, 128, 16_384, u64::MAX] {
+            writer.number(3, number);
+        }
+        writer.number(3, 0);
+        writer.text(4, b"");
+        writer.bytes(5, b"");
+        let long = [b'x'; 300];
+        writer.message(6, |inner| {
+            inner.text(1, &long);
+            inner.message(2, |_empty| {});
+        });
+        writer.chosen(536_870_911, 0);
+        let read = fields(&out).unwrap();
+        let numbers: Vec<_> = read.iter().take(5).map(|field| field.1).collect();
+        let expected = [1, 127, 128, 16_384, u64::MAX].map(Value::Number);
+        assert_eq!(numbers, expected);
+        assert_eq!(read[5], (5, Value::Bytes(b"")));
+        let Value::Bytes(inner) = read[6].1 else {
+            panic!("{read:?}");
+        };
+        assert_eq!(
+            fields(inner).unwrap(),
+            [(1, Value::Bytes(&long)), (2, Value::Bytes(b""))]
+        );
+        assert_eq!(read[7], (536_870_911, Value::Number(0)));
+        assert_eq!(read.len(), 8);
+    }
+
+    #[test]
+    fn unknown_types_are_skipped_and_impossible_ones_refused() {
+        let fixed = [0x09, 1, 2, 3, 4, 5, 6, 7, 8, 0x15, 1, 2, 3, 4, 0x18, 7];
+        let read = fields(&fixed).unwrap();
+        assert_eq!(
+            read,
+            [(1, Value::Other), (2, Value::Other), (3, Value::Number(7))]
+        );
+        // A group of field 1 with a number and another group in it, then a number.
+        let group = [0x0b, 0x10, 5, 0x1b, 0x1c, 0x0c, 0x20, 9];
+        assert_eq!(
+            fields(&group).unwrap(),
+            [(1, Value::Other), (4, Value::Number(9))]
+        );
+        let deep = [0x0b; 100];
+        let cases: [(&[u8], Malformed); 8] = [
+            (&[0x08], Malformed::Truncated),
+            (&[0x0a, 5, 1], Malformed::Truncated),
+            (&[0x09, 1], Malformed::Truncated),
+            (&[0x08, 0x80], Malformed::Truncated),
+            (&[0xff; 11], Malformed::Number),
+            (&[0x00, 0x00], Malformed::Field),
+            (&[0x0e], Malformed::Field),
+            (&deep, Malformed::Field),
+        ];
+        for (bytes, error) in cases {
+            assert_eq!(fields(bytes), Err(error), "{bytes:x?}");
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Envoy's messages about quotas: usage reports read, assignments written.
+//!
+//! A bucket is known by its id written in one way, whatever the order of its pairs; that is also what is sent back. Must not
+//! know: limits, who is given what.
+
+use std::sync::Arc;
+
+use crate::config::{Entry, MAX_ENTRIES};
+use tollgate_core::Nanos;
+
+use super::strategy::Strategy;
+use crate::protobuf::{Fields, Malformed, Value, Writer, text};
+
+/// The longest id of a bucket, in bytes. Ids hold what clients of clients send, so a longer one costs its bucket and not
+/// the stream.
+pub(super) const MAX_ID_LEN: usize = 1_024;
+
+/// What a client says at one time.
+#[derive(Debug, Default)]
+pub(super) struct Reports<'a> {
+    pub(super) domain: &'a str,
+    pub(super) usages: Vec<Usage<'a>>,
+    /// Buckets whose ids cannot be used.
+    pub(super) unusable: u64,
+}
+
+/// What was used of one bucket since its last report.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Usage<'a> {
+    /// The pairs of the id, by their keys.
+    pub(super) pairs: Vec<Entry<'a>>,
+    pub(super) id: Arc<[u8]>,
+    /// How long ago the last report was, as the client has it, in whole seconds of late.
+    pub(super) elapsed: Nanos,
+    /// Requests, let through or not.
+    pub(super) requests: u64,
+}
+
+/// What a client is told about one bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Assign(Strategy),
+    Abandon,
+}
+
+/// Reads a `RateLimitQuotaUsageReports`.
+pub(super) fn read_reports(bytes: &[u8]) -> Result<Reports<'_>, Malformed> {
+    let mut reports = Reports::default();
+    let mut fields = Fields::of(bytes);
+    while let Some(field) = fields.next_field()? {
+        match field {
+            (1, Value::Bytes(bytes)) => reports.domain = text(bytes, "domain")?,
+            (2, Value::Bytes(bytes)) => match read_usage(bytes)? {
+                Some(usage) => reports.usages.push(usage),
+                None => reports.unusable = reports.unusable.saturating_add(1),
+            },
+            _ => {}
+        }
+    }
+    Ok(reports)
+}
+
+/// Nothing if the id cannot be used.
+fn read_usage(bytes: &[u8]) -> Result<Option<Usage<'_>>, Malformed> {
+    let mut pairs = Vec::new();
+    let (mut elapsed, mut requests) = (Nanos::ZERO, 0_u64);
+    let mut is_usable = true;
+    let mut fields = Fields::of(bytes);
+    while let Some(field) = fields.next_field()? {
+        match field {
+            (1, Value::Bytes(bytes)) => {
+                is_usable &= bytes.len() <= MAX_ID_LEN;
+                if is_usable {
+                    read_pairs(bytes, &mut pairs)?;
+                }
+            }
+            (2, Value::Bytes(bytes)) => elapsed = read_duration(bytes)?,
+            (3 | 4, Value::Number(number)) => requests = requests.saturating_add(number),
+            _ => {}
+        }
+    }
+    // It is a map: of a key that comes twice the later value counts.
+    pairs.sort_by(|a: &Entry<'_>, b| a.key.cmp(b.key));
+    pairs.reverse();
+    pairs.dedup_by(|later, earlier| later.key == earlier.key);
+    pairs.reverse();
+    is_usable &= !pairs.is_empty() && pairs.len() <= MAX_ENTRIES;
+    if !is_usable {
+        return Ok(None);
+    }
+    let mut id = Vec::new();
+    write_id(&pairs, &mut Writer::new(&mut id));
+    Ok(Some(Usage {
+        pairs,
+        id: id.into(),
+        elapsed,
+        requests,
+    }))
+}
+
+fn read_pairs<'a>(bytes: &'a [u8], pairs: &mut Vec<Entry<'a>>) -> Result<(), Malformed> {
+    let mut fields = Fields::of(bytes);
+    while let Some(field) = fields.next_field()? {
+        let (1, Value::Bytes(bytes)) = field else {
+            continue;
+        };
+        let mut pair = Entry::new("", "");
+        let mut fields = Fields::of(bytes);
+        while let Some(field) = fields.next_field()? {
+            match field {
+                (1, Value::Bytes(bytes)) => pair.key = text(bytes, "bucket_id")?,
+                (2, Value::Bytes(bytes)) => pair.value = text(bytes, "bucket_id")?,
+                _ => {}
+            }
+        }
+        pairs.push(pair);
+    }
+    Ok(())
+}
+
+/// A `google.protobuf.Duration`; what is negative is none.
+fn read_duration(bytes: &[u8]) -> Result<Nanos, Malformed> {
+    let mut span = Nanos::ZERO;
+    let mut fields = Fields::of(bytes);
+    while let Some(field) = fields.next_field()? {
+        let part = match field {
+            (1, Value::Number(seconds)) if i64::try_from(seconds).is_ok() => {
+                Nanos::from_secs(seconds)
+            }
+            (2, Value::Number(nanos)) if i32::try_from(nanos).is_ok() => Nanos::from_nanos(nanos),
+            _ => Nanos::ZERO,
+        };
+        span = span.saturating_add(part);
+    }
+    Ok(span)
+}
+
+fn write_id(pairs: &[Entry<'_>], writer: &mut Writer<'_>) {
+    for pair in pairs {
+        writer.message(1, |writer| {
+            writer.text(1, pair.key.as_bytes());
+            writer.text(2, pair.value.as_bytes());
+        });
+    }
+}
+
+/// Writes a `RateLimitQuotaResponse`: what is to be done with each bucket, for so many seconds.
+pub(super) fn write_response(actions: &[(Arc<[u8]>, Action)], seconds: u64, out: &mut Vec<u8>) {
+    for (id, action) in actions {
+        Writer::new(out).message(1, |writer| {
+            writer.bytes(1, id);
+            match action {
+                Action::Assign(strategy) => writer.message(2, |writer| {
+                    writer.message(2, |writer| writer.number(1, seconds));
+                    writer.message(3, |writer| write_strategy(*strategy, writer));
+                }),
+                Action::Abandon => writer.message(3, |_nothing| {}),
+            }
+        });
+    }
+}
+
+fn write_strategy(strategy: Strategy, writer: &mut Writer<'_>) {
+    match strategy {
+        Strategy::AllowAll => writer.chosen(1, 0),
+        Strategy::DenyAll => writer.chosen(1, 1),
+        Strategy::Tokens(tokens) => writer.message(3, |writer| {
+            writer.number(1, tokens.max_tokens.into());
+            writer.message(2, |writer| writer.number(1, tokens.tokens_per_fill.into()));
+            writer.message(3, |writer| {
+                writer.number(1, tokens.seconds);
+                writer.number(2, tokens.nanos());
+            });
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rlqs::strategy::Tokens;
+
+    fn report(pairs: &[(&str, &str)], numbers: &[(u32, u64)]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out);
+        writer.text(1, b"edge");
+        writer.message(2, |writer| {
+            let pairs: Vec<_> = pairs.iter().map(|(k, v)| Entry::new(k, v)).collect();
+            writer.message(1, |writer| write_id(&pairs, writer));
+            writer.message(2, |writer| writer.number(1, 5));
+            for (field, number) in numbers {
+                writer.number(*field, *number);
+            }
+        });
+        out
+    }
+
+    #[test]
+    fn a_bucket_is_the_same_whatever_the_order_of_its_pairs() {
+        let one = report(&[("a", "1"), ("b", "2")], &[(3, 7), (4, 2)]);
+        let other = report(&[("b", "0"), ("b", "2"), ("a", "1")], &[(3, 7), (4, 2)]);
+        let (one, other) = (read_reports(&one).unwrap(), read_reports(&other).unwrap());
+        assert_eq!(one.usages, other.usages);
+        assert_eq!(one.domain, "edge");
+        let usage = &one.usages[0];
+        assert_eq!((usage.elapsed, usage.requests), (Nanos::from_secs(5), 9));
+        assert_eq!(usage.pairs, [Entry::new("a", "1"), Entry::new("b", "2")]);
+    }
+
+    #[test]
+    fn ids_that_cannot_be_used_cost_their_bucket_and_nothing_else() {
+        let long = "x".repeat(MAX_ID_LEN);
+        let many: Vec<String> = (0..=MAX_ENTRIES).map(|n| n.to_string()).collect();
+        let many: Vec<_> = many.iter().map(|n| (&**n, "v")).collect();
+        for pairs in [&[][..], &[("a", &*long)], &many] {
+            let mut both = report(pairs, &[]);
+            both.extend(report(&[("a", "1")], &[]));
+            let read = read_reports(&both).unwrap();
+            assert_eq!((read.usages.len(), read.unusable), (1, 1));
+        }
+        assert!(read_reports(&[0x12, 0x05, 0x01]).is_err());
+        let not_utf8 = [0x0a, 0x01, 0xff];
+        assert_eq!(
+            read_reports(&not_utf8).unwrap_err(),
+            Malformed::Text("domain")
+        );
+    }
+
+    #[test]
+    fn i13_no_bytes_of_a_report_break_a_promise() {
+        let whole = report(&[("a", "1"), ("b", "2")], &[(3, u64::MAX), (4, 9)]);
+        for end in 0..whole.len() {
+            // Cut off it is none, unless it is cut between two fields.
+            let read = read_reports(&whole[..end]);
+            assert!(read.is_err() || read.unwrap().usages.is_empty());
+        }
+        for place in 0..whole.len() {
+            for byte in 0..=u8::MAX {
+                let mut changed = whole.clone();
+                changed[place] = byte;
+                if let Ok(read) = read_reports(&changed) {
+                    for usage in read.usages {
+                        assert!(!usage.pairs.is_empty() && usage.pairs.len() <= MAX_ENTRIES);
+                        assert!(usage.id.len() <= whole.len());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn assignments_are_written_as_envoy_reads_them() {
+        let read = report(&[("a", "1")], &[]);
+        let id = read_reports(&read).unwrap().usages[0].id.clone();
+        let tokens = Strategy::Tokens(Tokens {
+            max_tokens: 3,
+            tokens_per_fill: 2,
+            seconds: 60,
+        });
+        let all = [
+            (id.clone(), Action::Assign(tokens)),
+            (id.clone(), Action::Assign(Strategy::AllowAll)),
+            (id, Action::Abandon),
+        ];
+        let mut out = Vec::new();
+        write_response(&all, 15, &mut out);
+        let bucket = [0x0a, 8, 0x0a, 6, 0x0a, 1, b'a', 0x12, 1, b'1'];
+        let mut expected = vec![0x0a, 32];
+        expected.extend(bucket);
+        expected.extend([0x12, 20, 0x12, 2, 8, 15, 0x1a, 14, 0x1a, 12, 8, 3]);
+        expected.extend([0x12, 2, 8, 2, 0x1a, 4, 8, 60, 16, 60]);
+        expected.extend([0x0a, 20]);
+        expected.extend(bucket);
+        expected.extend([0x12, 8, 0x12, 2, 8, 15, 0x1a, 2, 8, 0]);
+        expected.extend([0x0a, 12]);
+        expected.extend(bucket);
+        expected.extend([0x1a, 0]);
+        assert_eq!(out, expected);
+    }
+}

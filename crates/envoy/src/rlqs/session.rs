@@ -1,0 +1,151 @@
+//! One client that reports and is told: its messages in, its messages out, and its end.
+//!
+//! Must not know: sockets, how a stream is read or written.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tollgate_core::Timestamp;
+use tollgate_service::metrics::QuotaCounts;
+use tollgate_store::Clock;
+
+use super::bounds::QuotaBounds;
+use super::client::Heard;
+use super::message::{Usage, read_reports, write_response};
+use super::table::Table;
+use crate::EnvoyService;
+
+/// Buckets of which one message tells. With the longest ids that is less than the window of anybody.
+const MOST_IN_MESSAGE: usize = 32;
+/// The longest name of a domain, in bytes.
+const MAX_DOMAIN_LEN: usize = 1_024;
+
+/// Quotas of a service, for all clients that share them.
+#[derive(Debug)]
+pub(crate) struct Quotas(Mutex<Table>);
+
+impl Quotas {
+    pub(crate) fn new(bounds: QuotaBounds, now: Timestamp) -> Self {
+        Self(Mutex::new(Table::new(bounds, now)))
+    }
+
+    /// What was done so far.
+    pub(crate) fn counts(&self) -> QuotaCounts {
+        self.table().counts()
+    }
+
+    /// A table is changed one claim at a time and each of them is whole, so it can be used after a panic.
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One client of RLQS.
+pub struct Session<C: Clock> {
+    envoy: Arc<EnvoyService<C>>,
+    stream: u64,
+    domain: Option<Box<str>>,
+    wake: Arc<Notify>,
+}
+
+impl<C: Clock> Session<C> {
+    /// A new client. `None` if there are too many.
+    #[must_use]
+    pub fn open(envoy: Arc<EnvoyService<C>>) -> Option<Self> {
+        let wake = Arc::new(Notify::new());
+        let stream = envoy.quotas.table().join(Arc::clone(&wake))?;
+        Some(Self {
+            envoy,
+            stream,
+            domain: None,
+            wake,
+        })
+    }
+
+    /// Notified when there may be something to send.
+    #[must_use]
+    pub const fn wake(&self) -> &Arc<Notify> {
+        &self.wake
+    }
+
+    /// Takes a message in.
+    ///
+    /// # Errors
+    /// What is wrong with the message.
+    pub fn hear(&mut self, message: &[u8]) -> Result<(), String> {
+        let mut reports = read_reports(message).map_err(|malformed| malformed.to_string())?;
+        if self.domain.is_none() {
+            match reports.domain.len() {
+                0 => return Err("domain: the first message must have one".to_owned()),
+                1..=MAX_DOMAIN_LEN => self.domain = Some(reports.domain.into()),
+                length => {
+                    return Err(format!(
+                        "domain: it has {length} bytes, there may be {MAX_DOMAIN_LEN}"
+                    ));
+                }
+            }
+        }
+        let domain = self.domain.as_deref().unwrap_or_default();
+        if !reports.domain.is_empty() && reports.domain != domain {
+            return Err("domain: it cannot change; open another stream".to_owned());
+        }
+        let most = self.limit(&mut reports.usages);
+        // The engine is asked while the table is not locked: others may be heard meanwhile.
+        let beyond = reports.usages.len().saturating_sub(most) as u64;
+        let heard = reports.usages.into_iter().take(most).map(|usage| Heard {
+            under: self.envoy.under(domain, &usage.pairs),
+            id: usage.id,
+            elapsed: usage.elapsed,
+            requests: usage.requests,
+        });
+        let heard: Vec<Heard> = heard.collect();
+        let now = self.now();
+        let mut table = self.envoy.quotas.table();
+        table.refuse(reports.unusable.saturating_add(beyond));
+        table.tick(now);
+        table.hear(self.stream, heard, now);
+        Ok(())
+    }
+
+    /// Writes the next message to `out` and returns whether there is one. The caller has to send it, or drop the client.
+    pub fn due(&mut self, out: &mut Vec<u8>) -> bool {
+        let now = self.now();
+        let mut table = self.envoy.quotas.table();
+        table.tick(now);
+        let actions = table.due(self.stream, now, MOST_IN_MESSAGE);
+        let life = table.bounds().life;
+        drop(table);
+        write_response(&actions, life, out);
+        !actions.is_empty()
+    }
+
+    /// How many of the buckets are heard of at most; where there are more, those that are known come first.
+    fn limit(&self, usages: &mut [Usage<'_>]) -> usize {
+        let table = self.envoy.quotas.table();
+        let most = table.bounds().buckets_of_one;
+        if usages.len() > most {
+            usages.sort_by_cached_key(|usage| !table.knows(self.stream, &usage.id));
+        }
+        most
+    }
+
+    fn now(&self) -> Timestamp {
+        self.envoy.service().now()
+    }
+}
+
+impl<C: Clock> Drop for Session<C> {
+    fn drop(&mut self) {
+        let now = self.now();
+        self.envoy.quotas.table().leave(self.stream, now);
+    }
+}
+
+impl<C: Clock> fmt::Debug for Session<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("stream", &self.stream)
+            .finish_non_exhaustive()
+    }
+}

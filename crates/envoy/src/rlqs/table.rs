@@ -1,0 +1,254 @@
+//! Who is connected, which buckets each has, and which limits those are under: a bounded table in which shares move.
+//!
+//! A bucket of a client is one claim on every limit that it is under, and is assigned what keeps within all of its shares.
+//! Times come in, assignments go out; nothing waits. Must not know: sockets, messages, how limits are found.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use tollgate_core::{Nanos, Timestamp};
+use tollgate_service::metrics::QuotaCounts;
+
+use super::bounds::QuotaBounds;
+use super::client::{Bucket, Client, Gone, Heard};
+use super::limits::Under;
+use super::message::Action;
+use super::pools::Pools;
+use super::shares::Spans;
+use super::strategy::Strategy;
+
+/// There may be so many claims on limits for each bucket that there may be.
+const CLAIMS: usize = 2;
+
+/// Everything that is known.
+#[derive(Debug)]
+pub(super) struct Table {
+    bounds: QuotaBounds,
+    spans: Spans,
+    clients: HashMap<u64, Client>,
+    pools: Pools,
+    /// Whose claim is which.
+    owners: HashMap<u64, (u64, Arc<[u8]>)>,
+    next: u64,
+    ticked: Timestamp,
+    is_crowded: bool,
+    counts: QuotaCounts,
+}
+
+impl Table {
+    pub(super) fn new(bounds: QuotaBounds, now: Timestamp) -> Self {
+        let spans = bounds.spans();
+        let opens = match bounds.is_first {
+            true => now,
+            false => now.after(spans.held()),
+        };
+        Self {
+            bounds,
+            spans,
+            clients: HashMap::new(),
+            pools: Pools::opening(opens, spans),
+            owners: HashMap::new(),
+            next: 0,
+            ticked: now,
+            is_crowded: false,
+            counts: QuotaCounts::default(),
+        }
+    }
+
+    pub(super) const fn bounds(&self) -> &QuotaBounds {
+        &self.bounds
+    }
+
+    pub(super) fn counts(&self) -> QuotaCounts {
+        QuotaCounts {
+            streams: self.clients.len() as u64,
+            buckets: self.owners.len() as u64,
+            ..self.counts
+        }
+    }
+
+    /// Counts buckets whose ids could not be used.
+    pub(super) const fn refuse(&mut self, buckets: u64) {
+        self.counts.refused = self.counts.refused.saturating_add(buckets);
+    }
+
+    /// Somebody has come. Nothing if there are too many.
+    pub(super) fn join(&mut self, wake: Arc<Notify>) -> Option<u64> {
+        if self.clients.len() >= self.bounds.streams {
+            return None;
+        }
+        let client = self.number();
+        self.clients.insert(client, Client::new(wake));
+        Some(client)
+    }
+
+    /// Somebody is gone. What it was assigned stays held until that has expired.
+    pub(super) fn leave(&mut self, client: u64, now: Timestamp) {
+        let Some(left) = self.clients.remove(&client) else {
+            return;
+        };
+        for bucket in left.buckets.into_values() {
+            self.owners.remove(&bucket.claim);
+            self.pools.leave(bucket.claim, bucket.under.limits());
+        }
+        self.settle(now);
+    }
+
+    /// Whether somebody has a bucket of this id.
+    pub(super) fn knows(&self, client: u64, id: &[u8]) -> bool {
+        let known = self.clients.get(&client);
+        known.is_some_and(|known| known.buckets.contains_key(id))
+    }
+
+    /// Somebody reports.
+    pub(super) fn hear(&mut self, client: u64, heard: Vec<Heard>, now: Timestamp) {
+        let Some(known) = self.clients.get_mut(&client) else {
+            return;
+        };
+        for gone in known.forgotten(now, self.spans.grace) {
+            self.pools.reported(gone.claim, &gone.limits, now);
+        }
+        for one in heard {
+            self.counts.reports = self.counts.reports.saturating_add(1);
+            self.hear_one(client, one, now);
+        }
+        self.settle(now);
+    }
+
+    fn hear_one(&mut self, client: u64, heard: Heard, now: Timestamp) {
+        // Those who are gone hold on for a while; they count too, or coming and going would fill everything.
+        let most_claims = self.bounds.buckets.saturating_mul(CLAIMS);
+        let is_full =
+            self.owners.len() >= self.bounds.buckets || self.pools.claims() >= most_claims;
+        let Some(known) = self.clients.get_mut(&client) else {
+            return;
+        };
+        let is_full = is_full || known.buckets.len() >= self.bounds.buckets_of_one;
+        let is_known = known.buckets.contains_key(&heard.id);
+        if !is_known && known.is_stale(&heard) {
+            return;
+        }
+        if !is_known && is_full {
+            self.is_crowded = true;
+            return self.refuse(1);
+        }
+        known.remind(Arc::clone(&heard.id));
+        let bucket = known.buckets.entry(Arc::clone(&heard.id));
+        let bucket = bucket.or_insert_with(|| {
+            let claim = self.next;
+            self.next = claim.saturating_add(1);
+            self.owners.insert(claim, (client, heard.id));
+            Bucket::new(claim, now)
+        });
+        bucket.is_asked = true;
+        if heard.requests > 0 {
+            (bucket.used, bucket.is_idle) = (now, false);
+        }
+        let is_new = bucket.demand.add(heard.requests, heard.elapsed);
+        let mut before = std::mem::replace(&mut bucket.under, heard.under).into_limits();
+        let limits = bucket.under.limits();
+        before.retain(|limit| limits.iter().all(|one| one.key != limit.key));
+        self.pools.leave(bucket.claim, &before);
+        let demand = is_new.then_some(&bucket.demand);
+        self.pools.hear(bucket.claim, limits, demand, now);
+    }
+
+    /// Time has passed: what has expired is free, and what is not used is abandoned, sooner where there is no room.
+    pub(super) fn tick(&mut self, now: Timestamp) {
+        if now.since(self.ticked) < Nanos::SECOND {
+            return;
+        }
+        self.ticked = now;
+        self.pools.expire(now);
+        let patience = match std::mem::take(&mut self.is_crowded) {
+            true => self.bounds.idle_when_crowded,
+            false => self.bounds.idle,
+        };
+        for client in self.clients.values_mut() {
+            client.tidy(now, self.spans.held());
+            client.abandon(now, patience);
+        }
+        self.settle(now);
+    }
+
+    /// Looks again at every limit of which something has changed, and wakes those whom that concerns.
+    fn settle(&mut self, now: Timestamp) {
+        for claim in self.pools.plan(now) {
+            if let Some((client, id)) = self.owners.get(&claim)
+                && let Some(client) = self.clients.get_mut(client)
+            {
+                client.remind(Arc::clone(id));
+            }
+        }
+    }
+
+    /// What is to be said to somebody now, about at most so many buckets. It counts as sent.
+    pub(super) fn due(
+        &mut self,
+        client: u64,
+        now: Timestamp,
+        most: usize,
+    ) -> Vec<(Arc<[u8]>, Action)> {
+        let mut actions = Vec::new();
+        let Some(known) = self.clients.get_mut(&client) else {
+            return actions;
+        };
+        while actions.len() < most
+            && let Some(id) = known.next_due()
+        {
+            let is_idle = known.buckets.get(&id).is_some_and(|bucket| bucket.is_idle);
+            if is_idle && let Some(idle) = known.buckets.remove(&id) {
+                let (claim, limits) = (idle.claim, idle.under.into_limits());
+                self.owners.remove(&claim);
+                // To be told to forget it is to be given nothing.
+                self.pools.sent_nothing(claim, &limits, now);
+                self.pools.leave(claim, &limits);
+                let at = now;
+                known.forgets(Arc::clone(&id), Gone { at, claim, limits });
+                self.counts.abandoned = self.counts.abandoned.saturating_add(1);
+                actions.push((id, Action::Abandon));
+                continue;
+            }
+            let Some(bucket) = known.buckets.get_mut(&id) else {
+                continue;
+            };
+            let Some(strategy) = assign(bucket, &mut self.pools, now) else {
+                continue;
+            };
+            let is_new = bucket.told != Some(strategy);
+            (bucket.told, bucket.is_asked) = (Some(strategy), false);
+            let count = match is_new {
+                true => &mut self.counts.changed,
+                false => &mut self.counts.repeated,
+            };
+            *count = count.saturating_add(1);
+            actions.push((id, Action::Assign(strategy)));
+        }
+        actions
+    }
+
+    const fn number(&mut self) -> u64 {
+        let number = self.next;
+        self.next = number.saturating_add(1);
+        number
+    }
+}
+
+/// What a bucket is told now, on record as sent; nothing if there is nothing to say to it.
+fn assign(bucket: &Bucket, pools: &mut Pools, now: Timestamp) -> Option<Strategy> {
+    let limits = match &bucket.under {
+        Under::Blanket(strategy) => {
+            let is_news = bucket.told != Some(*strategy) || bucket.is_asked;
+            return is_news.then_some(*strategy);
+        }
+        Under::Limits(limits) => limits,
+    };
+    let offer = pools.offer(bucket.claim, limits, now)?;
+    let is_news = bucket.told != Some(offer.strategy) || bucket.is_asked;
+    if !is_news && !pools.is_news(bucket.claim, limits, &offer) {
+        return None;
+    }
+    pools.sent(bucket.claim, limits, &offer, now);
+    Some(offer.strategy)
+}

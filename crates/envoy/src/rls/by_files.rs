@@ -1,0 +1,156 @@
+//! RLS by files of envoyproxy/ratelimit: every descriptor is charged on its own, and what is denied is counted too.
+//!
+//! Must not know: policies of ours, protobuf.
+
+use tollgate_core::{Nanos, Outcome};
+use tollgate_http::{Standing, Words as HeaderFields};
+use tollgate_service::{Answered, Transport, with_header_fields};
+use tollgate_store::Clock;
+
+use super::RlsError;
+use super::rls_response::{RlsLimit, RlsResponse, RlsStatus};
+use super::rule_policies::VersionPolicies;
+use crate::EnvoyService;
+use crate::config::{Code, DescriptorStatus, MAX_DESCRIPTORS, Request};
+use crate::engine::{Decided, Undecided};
+
+impl<C: Clock> EnvoyService<C> {
+    pub(super) async fn decide_by_files<T>(
+        &self,
+        transport: Transport,
+        request: &Request<'_>,
+        see: impl FnOnce(&RlsResponse<'_>) -> T + Send,
+    ) -> Result<T, RlsError> {
+        let see = |decided: &Decided<'_>| {
+            let answered = match decided.reply.overall {
+                Code::Ok => Answered::Allowed,
+                Code::OverLimit => Answered::Denied,
+            };
+            let metrics = self.service().metrics();
+            metrics.count_answer(transport, answered);
+            self.answer_by_files(decided, see)
+        };
+        Ok(self.decide_descriptors(request, see).await?)
+    }
+
+    /// Charges descriptors as envoyproxy/ratelimit does, on this node or with the fleet.
+    pub(super) async fn decide_descriptors<T>(
+        &self,
+        request: &Request<'_>,
+        see: impl FnOnce(&Decided<'_>) -> T + Send,
+    ) -> Result<T, Undecided> {
+        match self.service().fleet() {
+            // In a box, so that the future over memory stays small.
+            Some(fleet) => Box::pin(self.engine().decide_shared(fleet, request, see)).await,
+            None => self.engine().decide(request, see),
+        }
+    }
+
+    fn answer_by_files<T>(
+        &self,
+        decided: &Decided<'_>,
+        see: impl FnOnce(&RlsResponse<'_>) -> T,
+    ) -> T {
+        let mut statuses = [RlsStatus::default(); MAX_DESCRIPTORS];
+        let answered = decided.reply.statuses();
+        for (place, status) in statuses.iter_mut().zip(answered) {
+            *place = status_of(status);
+        }
+        let statuses = statuses.get(..answered.len()).unwrap_or_default();
+        let rules = decided.plan.policy().rules().len();
+        let policies = self.rule_policies.of(decided.generation, rules);
+        let metadata = decided.reply.metadata();
+        with_header_fields(|fields| {
+            match answered.len() {
+                0..=2 => self.render_rules::<2>(decided, &policies, fields),
+                3..=8 => self.render_rules::<8>(decided, &policies, fields),
+                _ => self.render_rules::<MAX_DESCRIPTORS>(decided, &policies, fields),
+            }
+            see(&RlsResponse {
+                overall: decided.reply.overall,
+                statuses,
+                fields,
+                metadata: metadata.as_ref(),
+                wait: Nanos::ZERO,
+            })
+        })
+    }
+
+    /// The header fields: every rule that is enforced, and when to come back. There are at most `N` descriptors.
+    fn render_rules<const N: usize>(
+        &self,
+        decided: &Decided<'_>,
+        policies: &VersionPolicies,
+        fields: &mut HeaderFields,
+    ) {
+        let is_over = decided.reply.overall == Code::OverLimit;
+        let mut standings: [Option<Standing<'_>>; N] = [None; N];
+        let mut count = 0;
+        let mut longest = Nanos::ZERO;
+        for (index, status) in decided.reply.statuses().iter().enumerate() {
+            let denies = is_over && status.code == Code::OverLimit;
+            let until_reset = Nanos::from_secs(status.until_reset.unwrap_or(0));
+            if denies {
+                longest = longest.max(until_reset);
+            }
+            let rule = decided.plan.rule(index).filter(|rule| !rule.shadow_mode);
+            let (Some(limit), Some(policy)) = (
+                status.current_limit,
+                rule.and_then(|rule| policies.of_rule(rule)),
+            ) else {
+                continue;
+            };
+            let outcome = if denies {
+                Outcome::Deny {
+                    retry_after: until_reset,
+                }
+            } else {
+                Outcome::Allow
+            };
+            let standing = Standing::new(
+                policy,
+                outcome,
+                &tollgate_core::Status {
+                    limit: limit.requests_per_unit.into(),
+                    remaining: status.limit_remaining.into(),
+                    reset_after: until_reset,
+                },
+            );
+            if let Some(place) = standings.get_mut(count) {
+                *place = Some(standing);
+                count += 1;
+            }
+        }
+        let outcome = if is_over {
+            Outcome::Deny {
+                retry_after: longest,
+            }
+        } else {
+            Outcome::Allow
+        };
+        let mut there = standings.into_iter().flatten();
+        let Some(first) = there.next() else {
+            return self.render(outcome, &[], fields);
+        };
+        let mut list = [first; N];
+        for (place, standing) in list.iter_mut().skip(1).zip(there) {
+            *place = standing;
+        }
+        let list = list.get(..count).unwrap_or_default();
+        self.render(outcome, list, fields);
+    }
+}
+
+/// One status as it is sent.
+pub(super) fn status_of<'a>(status: &DescriptorStatus<'a>) -> RlsStatus<'a> {
+    RlsStatus {
+        code: status.code,
+        limit: status.current_limit.map(|limit| RlsLimit {
+            requests_per_unit: limit.requests_per_unit,
+            unit: limit.unit.number(),
+            name: limit.name,
+        }),
+        remaining: status.limit_remaining,
+        until_reset: status.until_reset,
+    }
+}

@@ -1,0 +1,254 @@
+//! One descriptor as a request to the service, and the decision on it as Envoy's messages say it.
+//!
+//! Must not know: protobuf, that there are other descriptors.
+
+use std::net::IpAddr;
+
+use tollgate_core::{Nanos, Outcome};
+use tollgate_engine::{CheckMode, CheckOptions, EnforcementMode, LimitState, Verdict};
+use tollgate_policy::attributes::{Attribute, Attributes};
+use tollgate_policy::rules::Role;
+use tollgate_service::{RateLimitService, WaitQueueFull};
+use tollgate_store::Clock;
+
+use super::limit_status::limit_of;
+use super::rls_response::RlsStatus;
+use super::seconds;
+use crate::config::{Code, Descriptor, Entry, Request};
+
+/// One descriptor as a request to the service.
+pub(crate) struct DescriptorRequest<'a> {
+    pub(super) descriptor: &'a Descriptor<'a>,
+    domain: &'a str,
+    /// What it counts, if the request says so; else the policy does.
+    hits: Option<u64>,
+}
+
+/// A descriptor and the decision on it.
+pub(super) struct DescriptorDecision<'a> {
+    pub(super) request: DescriptorRequest<'a>,
+    pub(super) verdict: Verdict,
+    /// What became of it because the wait queue is full, if it would have to wait.
+    pub(super) queue_full: Option<WaitQueueFull>,
+}
+
+impl<'a> DescriptorRequest<'a> {
+    pub(crate) fn new(request: &Request<'a>, descriptor: &'a Descriptor<'a>) -> Self {
+        let by_request = (request.hits_addend > 0).then(|| request.hits_addend.into());
+        Self {
+            descriptor,
+            domain: request.domain,
+            hits: descriptor.hits_addend.or(by_request),
+        }
+    }
+
+    pub(super) fn is_refund(&self) -> bool {
+        self.descriptor.is_negative_hits && self.descriptor.limit.is_none()
+    }
+
+    fn is_peek(&self) -> bool {
+        self.hits == Some(0)
+    }
+
+    /// Whether the engine is to charge it.
+    pub(super) fn is_charged(&self) -> bool {
+        !self.descriptor.is_negative_hits && !self.is_peek() && self.descriptor.limit.is_none()
+    }
+
+    /// How the descriptor is checked.
+    pub(super) fn options(&self) -> CheckOptions {
+        match self.hits {
+            hits if self.is_refund() => CheckOptions {
+                cost: Some(hits.unwrap_or(1)),
+                mode: CheckMode::Refund,
+            },
+            Some(0) => CheckOptions::new(CheckMode::Peek).with_cost(0),
+            cost => CheckOptions {
+                cost,
+                mode: CheckMode::Charge,
+            },
+        }
+    }
+
+    /// Charges the descriptor so that it can be cancelled.
+    pub(super) async fn reserve<C: Clock>(&self, service: &RateLimitService<C>) -> Verdict {
+        let options = CheckOptions {
+            cost: self.hits,
+            mode: CheckMode::Reserve,
+        };
+        service.check_uncounted(self, options).await
+    }
+
+    pub(super) async fn peek<C: Clock>(&self, service: &RateLimitService<C>) -> Verdict {
+        let options = CheckOptions {
+            cost: match self.is_charged() {
+                true => self.hits,
+                false => Some(0),
+            },
+            mode: CheckMode::Peek,
+        };
+        service.check_uncounted(self, options).await
+    }
+}
+
+impl<'a> DescriptorDecision<'a> {
+    /// A decision that charges.
+    pub(super) const fn charged(request: DescriptorRequest<'a>, verdict: Verdict) -> Self {
+        Self {
+            request,
+            verdict,
+            queue_full: None,
+        }
+    }
+
+    /// A peek at what would be decided.
+    pub(super) async fn peek<C: Clock>(
+        request: DescriptorRequest<'a>,
+        service: &RateLimitService<C>,
+    ) -> Self {
+        let verdict = request.peek(service).await;
+        // A descriptor that only peeks waits for nothing.
+        let queue_full = request
+            .is_charged()
+            .then(|| service.wait_queue_full(&verdict))
+            .flatten();
+        Self {
+            request,
+            verdict,
+            queue_full,
+        }
+    }
+
+    /// Whether it is still to be charged.
+    pub(super) fn is_charged(&self) -> bool {
+        self.request.is_charged() && self.queue_full.is_none()
+    }
+
+    /// Whether it is admitted. A peek at an exhausted limit is not, even for `charge: always`: that stops work that is paid
+    /// for later.
+    pub(super) fn is_admitted(&self) -> bool {
+        if let Some(WaitQueueFull::Refused(_)) = self.queue_full {
+            return false;
+        }
+        if self.request.descriptor.limit.is_some() || self.request.is_refund() {
+            return true;
+        }
+        self.verdict.is_admitted() && !(self.request.is_peek() && self.exhausted().is_some())
+    }
+
+    /// The limit of which nothing is left.
+    fn exhausted(&self) -> Option<&LimitState> {
+        let mut states = self.verdict.limits().iter();
+        states.find(|state| {
+            let is_enforced =
+                state.enforcement == EnforcementMode::Enforced && state.role() == Role::Main;
+            is_enforced && state.status.remaining == 0
+        })
+    }
+
+    pub(super) fn status(&self) -> RlsStatus<'_> {
+        let is_admitted = self.is_admitted();
+        let code = if is_admitted {
+            Code::Ok
+        } else {
+            Code::OverLimit
+        };
+        if self.request.descriptor.limit.is_some() {
+            return RlsStatus {
+                code,
+                ..RlsStatus::default()
+            };
+        }
+        let exhausted = self.exhausted().filter(|_| self.request.is_peek());
+        let Some(state) = exhausted.or_else(|| self.verdict.binding()) else {
+            let retry_after = match self.verdict.outcome() {
+                Outcome::Deny { retry_after } => Some(seconds(retry_after).max(1)),
+                _ => None,
+            };
+            return RlsStatus {
+                code,
+                until_reset: retry_after,
+                ..RlsStatus::default()
+            };
+        };
+        let until_reset = match (state.retry_after(), state.outcome) {
+            (Some(retry_after), _) => Some(seconds(retry_after).max(1)),
+            (None, Outcome::Never) => None,
+            (None, _) if state.status.remaining == 0 => {
+                Some(seconds(self.until_more(state)).max(1))
+            }
+            (None, _) => Some(seconds(state.status.reset_after)),
+        };
+        RlsStatus {
+            code,
+            limit: limit_of(&self.verdict, state),
+            remaining: u32::try_from(state.status.remaining).unwrap_or(u32::MAX),
+            until_reset,
+        }
+    }
+
+    /// Time until there is one more, where nothing is left.
+    fn until_more(&self, state: &LimitState) -> Nanos {
+        match self
+            .verdict
+            .quota_info(state)
+            .time_to_next_unit(&state.status)
+        {
+            Nanos::ZERO => state.status.reset_after,
+            more_after => more_after,
+        }
+    }
+
+    pub(super) fn wait(&self) -> Nanos {
+        match self.verdict.outcome() {
+            Outcome::Wait(wait) if self.queue_full.is_none() => wait,
+            _ => Nanos::ZERO,
+        }
+    }
+}
+
+impl Attributes for DescriptorRequest<'_> {
+    /// The entry that is called so, or the address that Envoy's own action gives.
+    fn ip(&self) -> Option<IpAddr> {
+        let entry = self.entry("ip").or_else(|| self.entry("remote_address"));
+        std::str::from_utf8(entry?).ok()?.parse().ok()
+    }
+
+    fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
+        match attribute {
+            Attribute::Descriptor(name) => self.entry(name),
+            Attribute::Domain => Some(self.domain.as_bytes()),
+            Attribute::Method => self.entry("method"),
+            Attribute::Host => self.entry("host"),
+            Attribute::Route => self.entry("route"),
+            Attribute::Path => self.entry("path").filter(|path| path.starts_with(b"/")),
+            Attribute::Header(name) => self.of_family("header.", name, str::eq_ignore_ascii_case),
+            Attribute::Query(name) => self.of_family("query.", name, str::eq),
+            Attribute::Cookie(name) => self.of_family("cookie.", name, str::eq),
+            Attribute::Claim(name) => self.of_family("claim.", name, str::eq),
+            _ => None,
+        }
+    }
+}
+
+impl DescriptorRequest<'_> {
+    fn entry(&self, key: &str) -> Option<&[u8]> {
+        let mut entries = self.descriptor.entries.iter();
+        let found = entries.find(|entry| entry.key == key);
+        found.map(|entry| entry.value.as_bytes())
+    }
+
+    fn of_family(
+        &self,
+        family: &str,
+        name: &str,
+        is_same: impl Fn(&str, &str) -> bool,
+    ) -> Option<&[u8]> {
+        let mut entries = self.descriptor.entries.iter();
+        let is_it = |entry: &&Entry<'_>| {
+            let rest = entry.key.strip_prefix(family);
+            rest.is_some_and(|rest| is_same(rest, name))
+        };
+        entries.find(is_it).map(|entry| entry.value.as_bytes())
+    }
+}

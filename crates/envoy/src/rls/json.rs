@@ -1,0 +1,456 @@
+//! `/json`: the same question and answer in protobuf's JSON, for those who do not speak gRPC.
+//!
+//! Names are read as the messages have them and in camel case, numbers also as texts, enumerations by name and number; what
+//! is null is absent, and what is not known is refused. Must not know: HTTP, how anything is decided.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::config::{Code, Entry, MAX_DESCRIPTORS, MAX_ENTRIES, Metadata, Override, Request, Unit};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::ser::{SerializeMap, SerializeSeq, Serializer};
+use serde::{Deserialize, Serialize};
+use tollgate_core::Nanos;
+use tollgate_service::Refusal;
+
+use super::messages::{MAX_KEY_LEN, MAX_VALUE_LEN};
+use super::rls_response::{RlsLimit, RlsResponse, RlsStatus};
+
+/// The answer to a request by JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JsonAnswer {
+    /// It was decided.
+    Decided {
+        /// The HTTP status.
+        status: u16,
+        /// The answer as JSON.
+        body: Vec<u8>,
+        /// How long the answer is to be held back.
+        wait: Nanos,
+    },
+    /// It was not decided: how to refuse, and why.
+    Undecided(Refusal, String),
+}
+
+/// The request as it was written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RlsJsonRequest<'a> {
+    #[serde(borrow)]
+    domain: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    descriptors: Option<Vec<Object<Descriptor<'a>>>>,
+    #[serde(alias = "hitsAddend")]
+    hits_addend: Option<Number>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Descriptor<'a> {
+    #[serde(borrow)]
+    entries: Option<Vec<Object<Pair<'a>>>>,
+    #[serde(borrow)]
+    limit: Option<Object<Limit<'a>>>,
+    #[serde(alias = "hitsAddend")]
+    hits_addend: Option<Number>,
+    #[serde(alias = "isNegativeHits")]
+    is_negative_hits: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pair<'a> {
+    #[serde(borrow)]
+    key: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    value: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Limit<'a> {
+    #[serde(alias = "requestsPerUnit")]
+    requests_per_unit: Option<Number>,
+    #[serde(borrow)]
+    unit: Option<UnitName<'a>>,
+}
+
+/// A message. What is derived would also read one from a list of its fields, which no writer of protobuf's JSON writes.
+struct Object<T>(T);
+
+/// A whole number, in digits or in a text of digits.
+#[derive(Clone, Copy)]
+struct Number(u64);
+
+/// A unit by its name or its number.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum UnitName<'a> {
+    Number(i32),
+    Name(#[serde(borrow)] Cow<'a, str>),
+}
+
+/// Reads what is in the body: a [`RlsJsonRequest`], whose parts are then taken out of it, one after another.
+pub(super) fn read_json(body: &[u8]) -> Result<RlsJsonRequest<'_>, String> {
+    let Object(question): Object<RlsJsonRequest<'_>> =
+        serde_json::from_slice(body).map_err(|error| format!("body: {error}"))?;
+    bounded("descriptors", question.list().len(), MAX_DESCRIPTORS)?;
+    Ok(question)
+}
+
+impl RlsJsonRequest<'_> {
+    /// The entries of each descriptor.
+    pub(super) fn entries(&self) -> Result<Vec<Vec<Entry<'_>>>, String> {
+        let mut entries = Vec::with_capacity(self.list().len());
+        for (index, Object(descriptor)) in self.list().iter().enumerate() {
+            let own = read_entries(descriptor);
+            entries.push(own.map_err(|reason| format!("descriptors[{index}].{reason}"))?);
+        }
+        Ok(entries)
+    }
+
+    /// The descriptors, which have these entries.
+    pub(super) fn descriptors<'a>(
+        &self,
+        entries: &'a [Vec<Entry<'a>>],
+    ) -> Result<Vec<crate::config::Descriptor<'a>>, String> {
+        let mut descriptors = Vec::with_capacity(self.list().len());
+        for (index, (Object(descriptor), entries)) in self.list().iter().zip(entries).enumerate() {
+            let limit = descriptor.limit.as_ref();
+            let limit = limit.map(|Object(limit)| read_limit(limit)).transpose();
+            descriptors.push(crate::config::Descriptor {
+                entries,
+                limit: limit.map_err(|reason| format!("descriptors[{index}].limit.{reason}"))?,
+                hits_addend: descriptor.hits_addend.map(|Number(hits)| hits),
+                is_negative_hits: descriptor.is_negative_hits.unwrap_or(false),
+            });
+        }
+        Ok(descriptors)
+    }
+
+    /// The whole of it, with these descriptors.
+    pub(super) fn request<'a>(
+        &'a self,
+        descriptors: &'a [crate::config::Descriptor<'a>],
+    ) -> Result<Request<'a>, String> {
+        Ok(Request {
+            domain: self.domain.as_deref().unwrap_or(""),
+            descriptors,
+            hits_addend: small("hits_addend", self.hits_addend)?,
+        })
+    }
+
+    fn list(&self) -> &[Object<Descriptor<'_>>] {
+        self.descriptors.as_deref().unwrap_or_default()
+    }
+}
+
+fn read_entries<'a>(descriptor: &'a Descriptor<'_>) -> Result<Vec<Entry<'a>>, String> {
+    let list = descriptor.entries.as_deref().unwrap_or_default();
+    bounded("entries", list.len(), MAX_ENTRIES)?;
+    let mut entries = Vec::with_capacity(list.len());
+    for Object(pair) in list {
+        let key = pair.key.as_deref().unwrap_or("");
+        let value = pair.value.as_deref().unwrap_or("");
+        bounded("entries.key (bytes)", key.len(), MAX_KEY_LEN)?;
+        bounded("entries.value (bytes)", value.len(), MAX_VALUE_LEN)?;
+        entries.push(Entry::new(key, value));
+    }
+    Ok(entries)
+}
+
+fn read_limit(limit: &Limit<'_>) -> Result<Override, String> {
+    let unit = match &limit.unit {
+        Some(UnitName::Number(number)) => Unit::numbered(*number),
+        // Only as it is written in the messages; files are more patient.
+        Some(UnitName::Name(name)) => {
+            Unit::named(name).filter(|_| name.bytes().all(|byte| byte.is_ascii_uppercase()))
+        }
+        None => None,
+    };
+    let names = "SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, YEAR";
+    Ok(Override {
+        requests_per_unit: small("requests_per_unit", limit.requests_per_unit)?,
+        unit: unit.ok_or_else(|| format!("unit: it must be one of {names}"))?,
+    })
+}
+
+fn bounded(what: &str, is: usize, most: usize) -> Result<(), String> {
+    if is > most {
+        return Err(format!("{what}: {is} are too many, there may be {most}"));
+    }
+    Ok(())
+}
+
+fn small(field: &str, number: Option<Number>) -> Result<u32, String> {
+    let Number(number) = number.unwrap_or(Number(0));
+    let wide = |_| format!("{field}: {number} does not fit in 32 bits");
+    u32::try_from(number).map_err(wide)
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    }
+}
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NumberVisitor)
+    }
+}
+
+struct NumberVisitor;
+
+impl Visitor<'_> for NumberVisitor {
+    type Value = Number;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number that is not negative, or a text of one")
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Number, E> {
+        Ok(Number(number))
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Number, E> {
+        // Up to here every whole number is exact.
+        let is_whole = number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number);
+        if !is_whole {
+            return Err(E::invalid_value(de::Unexpected::Float(number), &self));
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is whole, not negative, and below 2^53"
+        )]
+        let whole = number as u64;
+        Ok(Number(whole))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Number, E> {
+        let number = text.parse().ok().filter(|_| !text.starts_with('+'));
+        number
+            .map(Number)
+            .ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+    }
+}
+
+/// Writes an answer. What is empty or zero is left out, as in the messages.
+pub(super) fn write_json(response: &RlsResponse<'_>) -> Vec<u8> {
+    // Nothing in it can fail to be written.
+    serde_json::to_vec(&Answer(response)).unwrap_or_default()
+}
+
+struct Answer<'a>(&'a RlsResponse<'a>);
+struct Statuses<'a>(&'a [RlsStatus<'a>]);
+struct Status<'a>(&'a RlsStatus<'a>);
+struct CurrentLimit<'a>(&'a RlsLimit<'a>);
+struct Headers<'a>(&'a tollgate_http::Words);
+struct Data<'a>(&'a Metadata);
+
+impl Serialize for Answer<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(response) = self;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("overallCode", code(response.overall))?;
+        map.serialize_entry("statuses", &Statuses(response.statuses))?;
+        if !response.fields.is_empty() {
+            map.serialize_entry("responseHeadersToAdd", &Headers(response.fields))?;
+        }
+        if let Some(metadata) = response.metadata {
+            map.serialize_entry("dynamicMetadata", &Data(metadata))?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for Statuses<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(Status))
+    }
+}
+
+impl Serialize for Status<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(status) = self;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("code", code(status.code))?;
+        if let Some(limit) = &status.limit {
+            map.serialize_entry("currentLimit", &CurrentLimit(limit))?;
+        }
+        if status.remaining != 0 {
+            map.serialize_entry("limitRemaining", &status.remaining)?;
+        }
+        if let Some(seconds) = status.until_reset {
+            map.serialize_entry("durationUntilReset", &format!("{seconds}s"))?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for CurrentLimit<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(limit) = self;
+        let mut map = serializer.serialize_map(None)?;
+        if limit.requests_per_unit != 0 {
+            map.serialize_entry("requestsPerUnit", &limit.requests_per_unit)?;
+        }
+        if let Some(unit) = Unit::numbered(limit.unit) {
+            map.serialize_entry("unit", &unit.name().to_ascii_uppercase())?;
+        }
+        if !limit.name.is_empty() {
+            map.serialize_entry("name", limit.name)?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for Headers<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Header<'a> {
+            key: &'a str,
+            value: Cow<'a, str>,
+        }
+        serializer.collect_seq(self.0.iter().map(|(key, value)| Header {
+            key,
+            value: String::from_utf8_lossy(value),
+        }))
+    }
+}
+
+impl Serialize for Data<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Metadata::Nothing => serializer.serialize_unit(),
+            Metadata::Truth(truth) => serializer.serialize_bool(*truth),
+            Metadata::Number(number) => serializer.serialize_f64(*number),
+            Metadata::Text(text) => serializer.serialize_str(text),
+            Metadata::List(list) => {
+                let mut seq = serializer.serialize_seq(Some(list.len()))?;
+                for one in list {
+                    seq.serialize_element(&Data(one))?;
+                }
+                seq.end()
+            }
+            Metadata::Map(map) => {
+                serializer.collect_map(map.iter().map(|(name, value)| (&**name, Data(value))))
+            }
+        }
+    }
+}
+
+const fn code(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::OverLimit => "OVER_LIMIT",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<String, String> {
+        let question = read_json(text.as_bytes())?;
+        let entries = question.entries()?;
+        let descriptors = question.descriptors(&entries)?;
+        let request = question.request(&descriptors)?;
+        let one = |one: &crate::config::Descriptor<'_>| {
+            let entries: Vec<_> = one.entries.iter().map(|it| (it.key, it.value)).collect();
+            format!(
+                "{entries:?} {:?} {:?} {}",
+                one.limit.map(|it| (it.requests_per_unit, it.unit)),
+                one.hits_addend,
+                one.is_negative_hits
+            )
+        };
+        let all: Vec<String> = request.descriptors.iter().map(one).collect();
+        Ok(format!(
+            "{} {} {}",
+            request.domain,
+            request.hits_addend,
+            all.join("; ")
+        ))
+    }
+
+    #[test]
+    fn names_are_read_in_both_spellings_and_numbers_as_texts_too() {
+        let camel = r#"{"domain":"d","hitsAddend":"3","descriptors":[{"entries":[{"key":"k","value":"v"}],
+            "limit":{"requestsPerUnit":5,"unit":"MINUTE"},"hitsAddend":"0","isNegativeHits":true}]}"#;
+        let snake = r#"{"domain":"d","hits_addend":3.0,"descriptors":[{"entries":[{"key":"k","value":"v"}],
+            "limit":{"requests_per_unit":"5","unit":2},"hits_addend":0,"is_negative_hits":true}]}"#;
+        let expected = r#"d 3 [("k", "v")] Some((5, Minute)) Some(0) true"#;
+        assert_eq!(read(camel).unwrap(), expected);
+        assert_eq!(read(snake).unwrap(), expected);
+        let empty =
+            r#"{"domain":null,"descriptors":[{"entries":[{"key":"k\u0041"}],"hitsAddend":null}]}"#;
+        assert_eq!(read(empty).unwrap(), r#" 0 [("kA", "")] None None false"#);
+        assert_eq!(read("{}").unwrap(), " 0 ");
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        for (text, reason) in [
+            ("", "body: EOF"),
+            // A list of the fields is no message; found by schemathesis.
+            ("[]", "body: invalid type: sequence, expected an object"),
+            (r#"["d"]"#, "expected an object"),
+            (r#"{"descriptors":[[]]}"#, "expected an object"),
+            (
+                r#"{"descriptors":[{"entries":[["k","v"]]}]}"#,
+                "expected an object",
+            ),
+            (r#"{"descriptors":[{"limit":[5,2]}]}"#, "expected an object"),
+            (r#"{"domian":"d"}"#, "unknown field `domian`"),
+            (
+                r#"{"hitsAddend":1,"hits_addend":1}"#,
+                "duplicate field `hits_addend`",
+            ),
+            (
+                r#"{"hits_addend":-1}"#,
+                "a whole number that is not negative",
+            ),
+            (
+                r#"{"hits_addend":1.5}"#,
+                "a whole number that is not negative",
+            ),
+            (r#"{"hits_addend":4294967296}"#, "does not fit in 32 bits"),
+            (
+                r#"{"descriptors":[{"limit":{"unit":"fortnight"}}]}"#,
+                "descriptors[0].limit.unit: it must be one of",
+            ),
+            (
+                r#"{"descriptors":[{"limit":{}}]}"#,
+                "descriptors[0].limit.unit: it must be one of",
+            ),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+        let many = format!(r#"{{"descriptors":[{}]}}"#, vec!["{}"; 33].join(","));
+        assert!(read(&many).unwrap_err().contains("there may be 32"));
+        let long = format!(
+            r#"{{"descriptors":[{{"entries":[{{"key":"{}"}}]}}]}}"#,
+            "k".repeat(MAX_KEY_LEN + 1)
+        );
+        assert!(read(&long).unwrap_err().contains("entries.key"));
+    }
+}

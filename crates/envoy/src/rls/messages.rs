@@ -1,0 +1,341 @@
+//! Envoy's messages as bytes: the question read where it lies, the answer written where it goes.
+//!
+//! Numbers of fields are those of `envoy.service.ratelimit.v3`, as `grpc/schema.rs` lists them. Must not know: how anything
+//! is decided, gRPC.
+
+use std::fmt;
+
+use crate::config::{
+    Descriptor, Entry, MAX_DESCRIPTORS, MAX_ENTRIES, Metadata, Override, Request, Unit,
+};
+
+use super::rls_response::{RlsLimit, RlsResponse, RlsStatus};
+use crate::protobuf::{Fields, Malformed, Value, Writer, text};
+
+/// The longest key of an entry, in bytes.
+pub const MAX_KEY_LEN: usize = 1_024;
+/// The longest value of an entry, in bytes.
+pub const MAX_VALUE_LEN: usize = 16_384;
+
+/// Questions with no more than this need no room on the heap.
+const FEW_DESCRIPTORS: usize = 4;
+const FEW_ENTRIES: usize = 12;
+
+/// Room for what is read of a question, which is in its bytes: for a few in place, for more on the heap.
+#[derive(Debug)]
+pub struct Room<T, const FEW: usize> {
+    few: [T; FEW],
+    many: Vec<T>,
+}
+
+/// Room for entries.
+pub type Entries<'a> = Room<Entry<'a>, FEW_ENTRIES>;
+/// Room for descriptors, which have entries.
+pub type Descriptors<'a> = Room<Descriptor<'a>, FEW_DESCRIPTORS>;
+
+impl Entries<'_> {
+    /// No entries yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            few: [Entry::new("", ""); FEW_ENTRIES],
+            many: Vec::new(),
+        }
+    }
+}
+
+impl Descriptors<'_> {
+    /// No descriptors yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            few: [Descriptor::default(); FEW_DESCRIPTORS],
+            many: Vec::new(),
+        }
+    }
+}
+
+impl Default for Entries<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Default for Descriptors<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Copy, const FEW: usize> Room<T, FEW> {
+    /// Room for so many.
+    fn of(&mut self, len: usize, blank: T) -> &mut [T] {
+        if len > FEW {
+            self.many.resize(len, blank);
+            return &mut self.many;
+        }
+        self.few.get_mut(..len).unwrap_or_default()
+    }
+}
+
+/// Why a question cannot be read. Nothing was charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnreadableRequest {
+    /// It is no message.
+    Malformed(Malformed),
+    /// There is too much of something: of what, how much, and how much there may be.
+    TooMany(&'static str, usize, usize),
+    /// The limit that came with a descriptor is in a unit of this number, which there is not.
+    Unit(u64),
+}
+
+impl From<Malformed> for UnreadableRequest {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+impl fmt::Display for UnreadableRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(malformed) => malformed.fmt(f),
+            Self::TooMany(what, is, most) => {
+                write!(f, "{what}: {is} are too many, there may be {most}")
+            }
+            Self::Unit(number) => {
+                write!(
+                    f,
+                    "limit.unit: {number} is no unit; units are 1 (second) to 7 (week)"
+                )
+            }
+        }
+    }
+}
+
+/// How much there is in a question.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    descriptors: usize,
+    entries: usize,
+}
+
+/// Reads a `RateLimitRequest`. It lives no longer than the bytes and the room, because all of it is there.
+pub fn read_request<'a, 'room>(
+    bytes: &'a [u8],
+    entries: &'room mut Entries<'a>,
+    descriptors: &'room mut Descriptors<'room>,
+) -> Result<Request<'room>, UnreadableRequest>
+where
+    'a: 'room,
+{
+    let size = measure(bytes)?;
+    let entries = entries.of(size.entries, Entry::new("", ""));
+    let descriptors = descriptors.of(size.descriptors, Descriptor::default());
+    fill(bytes, entries, descriptors)
+}
+
+/// Counts, and refuses what is too much before there is room for it.
+fn measure(bytes: &[u8]) -> Result<Size, UnreadableRequest> {
+    let mut size = Size::default();
+    let mut fields = Fields::of(bytes);
+    while let Some(field) = fields.next_field()? {
+        let (2, Value::Bytes(descriptor)) = field else {
+            continue;
+        };
+        size.descriptors += 1;
+        let mut entries = 0;
+        let mut fields = Fields::of(descriptor);
+        while let Some(field) = fields.next_field()? {
+            entries += usize::from(matches!(field, (1, Value::Bytes(_))));
+        }
+        bounded("entries", entries, MAX_ENTRIES)?;
+        size.entries += entries;
+    }
+    bounded("descriptors", size.descriptors, MAX_DESCRIPTORS)?;
+    Ok(size)
+}
+
+fn bounded(what: &'static str, is: usize, most: usize) -> Result<(), UnreadableRequest> {
+    if is > most {
+        return Err(UnreadableRequest::TooMany(what, is, most));
+    }
+    Ok(())
+}
+
+fn fill<'a, 'room>(
+    bytes: &'a [u8],
+    room: &'room mut [Entry<'a>],
+    list: &'room mut [Descriptor<'room>],
+) -> Result<Request<'room>, UnreadableRequest>
+where
+    'a: 'room,
+{
+    let (mut domain, mut hits_addend) = ("", 0);
+    let mut places = list.iter_mut();
+    let mut room = room;
+    let mut fields = Fields::of(bytes);
+    while let Some(field) = fields.next_field()? {
+        match field {
+            (1, Value::Bytes(bytes)) => domain = text(bytes, "domain")?,
+            (2, Value::Bytes(bytes)) => {
+                let (descriptor, used) = read_descriptor(bytes, room)?;
+                let (own, rest) = std::mem::take(&mut room).split_at_mut(used);
+                room = rest;
+                if let Some(place) = places.next() {
+                    *place = Descriptor {
+                        entries: own,
+                        ..descriptor
+                    };
+                }
+            }
+            (3, Value::Number(number)) => hits_addend = low(number),
+            _ => {}
+        }
+    }
+    Ok(Request {
+        domain,
+        descriptors: list,
+        hits_addend,
+    })
+}
+
+/// Everything of a descriptor but its entries, which go into the room; and how many there are.
+fn read_descriptor<'a>(
+    bytes: &'a [u8],
+    room: &mut [Entry<'a>],
+) -> Result<(Descriptor<'static>, usize), UnreadableRequest> {
+    let mut read = Descriptor::default();
+    let mut limit: Option<(u32, u64)> = None;
+    let mut used = 0;
+    let mut fields = Fields::of(bytes);
+    while let Some(field) = fields.next_field()? {
+        match field {
+            (1, Value::Bytes(bytes)) => {
+                if let Some(place) = room.get_mut(used) {
+                    *place = read_entry(bytes)?;
+                    used += 1;
+                }
+            }
+            // A message field that is sent twice is merged.
+            (2, Value::Bytes(bytes)) => read_limit(bytes, limit.get_or_insert_default())?,
+            (3, Value::Bytes(bytes)) => {
+                let hits = read.hits_addend.get_or_insert_default();
+                let mut fields = Fields::of(bytes);
+                while let Some(field) = fields.next_field()? {
+                    if let (1, Value::Number(number)) = field {
+                        *hits = number;
+                    }
+                }
+            }
+            (4, Value::Number(number)) => read.is_negative_hits = number != 0,
+            _ => {}
+        }
+    }
+    if let Some((requests_per_unit, unit)) = limit {
+        let known = i32::try_from(unit).ok().and_then(Unit::numbered);
+        read.limit = Some(Override {
+            requests_per_unit,
+            unit: known.ok_or(UnreadableRequest::Unit(unit))?,
+        });
+    }
+    Ok((read, used))
+}
+
+fn read_entry(bytes: &[u8]) -> Result<Entry<'_>, UnreadableRequest> {
+    let mut entry = Entry::new("", "");
+    let mut fields = Fields::of(bytes);
+    while let Some(field) = fields.next_field()? {
+        match field {
+            (1, Value::Bytes(bytes)) => {
+                bounded("bytes of a key", bytes.len(), MAX_KEY_LEN)?;
+                entry.key = text(bytes, "key")?;
+            }
+            (2, Value::Bytes(bytes)) => {
+                bounded("bytes of a value", bytes.len(), MAX_VALUE_LEN)?;
+                entry.value = text(bytes, "value")?;
+            }
+            _ => {}
+        }
+    }
+    Ok(entry)
+}
+
+fn read_limit(bytes: &[u8], (requests, unit): &mut (u32, u64)) -> Result<(), Malformed> {
+    let mut fields = Fields::of(bytes);
+    while let Some(field) = fields.next_field()? {
+        match field {
+            (1, Value::Number(number)) => *requests = low(number),
+            (2, Value::Number(number)) => *unit = number,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A number of 32 bits: what lies above them is cut off, as the format says.
+fn low(number: u64) -> u32 {
+    u32::try_from(number & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+}
+
+/// Writes a `RateLimitResponse`.
+pub fn write_response(response: &RlsResponse<'_>, out: &mut Vec<u8>) {
+    let mut writer = Writer::new(out);
+    writer.number(1, response.overall as u64);
+    for status in response.statuses {
+        writer.message(2, |writer| write_status(status, writer));
+    }
+    for (name, value) in response.fields.iter() {
+        writer.message(3, |writer| {
+            writer.text(1, name.as_bytes());
+            writer.text(2, value);
+        });
+    }
+    if let Some(metadata) = response.metadata {
+        writer.message(6, |writer| write_struct(metadata, writer));
+    }
+}
+
+fn write_status(status: &RlsStatus<'_>, writer: &mut Writer<'_>) {
+    writer.number(1, status.code as u64);
+    if let Some(limit) = status.limit {
+        writer.message(2, |writer| write_limit(&limit, writer));
+    }
+    writer.number(3, status.remaining.into());
+    if let Some(seconds) = status.until_reset {
+        writer.message(4, |writer| writer.number(1, seconds));
+    }
+}
+
+fn write_limit(limit: &RlsLimit<'_>, writer: &mut Writer<'_>) {
+    writer.number(1, limit.requests_per_unit.into());
+    writer.number(2, u64::try_from(limit.unit).unwrap_or(0));
+    writer.text(3, limit.name.as_bytes());
+}
+
+/// `google.protobuf.Struct`; what is no map is none.
+fn write_struct(metadata: &Metadata, writer: &mut Writer<'_>) {
+    let Metadata::Map(map) = metadata else {
+        return;
+    };
+    for (name, value) in map {
+        writer.message(1, |writer| {
+            writer.text(1, name.as_bytes());
+            writer.message(2, |writer| write_value(value, writer));
+        });
+    }
+}
+
+fn write_value(value: &Metadata, writer: &mut Writer<'_>) {
+    match value {
+        Metadata::Nothing => writer.chosen(1, 0),
+        Metadata::Number(number) => writer.double(2, *number),
+        Metadata::Text(text) => writer.bytes(3, text.as_bytes()),
+        Metadata::Truth(truth) => writer.chosen(4, u64::from(*truth)),
+        Metadata::Map(_) => writer.message(5, |writer| write_struct(value, writer)),
+        Metadata::List(list) => writer.message(6, |writer| {
+            for one in list {
+                writer.message(1, |writer| write_value(one, writer));
+            }
+        }),
+    }
+}

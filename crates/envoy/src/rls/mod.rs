@@ -1,0 +1,144 @@
+//! Envoy's rate limit service: whether a request may proceed, by files of envoyproxy/ratelimit or by a policy of ours.
+//!
+//! [`EnvoyService::should_rate_limit`] is all of it; gRPC and `/json` bring the request in and carry the answer out. There
+//! are two procedures. `by_files.rs` charges every descriptor on its own and counts what is denied too, as
+//! envoyproxy/ratelimit does; `by_policy.rs` charges all descriptors of a request or none. Must not know: gRPC, sockets, how
+//! files are read.
+
+mod by_files;
+mod by_policy;
+mod descriptor_request;
+mod json;
+mod limit_status;
+pub mod messages;
+mod overrides;
+mod rls_response;
+mod rule_policies;
+
+pub use json::JsonAnswer;
+pub use rls_response::{RlsLimit, RlsResponse, RlsStatus};
+
+pub(crate) use descriptor_request::DescriptorRequest;
+pub(crate) use overrides::overrides;
+pub(crate) use rule_policies::RulePolicies;
+
+use std::fmt;
+
+use tollgate_core::{Nanos, Outcome};
+use tollgate_http::{Standing, Words as HeaderFields};
+use tollgate_service::{Answered, Refusal, Transport};
+use tollgate_store::{Clock, ErrorKind, StoreError};
+
+use crate::EnvoyService;
+use crate::config::{BadRequest, Code, Request};
+use crate::engine::Undecided;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RlsError {
+    /// The request makes no sense. Nothing was charged.
+    BadRequest(BadRequest),
+    /// The store did not answer.
+    Store(StoreError),
+}
+
+impl<C: Clock> EnvoyService<C> {
+    /// Decides on a request, charges it, and lends the answer to `see`. Without a fleet the future is ready at the first
+    /// poll.
+    ///
+    /// # Errors
+    /// The request makes no sense, or the store did not answer.
+    pub async fn should_rate_limit<T>(
+        &self,
+        transport: Transport,
+        request: &Request<'_>,
+        see: impl FnOnce(&RlsResponse<'_>) -> T + Send,
+    ) -> Result<T, RlsError> {
+        let service = self.service();
+        let began = service.now();
+        let decided = if self.is_by_files() {
+            self.decide_by_files(transport, request, see).await
+        } else {
+            self.decide_by_policy(transport, request, see).await
+        };
+        if decided.is_err() {
+            service.metrics().count_answer(transport, Answered::Failed);
+        }
+        // What comes by HTTP is measured with all else that does.
+        if transport == Transport::Grpc {
+            let span = service.now().since(began);
+            service.metrics().observe_duration(transport, span, 1);
+        }
+        decided
+    }
+
+    /// The same request and answer as JSON, with the status that envoyproxy/ratelimit gives them.
+    ///
+    /// # Errors
+    /// What is wrong with the request.
+    pub async fn should_rate_limit_json(&self, body: &[u8]) -> Result<JsonAnswer, String> {
+        let question = json::read_json(body)?;
+        let entries = question.entries()?;
+        let descriptors = question.descriptors(&entries)?;
+        let request = question.request(&descriptors)?;
+        let answered =
+            self.should_rate_limit(Transport::Http, &request, |response| JsonAnswer::Decided {
+                status: match response.overall {
+                    Code::Ok => 200,
+                    Code::OverLimit => Refusal::over_limit(None).status,
+                },
+                body: json::write_json(response),
+                wait: response.wait,
+            });
+        answered.await.or_else(|error| match error {
+            RlsError::BadRequest(reason) => Err(reason.to_string()),
+            RlsError::Store(error) => {
+                let refusal = Refusal::store_unavailable();
+                Ok(JsonAnswer::Undecided(refusal, error.to_string()))
+            }
+        })
+    }
+
+    /// Writes the header fields about any limits.
+    fn render(&self, outcome: Outcome, standings: &[Standing<'_>], fields: &mut HeaderFields) {
+        let service = self.service();
+        let headers = service.headers();
+        let answer = headers.answer_of(outcome, standings, || service.now());
+        answer.write(headers.dialects(), fields);
+    }
+}
+
+impl From<Undecided> for RlsError {
+    fn from(undecided: Undecided) -> Self {
+        match undecided {
+            Undecided::BadRequest(reason) => Self::BadRequest(reason),
+            Undecided::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+impl fmt::Display for RlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadRequest(reason) => reason.fmt(f),
+            Self::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RlsError {}
+
+/// A limit that is closed while the shared store is away. Envoy is told that there is no answer and does what its
+/// configuration says.
+fn closed() -> RlsError {
+    RlsError::Store(StoreError::new(
+        ErrorKind::Unreachable,
+        "a limit is closed while the shared store is away",
+    ))
+}
+
+/// Whole seconds, rounded up.
+fn seconds(span: Nanos) -> u64 {
+    span.as_nanos().div_ceil(1_000_000_000)
+}

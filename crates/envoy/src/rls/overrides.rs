@@ -1,0 +1,87 @@
+//! Limits that come with descriptors, where a policy of ours decides: counted as envoyproxy/ratelimit counts them.
+//!
+//! Must not know: protobuf, policies of ours.
+
+use tollgate_store::Clock;
+
+use super::RlsError;
+use super::by_files::status_of;
+use super::rls_response::{RlsLimit, RlsStatus};
+use crate::EnvoyService;
+use crate::config::{BadRequest, Descriptor, Entry, EnvoyPolicy, MAX_ENTRIES, Request};
+use crate::engine::Decided;
+
+/// The domain in which limits that come with descriptors are counted.
+const OVERRIDES: &str = "overrides";
+
+/// A policy of that domain and no rules.
+pub(crate) fn overrides() -> EnvoyPolicy {
+    EnvoyPolicy::without_rules(OVERRIDES)
+}
+
+impl<C: Clock> EnvoyService<C> {
+    /// The status by the limit that comes with a descriptor, if one does: it is counted in a window of its own.
+    pub(super) async fn decide_override(
+        &self,
+        request: &Request<'_>,
+        descriptor: &Descriptor<'_>,
+    ) -> Result<Option<RlsStatus<'static>>, RlsError> {
+        if descriptor.limit.is_none() {
+            return Ok(None);
+        }
+        let own = descriptor.entries;
+        let full = match own.first() {
+            Some(first) if own.len() >= MAX_ENTRIES => Some((joined(request.domain, first), first)),
+            _ => None,
+        };
+        let (front, own) = match &full {
+            // There is no room for the domain beside so many entries, so it goes into the key of the first.
+            Some((key, first)) => (
+                Entry::new(key, first.value),
+                own.get(1..).unwrap_or_default(),
+            ),
+            None => (Entry::new("domain", request.domain), own),
+        };
+        let mut entries = [front; MAX_ENTRIES];
+        for (place, entry) in entries.iter_mut().skip(1).zip(own) {
+            *place = *entry;
+        }
+        let len = own.len().saturating_add(1);
+        if len > MAX_ENTRIES {
+            let reason = BadRequest::TooManyEntries { count: len };
+            return Err(RlsError::BadRequest(reason));
+        }
+        let descriptors = [Descriptor {
+            entries: entries.get(..len).unwrap_or_default(),
+            ..*descriptor
+        }];
+        let request = Request {
+            domain: OVERRIDES,
+            descriptors: &descriptors,
+            hits_addend: request.hits_addend,
+        };
+        let decided = self.decide_descriptors(&request, nameless).await?;
+        Ok(Some(decided))
+    }
+}
+
+/// The status of the only descriptor. Limits that come with descriptors have no names.
+fn nameless(decided: &Decided<'_>) -> RlsStatus<'static> {
+    let status = decided.reply.statuses().first().copied();
+    let status = status_of(&status.unwrap_or_default());
+    RlsStatus {
+        limit: status.limit.map(|limit| RlsLimit {
+            requests_per_unit: limit.requests_per_unit,
+            unit: limit.unit,
+            name: "",
+        }),
+        code: status.code,
+        remaining: status.remaining,
+        until_reset: status.until_reset,
+    }
+}
+
+/// A domain and an entry's key as one text that no other two make. It begins with a digit, so it is no `domain` either.
+fn joined(domain: &str, entry: &Entry<'_>) -> String {
+    format!("{}:{domain}{}", domain.len(), entry.key)
+}

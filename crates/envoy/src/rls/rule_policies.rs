@@ -1,0 +1,77 @@
+//! The header fields' policies of rules of envoyproxy/ratelimit: names and quotas, each rendered once.
+//!
+//! Must not know: how anything is decided.
+
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use tollgate_core::Unit as Counted;
+use tollgate_http::Policy;
+
+use crate::config::{Quota, Rule};
+
+/// The policies of the newest version of the files.
+#[derive(Debug, Default)]
+pub(crate) struct RulePolicies {
+    current: ArcSwap<VersionPolicies>,
+}
+
+/// The policies of all rules of one version of the files. Each is rendered when it is first needed.
+#[derive(Debug, Default)]
+pub(super) struct VersionPolicies {
+    generation: u64,
+    rules: Box<[OnceLock<Option<Policy>>]>,
+}
+
+impl RulePolicies {
+    /// Those of a version with so many rules. A decision that still goes by the version before gets its own.
+    pub(super) fn of(
+        &self,
+        generation: u64,
+        count: usize,
+    ) -> arc_swap::Guard<Arc<VersionPolicies>> {
+        let current = self.current.load();
+        if current.generation == generation {
+            return current;
+        }
+        let new = Arc::new(VersionPolicies {
+            generation,
+            rules: (0..count).map(|_| OnceLock::new()).collect(),
+        });
+        if generation > current.generation {
+            self.current.store(Arc::clone(&new));
+        }
+        arc_swap::Guard::from_inner(new)
+    }
+}
+
+impl VersionPolicies {
+    /// The policy of one rule. `None` where its name cannot be sent, or nothing is counted.
+    pub(super) fn of_rule(&self, rule: &Rule) -> Option<&Policy> {
+        let index = usize::try_from(rule.number).ok()?;
+        let policy = self.rules.get(index)?;
+        policy.get_or_init(|| render(rule)).as_ref()
+    }
+}
+
+fn render(rule: &Rule) -> Option<Policy> {
+    let Quota::Limited {
+        requests_per_unit,
+        unit,
+        ..
+    } = rule.quota
+    else {
+        return None;
+    };
+    let name = match &*rule.limit_name {
+        "" => &rule.name,
+        name => name,
+    };
+    Policy::new(
+        name,
+        requests_per_unit.into(),
+        unit.length(),
+        Counted::Requests,
+    )
+    .ok()
+}

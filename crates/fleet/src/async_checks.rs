@@ -1,0 +1,68 @@
+//! Checks of `async` limits: counted here and reconciled with the store now and then.
+//!
+//! They never wait, and go on in the same way while the store is away. Must not know: how counts are reconciled, what else
+//! is in a batch.
+
+use tollgate_engine::{Sharing, StateStore};
+use tollgate_policy::model::Consistency;
+use tollgate_store::{Check, Op};
+
+use crate::decision_source::DecisionSource;
+use crate::leased_checks::CORRECTED;
+use crate::leases::Taken;
+use crate::local_tier::{ChargedOn, LocalCharge};
+use crate::reconciled::Reconciled;
+use crate::tiered_decider::{TieredBatch, TieredDecider};
+
+impl<S: StateStore> TieredDecider<'_, S> {
+    /// Whether this node's count decides on a check.
+    pub(crate) fn is_counted(check: &Check<'_>, sharing: &Sharing<'_>) -> bool {
+        let is_spending = matches!(check.op, Op::Spend(_) | Op::Peek(_) | Op::Settle { .. });
+        matches!(sharing.consistency, Consistency::Async(_))
+            && is_spending
+            && Reconciled::can_reconcile(&check.ruled.limit)
+    }
+
+    /// Decides on the checks that are counted here, and answers whether all of them are admitted. Those that there is no
+    /// room for become the store's.
+    pub(crate) fn decide_counted<const N: usize>(
+        &self,
+        batch: &mut TieredBatch<'_, N>,
+        by_store: impl Fn(usize) -> DecisionSource,
+    ) -> bool {
+        let reconciled = &self.fleet.reconciled;
+        let checks = batch.checks.iter().zip(&batch.sharing);
+        for (position, ((check, sharing), source)) in checks.zip(&mut batch.sources).enumerate() {
+            let DecisionSource::Counted { part } = *source else {
+                continue;
+            };
+            let now = self.local.now();
+            let taken = match (check.op, sharing.consistency) {
+                (Op::Settle { receipt, actual }, _) => {
+                    reconciled.settle(check, &receipt, actual, now);
+                    Taken::Spent(CORRECTED)
+                }
+                (_, Consistency::Async(interval)) => {
+                    reconciled.spend(check, sharing.slot_key.as_ref(), interval, now)
+                }
+                _ => Taken::Elsewhere,
+            };
+            let (Taken::Spent(answer) | Taken::Denied(answer)) = taken else {
+                *source = by_store(part);
+                continue;
+            };
+            if let Some(place) = batch.answers.get_mut(position) {
+                *place = answer;
+            }
+            if !answer.outcome.is_admitted() {
+                return false;
+            }
+            batch.charged.push(LocalCharge {
+                position,
+                ruled: *check.ruled,
+                on: ChargedOn::Count,
+            });
+        }
+        true
+    }
+}

@@ -1,0 +1,295 @@
+//! Denials that can be answered without asking a slow store again, because they are still true.
+//!
+//! What is remembered of one key under one limit is the last denial: its cost and until when it holds, counted from
+//! when the call was sent, which is never later than when the store decided. It is replaced, never merged, and dropped as
+//! soon as the key is admitted anything, is reset, or the policy changes. An admission that leaves nothing is remembered as
+//! a denial of one unit until the next unit is there. The table is bounded; what does not fit is asked again.
+//!
+//! Concurrency limits and limits with a penalty are never remembered: a place may be given back at any time, and a denial
+//! that costs something has to reach the store. Where a charge may be given back (a response settles it, a lease of a
+//! fleet's quota returns), a denial is answered for at most a second, and within that second may be false: the one stated
+//! exception. The store in memory needs none of this. Must not know: rules, verdicts, transports.
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+use tollgate_core::limit::{Limit, Quota};
+use tollgate_core::{Nanos, Outcome, Status, Timestamp, TokenBucket};
+use tollgate_engine::DenialCaching;
+use tollgate_store::{Answer, Check, Key, LimitId, Note, Op};
+
+pub(crate) use self::table::DenialId;
+use self::table::{Denial, Table};
+
+/// A bounded memory of denials.
+///
+/// ```
+/// use std::num::NonZeroU16;
+/// use tollgate_core::{Nanos, Rate, TokenBucket};
+/// use tollgate_engine::DenialCaching;
+/// use tollgate_fleet::denial_cache::DenialCache;
+/// use tollgate_store::{Answer, Check, Key, LimitId, Memory, Op, Ruled, Store};
+///
+/// let store = Memory::for_keys(100)?;
+/// let quota = TokenBucket::at(Rate::per_hour(1)).build()?;
+/// let ruled = Ruled { id: LimitId(NonZeroU16::MIN), limit: quota.into() };
+/// let checks = [Check { key: Key::of(b"alice")?, ruled: &ruled, op: Op::Spend(1) }];
+///
+/// let cache = DenialCache::for_keys(1_000);
+/// let mut answers = [Answer::EMPTY];
+/// let sent = store.now();
+/// store.decide(&checks, &mut answers)?;
+/// cache.learn(&checks, &answers, &[DenialCaching::UntilOver], sent, 1);
+///
+/// // The bucket is empty for an hour; nobody needs to ask the store about that.
+/// let mut known = [None];
+/// assert!(cache.ask(&checks, store.now(), 1, &mut known).is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct DenialCache {
+    table: Table,
+}
+
+/// A batch that is denied for certain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// Which check has to be waited for longest.
+    pub binding: usize,
+    /// How long.
+    pub retry_after: Nanos,
+}
+
+/// What is remembered of one check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    /// How long it denies.
+    pub retry_after: Nanos,
+    /// Where the limit stands: at least so much remains as when the store was asked.
+    pub status: Status,
+}
+
+/// How long a denial is believed where something may be given back.
+const BRIEFLY: Nanos = Nanos::SECOND;
+
+impl DenialCache {
+    /// Room for about so many denials, at least a few.
+    #[must_use]
+    pub fn for_keys(keys: usize) -> Self {
+        Self {
+            table: Table::with_room(keys),
+        }
+    }
+
+    /// Whether some check of the batch is known to be denied at `now` under this generation of the policy. `known`
+    /// receives, for each check that denies, what is known of it; it must be as long as `checks`.
+    #[must_use]
+    pub fn ask(
+        &self,
+        checks: &[Check<'_>],
+        now: Timestamp,
+        generation: u64,
+        known: &mut [Option<Remembered>],
+    ) -> Option<Denied> {
+        let mut longest: Option<Denied> = None;
+        for (index, (check, known)) in checks.iter().zip(&mut *known).enumerate() {
+            *known = None;
+            let Some(cost) = cost_of(check.op) else {
+                continue;
+            };
+            let who = self.table.id(&check.key, check.ruled.id, generation);
+            let Some(denial) = self.table.get(&who).filter(|one| now < one.believed_until) else {
+                continue;
+            };
+            let Some(until) = until(&denial, &check.ruled.limit, cost) else {
+                continue;
+            };
+            // The limit that bound then is asked about again and nothing is known of it any more: how long it
+            // denies, and so what the answer would be, only the store can say.
+            let is_bound_by = |other: &Check<'_>| Some(other.ruled.id) == denial.bound_by;
+            let bound_by = checks.iter().find(|other| is_bound_by(other));
+            if bound_by.is_some_and(|other| !self.knows(other, now, generation)) {
+                return None;
+            }
+            let retry_after = until.since(now);
+            if retry_after.is_zero() {
+                continue;
+            }
+            let passed = now.since(denial.at).saturating_sub(denial.took);
+            let retry_after = retry_after.saturating_add(denial.took);
+            *known = Some(Remembered {
+                retry_after,
+                status: Status {
+                    reset_after: denial.status.reset_after.saturating_sub(passed),
+                    ..denial.status
+                },
+            });
+            if longest.is_none_or(|longest| retry_after > longest.retry_after) {
+                longest = Some(Denied {
+                    binding: index,
+                    retry_after,
+                });
+            }
+        }
+        longest
+    }
+
+    /// Whose denial one of this key under this limit would be: a digest, to be made once in a decision.
+    pub(crate) fn id(&self, key: &Key<'_>, limit: LimitId, generation: u64) -> DenialId {
+        self.table.id(key, limit, generation)
+    }
+
+    /// Whether anything is remembered of any of these, true or not.
+    pub(crate) fn knows_any(&self, ids: &[DenialId]) -> bool {
+        ids.iter().any(|who| self.table.has(who))
+    }
+
+    /// Which key of the batch was denied until a moment ago, if one was: those who were told so come back now, all at once.
+    #[must_use]
+    pub fn just_over(&self, checks: &[Check<'_>], now: Timestamp, generation: u64) -> Option<u128> {
+        checks.iter().find_map(|check| {
+            let _can_be_denied = cost_of(check.op)?;
+            let who = self.table.id(&check.key, check.ruled.id, generation);
+            let denial = self.table.get(&who)?;
+            let is_just_over =
+                denial.believed_until <= now && now.since(denial.believed_until) < BRIEFLY;
+            is_just_over.then(|| who.digest())
+        })
+    }
+
+    /// Learns from what the store answered to a batch that was sent at `sent`: what it denies, what it left empty, and
+    /// what is no longer true. `keep` says for each check how long its denial may be believed.
+    pub fn learn(
+        &self,
+        checks: &[Check<'_>],
+        answers: &[Answer],
+        keep: &[DenialCaching],
+        sent: Timestamp,
+        generation: u64,
+    ) {
+        let id = |check: &Check<'_>| self.id(&check.key, check.ruled.id, generation);
+        let ids: Vec<DenialId> = checks.iter().map(id).collect();
+        self.learn_of(&ids, checks, answers, keep, (sent, Nanos::ZERO));
+    }
+
+    /// The same, for whoever has the digests of the checks already and knows how long the answer took. A denial is believed
+    /// as if it had been decided when it was asked for, and told as if when it was answered: nobody comes back too early.
+    pub(crate) fn learn_of(
+        &self,
+        ids: &[DenialId],
+        checks: &[Check<'_>],
+        answers: &[Answer],
+        keep: &[DenialCaching],
+        (sent, took): (Timestamp, Nanos),
+    ) {
+        let all_admit = answers.iter().all(|answer| answer.outcome.is_admitted());
+        let denies = |answer: &Answer| match answer.outcome {
+            Outcome::Deny { retry_after } => Some(retry_after),
+            _ => None,
+        };
+        let longest = answers.iter().filter_map(denies).max();
+        let binding = answers
+            .iter()
+            .position(|answer| longest.is_some() && denies(answer) == longest);
+        let each = ids.iter().zip(checks).zip(answers).zip(keep);
+        for (index, (((who, check), answer), keep)) in each.enumerate() {
+            let found = match (cost_of(check.op), denies(answer)) {
+                (Some(cost), Some(wait)) => Some((cost, wait)),
+                // Another limit refused: nothing was charged here, so what is remembered is as true as before.
+                _ if !all_admit => continue,
+                _ => next_unit(&check.ruled.limit, answer).map(|wait| (1, wait)),
+            };
+            let binding = binding.filter(|binding| *binding != index);
+            let bound_by = binding.and_then(|binding| checks.get(binding));
+            let span = match keep {
+                DenialCaching::Never => None,
+                DenialCaching::Briefly => Some(BRIEFLY),
+                DenialCaching::UntilOver => Some(Nanos::MAX),
+            };
+            match (found, span) {
+                (Some((cost, wait)), Some(span)) if answer.note == Note::Plain => {
+                    let denial = Denial {
+                        cost,
+                        until: sent.after(wait),
+                        took,
+                        status: answer.status,
+                        at: sent,
+                        believed_until: sent.after(wait.min(span)),
+                        bound_by: bound_by.map(|check| check.ruled.id),
+                    };
+                    self.table.put(who, denial, sent);
+                }
+                _ => self.table.remove(who),
+            }
+        }
+    }
+
+    /// Forgets what is known of one key under one limit: it was reset, or given another quota.
+    pub fn forget(&self, key: &Key<'_>, limit: LimitId, generation: u64) {
+        self.table.remove(&self.table.id(key, limit, generation));
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        self.table.clear();
+    }
+
+    fn knows(&self, check: &Check<'_>, now: Timestamp, generation: u64) -> bool {
+        let who: DenialId = self.table.id(&check.key, check.ruled.id, generation);
+        let denial = self.table.get(&who).filter(|one| now < one.believed_until);
+        let (Some(denial), Some(cost)) = (denial, cost_of(check.op)) else {
+            return false;
+        };
+        until(&denial, &check.ruled.limit, cost).is_some()
+    }
+}
+
+/// What an operation asks for, if it can be denied for want of it.
+const fn cost_of(op: Op) -> Option<u64> {
+    match op {
+        Op::Spend(cost) | Op::Peek(cost) if cost > 0 => Some(cost),
+        Op::Reserve { cost, .. } if cost > 0 => Some(cost),
+        _ => None,
+    }
+}
+
+/// Until when this cost is denied, if that follows from the denial of another. A smaller cost may be admitted; a larger
+/// one waits longer, and by how much only a bucket tells without its state.
+fn until(denial: &Denial, limit: &Limit, cost: u64) -> Option<Timestamp> {
+    if cost == denial.cost {
+        return Some(denial.until);
+    }
+    let bucket = bucket_of(limit).filter(|bucket| cost <= bucket.limit())?;
+    let blocks = |cost: u64| cost.div_ceil(bucket.block());
+    let more = blocks(cost).checked_sub(blocks(denial.cost))?;
+    let span = more.saturating_mul(bucket.interval().as_nanos());
+    Some(denial.until.after(Nanos::from_nanos(span)))
+}
+
+/// How long after an admission that left nothing there will be something again.
+fn next_unit(limit: &Limit, answer: &Answer) -> Option<Nanos> {
+    if answer.status.remaining > 0 || answer.receipt.cost == 0 {
+        return None;
+    }
+    if let Some(bucket) = bucket_of(limit) {
+        let next = bucket.decide(answer.receipt.mark, answer.receipt.at, 1);
+        return match next.outcome {
+            Outcome::Deny { retry_after } => Some(retry_after),
+            _ => None,
+        };
+    }
+    match limit.quota() {
+        Quota::FixedWindow(_) => Some(answer.status.reset_after).filter(|span| !span.is_zero()),
+        _ => None,
+    }
+}
+
+/// The bucket that decides, where it is one that denies instead of queueing.
+const fn bucket_of(limit: &Limit) -> Option<&TokenBucket> {
+    match limit.quota() {
+        Quota::TokenBucket(bucket) => Some(bucket),
+        Quota::LeakyBucket(bucket) if !bucket.is_queue() => Some(bucket.as_tokens()),
+        _ => None,
+    }
+}

@@ -1,0 +1,329 @@
+//! The cache beside a store that is always asked: it never denies what the store would admit, and never sends anybody
+//! back too early; and the controls that show that both would be noticed.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use tollgate_core::limit::Limit;
+use tollgate_core::{
+    FixedWindow, LeakyBucket, Nanos, Outcome, Rate, Receipt, SlidingCounter, SlidingLog, Timestamp,
+    TokenBucket, Window,
+};
+use tollgate_store::{Answer, Check, Key, LimitId, ManualClock, Memory, Op, Ruled, Store as _};
+
+use super::{DenialCache, DenialCaching, Denied};
+use crate::testing::Dice;
+
+const START: Timestamp = Timestamp::from_secs(1_700_000_000);
+const KEYS: [&[u8]; 3] = [b"alice", b"bob", b"carol"];
+
+fn limits() -> Vec<Limit> {
+    let minute = Nanos::MINUTE;
+    vec![
+        TokenBucket::at(Rate::per_second(2))
+            .burst(5)
+            .build()
+            .unwrap()
+            .into(),
+        TokenBucket::at(Rate::per_second(3_000))
+            .block(1_000)
+            .burst(7_000)
+            .build()
+            .unwrap()
+            .into(),
+        LeakyBucket::meter(Rate::per_second(1))
+            .burst(3)
+            .build()
+            .unwrap()
+            .into(),
+        LeakyBucket::queue(Rate::per_second(1))
+            .burst(3)
+            .build()
+            .unwrap()
+            .into(),
+        FixedWindow::of(4, Window::Epoch(minute))
+            .build()
+            .unwrap()
+            .into(),
+        FixedWindow::of(4, Window::FirstHit(minute))
+            .build()
+            .unwrap()
+            .into(),
+        SlidingCounter::of(5, minute).build().unwrap().into(),
+        SlidingLog::of(5, minute).build().unwrap().into(),
+    ]
+}
+
+/// What was wrong with the cache's answers in a trace.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Wrong {
+    denied_falsely: usize,
+    denied_falsely_beyond_a_second: usize,
+    too_early: usize,
+    answered: usize,
+}
+
+/// What the cache is told, and how.
+#[derive(Clone, Copy)]
+struct Manners {
+    keep: DenialCaching,
+    refunds: bool,
+    tells_of_admissions: bool,
+}
+
+const GOOD: Manners = Manners {
+    keep: DenialCaching::UntilOver,
+    refunds: false,
+    tells_of_admissions: true,
+};
+
+/// Runs a random trace over one limit and three keys, asking the cache first and the store about the same in any case.
+fn run(limit: Limit, manners: Manners, seed: u64) -> Wrong {
+    let clock = Arc::new(ManualClock::at(START));
+    let store = Memory::with_clock(1_000, Arc::clone(&clock)).unwrap();
+    let ruled = Ruled {
+        id: LimitId(NonZeroU16::MIN),
+        limit,
+    };
+    let cache = DenialCache::for_keys(64);
+    let mut dice = Dice::new(seed);
+    let mut wrong = Wrong::default();
+    let mut receipts: Vec<(&[u8], Receipt)> = Vec::new();
+    let mut asked_at = [START; 3];
+    let unit = if dice.below(2) == 0 { 1 } else { 700 };
+    for _ in 0..400 {
+        clock.advance(Nanos::from_millis(dice.below(900)));
+        let now = store.now();
+        let index = usize::try_from(dice.below(3)).unwrap();
+        let key = Key::of(KEYS[index]).unwrap();
+        let check = |op| Check {
+            key,
+            ruled: &ruled,
+            op,
+        };
+        if manners.refunds && dice.below(4) == 0 {
+            if let Some((who, receipt)) = receipts.pop() {
+                let key = Key::of(who).unwrap();
+                let op = Op::Settle { receipt, actual: 0 };
+                let settle = Check {
+                    key,
+                    ruled: &ruled,
+                    op,
+                };
+                assert!(store.ask([settle]).is_ok());
+            }
+            continue;
+        }
+        let cost = 1 + dice.below(3) * unit;
+        let checks = [check(Op::Spend(cost))];
+        let mut known = [None];
+        let local = cache.ask(&checks, now, 1, &mut known);
+        if let Some(Denied { retry_after, .. }) = local {
+            wrong.answered += 1;
+            let (_, [truth]) = store.ask([check(Op::Peek(cost))]).unwrap();
+            match truth.outcome {
+                Outcome::Deny {
+                    retry_after: true_wait,
+                } => {
+                    wrong.too_early += usize::from(retry_after < true_wait);
+                }
+                Outcome::Never => {}
+                _ => {
+                    wrong.denied_falsely += 1;
+                    let late = now.since(asked_at[index]) > Nanos::SECOND;
+                    wrong.denied_falsely_beyond_a_second += usize::from(late);
+                }
+            }
+            continue;
+        }
+        let mut answers = [Answer::EMPTY];
+        asked_at[index] = now;
+        let verdict = store.decide(&checks, &mut answers).unwrap();
+        if verdict.is_admitted() {
+            receipts.push((KEYS[index], answers[0].receipt));
+        }
+        if manners.tells_of_admissions || !verdict.is_admitted() {
+            cache.learn(&checks, &answers, &[manners.keep], now, 1);
+        }
+    }
+    wrong
+}
+
+/// The sum over many traces of every kind of limit.
+fn run_all(manners: Manners) -> Wrong {
+    let mut sum = Wrong::default();
+    for limit in limits() {
+        for seed in 0..12 {
+            let one = run(limit, manners, seed);
+            sum.denied_falsely += one.denied_falsely;
+            sum.denied_falsely_beyond_a_second += one.denied_falsely_beyond_a_second;
+            sum.too_early += one.too_early;
+            sum.answered += one.answered;
+        }
+    }
+    sum
+}
+
+#[test]
+fn what_the_cache_denies_the_store_denies_for_no_longer() {
+    let wrong = run_all(GOOD);
+    assert!(wrong.answered > 2_000, "{wrong:?}");
+    assert_eq!((wrong.denied_falsely, wrong.too_early), (0, 0), "{wrong:?}");
+}
+
+#[test]
+fn where_charges_are_given_back_a_denial_is_false_for_a_second_at_most() {
+    let wrong = run_all(Manners {
+        keep: DenialCaching::Briefly,
+        refunds: true,
+        ..GOOD
+    });
+    assert!(wrong.answered > 300, "{wrong:?}");
+    assert!(wrong.denied_falsely > 0, "the exception occurs: {wrong:?}");
+    assert_eq!(
+        (wrong.denied_falsely_beyond_a_second, wrong.too_early),
+        (0, 0),
+        "{wrong:?}"
+    );
+}
+
+#[test]
+fn control_a_cache_that_believes_for_long_although_charges_are_given_back_is_noticed() {
+    let wrong = run_all(Manners {
+        refunds: true,
+        ..GOOD
+    });
+    assert!(wrong.denied_falsely_beyond_a_second > 0, "{wrong:?}");
+}
+
+#[test]
+fn control_a_cache_that_does_not_hear_of_admissions_is_noticed() {
+    let wrong = run_all(Manners {
+        tells_of_admissions: false,
+        ..GOOD
+    });
+    assert!(wrong.too_early > 0, "{wrong:?}");
+}
+
+#[test]
+fn what_may_not_be_remembered_is_not() {
+    let wrong = run_all(Manners {
+        keep: DenialCaching::Never,
+        ..GOOD
+    });
+    assert_eq!(wrong, Wrong::default());
+}
+
+/// A store, two limits (one a second, one an hour) and a batch on both.
+struct Two {
+    store: Memory<ManualClock>,
+    limits: [Ruled; 2],
+    cache: DenialCache,
+}
+
+impl Two {
+    fn new(room: usize) -> Self {
+        let ruled = |number, period| Ruled {
+            id: LimitId(NonZeroU16::new(number).unwrap()),
+            limit: TokenBucket::at(Rate::new(1, period))
+                .build()
+                .unwrap()
+                .into(),
+        };
+        Self {
+            store: Memory::with_clock(100, ManualClock::at(START)).unwrap(),
+            limits: [ruled(1, Nanos::SECOND), ruled(2, Nanos::HOUR)],
+            cache: DenialCache::for_keys(room),
+        }
+    }
+
+    fn checks(&self) -> [Check<'_>; 2] {
+        self.limits.each_ref().map(|ruled| Check {
+            key: Key::of(b"alice").unwrap(),
+            ruled,
+            op: Op::Spend(1),
+        })
+    }
+
+    fn spend(&self) {
+        let mut answers = [Answer::EMPTY; 2];
+        let decided = self.store.decide(&self.checks(), &mut answers);
+        assert!(decided.is_ok());
+        let keep = [DenialCaching::UntilOver; 2];
+        self.cache.learn(&self.checks(), &answers, &keep, START, 1);
+    }
+
+    fn ask(&self, generation: u64) -> Option<Denied> {
+        let mut known = [None; 2];
+        self.cache
+            .ask(&self.checks(), START, generation, &mut known)
+    }
+}
+
+#[test]
+fn every_denying_limit_is_remembered_and_the_longest_is_the_answer() {
+    let two = Two::new(64);
+    two.spend();
+    two.spend();
+    let expected = Denied {
+        binding: 1,
+        retry_after: Nanos::HOUR,
+    };
+    assert_eq!(two.ask(1), Some(expected));
+    assert_eq!(two.ask(2), None, "another policy knows nothing of it");
+}
+
+#[test]
+fn when_the_limit_that_bound_is_forgotten_the_others_do_not_answer_for_it() {
+    let two = Two::new(64);
+    two.spend();
+    two.spend();
+    let key = Key::of(b"alice").unwrap();
+    two.cache.forget(&key, two.limits[1].id, 1);
+    assert_eq!(two.ask(1), None);
+    let mut known = [None];
+    let [soon, _] = two.checks();
+    let alone = two.cache.ask(&[soon], START, 1, &mut known);
+    assert_eq!(alone.map(|denied| denied.retry_after), Some(Nanos::SECOND));
+}
+
+#[test]
+fn a_reset_or_a_clearing_is_heard_at_once() {
+    let two = Two::new(64);
+    two.spend();
+    two.cache.clear();
+    assert_eq!(two.ask(1), None);
+}
+
+#[test]
+fn the_table_stays_as_large_as_it_was_made() {
+    let cache = DenialCache::for_keys(8);
+    let two = Two::new(8);
+    let mut answers = [Answer::EMPTY; 2];
+    assert!(two.store.decide(&two.checks(), &mut answers).is_ok());
+    let names: Vec<String> = (0..1_000).map(|n| n.to_string()).collect();
+    let mut remembered = 0;
+    for name in &names {
+        let key = Key::of(name.as_bytes()).unwrap();
+        let checks = [Check {
+            key,
+            ..two.checks()[0]
+        }];
+        cache.learn(
+            &checks,
+            &answers[..1],
+            &[DenialCaching::UntilOver],
+            START,
+            1,
+        );
+    }
+    for name in &names {
+        let key = Key::of(name.as_bytes()).unwrap();
+        let checks = [Check {
+            key,
+            ..two.checks()[0]
+        }];
+        remembered += usize::from(cache.ask(&checks, START, 1, &mut [None]).is_some());
+    }
+    assert!((1..=8).contains(&remembered), "{remembered}");
+}

@@ -1,0 +1,220 @@
+//! The engine as one node of a fleet: the asynchronous driver of its decisions and settlements.
+//!
+//! Must not know: how batches are decided on two tiers, transports.
+
+use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_engine::{
+    CheckOptions, Engine, Response, SettleAction, Sharing, StateStore, StoreSteps, Ticket, Verdict,
+    checks,
+};
+use tollgate_policy::attributes::Attributes;
+use tollgate_store::contract::MAX_CHECKS;
+use tollgate_store::{Answer, ErrorKind, Key, KeyTooLong, StoreError};
+
+use crate::abandoned::UntilDecided;
+use crate::fleet::Fleet;
+use crate::tiered_decider::{SharingPolicy, TieredDecider};
+
+/// An engine whose states a fleet shares; its own store is this node's tier.
+#[derive(Debug)]
+pub struct FleetEngine<'e, S> {
+    engine: &'e Engine<S>,
+    fleet: &'e Fleet,
+}
+
+impl<S> Clone for FleetEngine<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for FleetEngine<'_, S> {}
+
+impl<'e, S: StateStore> FleetEngine<'e, S> {
+    /// This engine as a node of this fleet.
+    #[must_use]
+    pub const fn new(engine: &'e Engine<S>, fleet: &'e Fleet) -> Self {
+        Self { engine, fleet }
+    }
+
+    /// Decides on a request: [`Engine::check`], with the fleet. If the future is dropped before the verdict is there,
+    /// [`cancel_abandoned`](Self::cancel_abandoned) gives back what was taken.
+    pub async fn check(self, request: &dyn Attributes, options: CheckOptions) -> Verdict {
+        let mut decision = self.engine.fleet_decision(request, options);
+        let decider = TieredDecider::new(self.fleet, self.engine.store());
+        if decider.is_without_store() {
+            decider.run_alone(&mut decision);
+            return decision.into_verdict();
+        }
+        let mut until_decided = UntilDecided {
+            decision: &mut decision,
+            abandoned: &self.fleet.abandoned,
+            is_decided: false,
+        };
+        self.run(until_decided.decision).await;
+        until_decided.is_decided = true;
+        drop(until_decided);
+        decision.into_verdict()
+    }
+
+    /// [`Engine::respond`], with the fleet.
+    ///
+    /// # Errors
+    /// The store did not carry out some of it; the rest was.
+    pub async fn respond(self, ticket: Ticket, response: &dyn Response) -> Result<(), StoreError> {
+        let settled = self.settle_as(&ticket, SettleAction::Respond(response));
+        settled.await.map(|_| ())
+    }
+
+    /// [`Engine::settle`], with the fleet.
+    ///
+    /// # Errors
+    /// The store did not carry out some of it; the rest was.
+    pub async fn settle(self, ticket: Ticket, actual: u64) -> Result<(), StoreError> {
+        let settled = self.settle_as(&ticket, SettleAction::Settle(actual));
+        settled.await.map(|_| ())
+    }
+
+    /// [`Engine::cancel`], with the fleet.
+    ///
+    /// # Errors
+    /// The store did not carry out some of it; the rest was.
+    pub async fn cancel(self, ticket: Ticket) -> Result<(), StoreError> {
+        let settled = self.settle_as(&ticket, SettleAction::Cancel);
+        settled.await.map(|_| ())
+    }
+
+    /// [`Engine::renew`], with the fleet.
+    ///
+    /// # Errors
+    /// The store did not answer.
+    pub async fn renew(self, ticket: &Ticket) -> Result<bool, StoreError> {
+        self.settle_as(ticket, SettleAction::Renew).await
+    }
+
+    /// Cancels what decisions had taken whose callers left before the verdict. To be called again and again.
+    pub async fn cancel_abandoned(self) {
+        while let Some(ticket) = self.fleet.abandoned.pop() {
+            // What cannot be given back now returns with its lease.
+            let _cancelled = self.cancel(ticket).await;
+        }
+    }
+
+    /// Forgets what a key has used of a limit in the shared store; [`Control::reset`](tollgate_engine::Control::reset) does it
+    /// on this node. Answers whether there was anything.
+    ///
+    /// # Errors
+    /// The store did not answer. Some of it may be forgotten.
+    pub async fn erase(self, limit: &str, values: &[&str]) -> Result<bool, StoreError> {
+        let mut found = false;
+        for state in self.engine.generation().key_states(limit, values) {
+            let too_long =
+                |error: KeyTooLong| StoreError::new(ErrorKind::BadRequest, error.to_string());
+            let key = Key::of(&state.key).map_err(too_long)?;
+            let slot_key = state.slot_key.as_deref().map(Key::of);
+            let slot_key = slot_key.transpose().map_err(too_long)?;
+            let remote = self.fleet.remote();
+            found |= remote.erase(slot_key, key, &state.ruled).await?;
+        }
+        // A decision that was under way may have cached the denial again.
+        self.engine.control().forget_denials();
+        Ok(found)
+    }
+
+    async fn settle_as(
+        self,
+        ticket: &Ticket,
+        action: SettleAction<'_>,
+    ) -> Result<bool, StoreError> {
+        let mut settlement = ticket.settlement(action);
+        self.run(&mut settlement).await;
+        settlement.finish()
+    }
+
+    /// Runs a procedure on both tiers.
+    pub async fn run<P: StoreSteps + Sync>(self, steps: &mut P) {
+        TieredDecider::new(self.fleet, self.engine.store())
+            .run(steps)
+            .await;
+    }
+}
+
+impl<S: StateStore> TieredDecider<'_, S> {
+    /// Runs a procedure: the shared store and this node's tier decide on each of its batches.
+    pub async fn run<P: StoreSteps + Sync>(self, steps: &mut P) {
+        loop {
+            let mut replies = match steps.batch_len() {
+                0 => return,
+                _ => steps.take_replies(),
+            };
+            let outcome = match steps.batch_len() {
+                0..=1 => self.ask::<1, P>(steps, &mut replies).await,
+                // In boxes, so that the most frequent futures do not carry their room around.
+                2..=4 => Box::pin(self.ask::<4, P>(steps, &mut replies)).await,
+                _ => Box::pin(self.ask::<MAX_CHECKS, P>(steps, &mut replies)).await,
+            };
+            steps.resume(replies, outcome);
+        }
+    }
+
+    async fn ask<const N: usize, P: StoreSteps + Sync>(
+        &self,
+        steps: &P,
+        replies: &mut [Answer],
+    ) -> Result<BatchOutcome, StoreError> {
+        let checks = checks::<N, P>(steps);
+        self.decide::<N>(&checks, &StepSharing(steps), replies)
+            .await
+    }
+
+    /// Runs a procedure while every part of the store is away: nobody is waited for, and nothing is made ready for it.
+    pub(crate) fn run_alone<P: StoreSteps + Sync>(&self, steps: &mut P) {
+        loop {
+            match steps.batch_len() {
+                0 => return,
+                1 => self.ask_alone::<1, P>(steps),
+                2..=4 => self.ask_alone::<4, P>(steps),
+                _ => self.ask_alone::<MAX_CHECKS, P>(steps),
+            }
+        }
+    }
+
+    fn ask_alone<const N: usize, P: StoreSteps + Sync>(&self, steps: &mut P) {
+        let mut replies = steps.take_replies();
+        let checks = checks::<N, P>(steps);
+        let outcome = self.decide_alone::<N>(&checks, &StepSharing(steps), &mut replies);
+        drop(checks);
+        steps.resume(replies, outcome);
+    }
+}
+
+/// How the states of a procedure's batch are shared.
+struct StepSharing<'a, P>(&'a P);
+
+impl<P: StoreSteps + Sync> SharingPolicy for StepSharing<'_, P> {
+    fn sharing(&self, position: usize) -> Sharing<'_> {
+        self.0.sharing(position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_store::Memory;
+
+    /// Servers run decisions on any thread that is free.
+    #[test]
+    fn decisions_that_wait_may_go_on_on_another_thread() {
+        fn is_send<T: Send>(_: &T) {}
+        fn check(
+            engine: FleetEngine<'_, Memory>,
+            request: &dyn Attributes,
+            options: CheckOptions,
+            ticket: Ticket,
+        ) {
+            is_send(&engine.check(request, options));
+            is_send(&engine.respond(ticket, &200));
+        }
+        let _compiles = check;
+    }
+}

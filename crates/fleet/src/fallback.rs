@@ -1,0 +1,167 @@
+//! What is decided on this node because the store does not answer: by a fallback quota, or as the limit says.
+//!
+//! Must not know: why the store is not asked, breakers, who else decides.
+
+use arrayvec::ArrayVec;
+use tollgate_engine::{Sharing, StateStore};
+use tollgate_policy::model::OnStoreFailure;
+use tollgate_store::{Answer, Check, ErrorKind, Note, Op, Ruled, StoreError};
+
+use crate::decision_source::DecisionSource;
+use crate::local_tier::{ChargedOn, LocalCharge};
+use crate::tiered_decider::{TieredBatch, TieredDecider, UNASKED};
+
+impl<S: StateStore> TieredDecider<'_, S> {
+    /// Decides on what the store does not answer. If not all of that is admitted, none of it is charged. `is_lost`: the store
+    /// may have charged it all the same, so it is not replayed.
+    pub(crate) fn decide_by_fallback<const N: usize>(
+        &self,
+        batch: &mut TieredBatch<'_, N>,
+        is_lost: bool,
+    ) -> Result<bool, StoreError> {
+        self.fleet.counters.count_without_store();
+        let mut fallbacks: ArrayVec<LocalCharge, N> = ArrayVec::new();
+        let checks = batch.checks.iter().zip(&batch.sharing);
+        for (position, ((check, sharing), source)) in checks.zip(&batch.sources).enumerate() {
+            let (DecisionSource::Away { part }, Some(answer)) =
+                (source, batch.answers.get_mut(position))
+            else {
+                continue;
+            };
+            // A correction is dropped: charges stay charged, and places return when their leases end.
+            if is_correction(check.op) {
+                *answer = WAIVED;
+                continue;
+            }
+            match sharing.on_failure {
+                OnStoreFailure::Closed => return Err(away()),
+                OnStoreFailure::Open => *answer = WAIVED,
+                OnStoreFailure::Local => match self.fallback_quota(check, sharing) {
+                    Some(ruled) => fallbacks.push(LocalCharge {
+                        position,
+                        ruled,
+                        on: ChargedOn::Fallback {
+                            replay_to: (!is_lost).then_some(*part),
+                        },
+                    }),
+                    None => {
+                        *answer = Answer {
+                            note: Note::StandIn,
+                            ..Answer::EMPTY
+                        };
+                        return Ok(false);
+                    }
+                },
+            }
+        }
+        let admits = self.decide_on::<N>(batch.checks, &fallbacks, batch.answers)?;
+        for one in &fallbacks {
+            if let Some(answer) = batch.answers.get_mut(one.position) {
+                answer.note = Note::StandIn;
+            }
+        }
+        if admits {
+            batch.charged.extend(fallbacks);
+        }
+        Ok(admits)
+    }
+
+    /// Keeps what was admitted without the store, to replay it when the store is back.
+    pub(crate) fn note_for_replay<const N: usize>(&self, batch: &TieredBatch<'_, N>) {
+        for one in &batch.charged {
+            let ChargedOn::Fallback {
+                replay_to: Some(part),
+            } = one.on
+            else {
+                continue;
+            };
+            let check = batch.checks.get(one.position);
+            let (Some(check), Some(answer)) = (check, batch.answers.get(one.position)) else {
+                continue;
+            };
+            let spends = matches!(
+                check.op,
+                Op::Spend(_) | Op::SpendUpTo(_) | Op::ChargeAlways(_)
+            );
+            if spends {
+                let slot_key = batch.sharing.get(one.position);
+                let slot_key = slot_key.and_then(|sharing| sharing.slot_key);
+                let cost = answer.receipt.cost;
+                let replay = &self.fleet.replay;
+                replay.note(part, check, slot_key.as_ref(), cost);
+            }
+        }
+    }
+
+    /// The fallback quota of a check's limit on this node.
+    pub(crate) fn fallback_quota(&self, check: &Check<'_>, sharing: &Sharing<'_>) -> Option<Ruled> {
+        let limit = sharing.plain.unwrap_or(&check.ruled.limit);
+        let quotas = &self.fleet.local_quotas;
+        let nodes = self.fleet.nodes();
+        let limit = quotas.with(check.ruled.id, limit, nodes, |quotas| {
+            match sharing.is_counter {
+                true => quotas.counter,
+                false => quotas.fallback,
+            }
+        })?;
+        Some(Ruled {
+            id: check.ruled.id,
+            limit,
+        })
+    }
+
+    /// Decides on some checks by these quotas, all or nothing, on this node.
+    pub(crate) fn decide_on<const N: usize>(
+        &self,
+        checks: &[Check<'_>],
+        which: &[LocalCharge],
+        answers: &mut [Answer],
+    ) -> Result<bool, StoreError> {
+        let mut batch: ArrayVec<Check<'_>, N> = ArrayVec::new();
+        for one in which {
+            if let Some(check) = checks.get(one.position) {
+                batch.push(Check {
+                    ruled: &one.ruled,
+                    ..*check
+                });
+            }
+        }
+        if batch.is_empty() {
+            return Ok(true);
+        }
+        let mut found = [Answer::EMPTY; N];
+        let found = found.get_mut(..batch.len()).unwrap_or_default();
+        let outcome = self.local.decide(&batch, found)?;
+        for (one, found) in which.iter().zip(found) {
+            if let Some(answer) = answers.get_mut(one.position) {
+                *answer = *found;
+            }
+        }
+        Ok(outcome.is_admitted())
+    }
+}
+
+/// Whether it corrects something that the store has decided before.
+const fn is_correction(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Settle { .. }
+            | Op::SettleReserved { .. }
+            | Op::CancelReserved(_)
+            | Op::Renew(_)
+            | Op::Release(_)
+    )
+}
+
+/// Admitted because nobody could be asked.
+const WAIVED: Answer = Answer {
+    note: Note::Waived,
+    ..UNASKED
+};
+
+fn away() -> StoreError {
+    StoreError::new(
+        ErrorKind::Unreachable,
+        "the part of the store that has the key is away",
+    )
+}

@@ -1,0 +1,192 @@
+//! What a limit is worth on one node while the store is gone: half of it, divided among the nodes.
+//!
+//! Buckets stay buckets. Windows become a bucket that gives the share evenly, because what is left of a window is known
+//! only to the store. Whatever the share, it is at least one unit: a limiter that is degraded denies more, not everything.
+//! Must not know: keys, who is asked when.
+
+use std::num::NonZeroU32;
+
+use tollgate_core::limit::{Limit, Quota};
+use tollgate_core::{Concurrency, FixedWindow, MAX_CAPACITY, Nanos, Rate, TokenBucket};
+
+/// The most units whose refill is computed; what is larger is a limit in name only.
+const MOST: u64 = 1 << 40;
+/// What a calendar's window is taken for, which has no one length: rather too long than too short.
+const CALENDAR: Nanos = Nanos::from_secs(31 * 86_400);
+
+/// The fallback of a limit on one of so many nodes. `None` for a limit that admits nothing: nothing stands in for that.
+pub(crate) fn fallback_quota(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> {
+    if let Some(lease) = limit.lease() {
+        let places = Concurrency::new(share(limit.capacity(), nodes)?, lease).ok()?;
+        return Some(Limit::new(places).counting(limit.unit()));
+    }
+    let (whole, period) = whole(limit)?;
+    let share = share(whole, nodes)?;
+    // The whole refills in `period`; so does the share, and a share of one unit takes as long as the division says.
+    let slowed = if share == 1 {
+        slower(period, whole, nodes)
+    } else {
+        period
+    };
+    let bucket = bucket(share, slowed)?;
+    let bucket = match bucket_of(limit) {
+        Some(ceiling) => bucket.sharing_state_with(&ceiling),
+        None => bucket,
+    };
+    Some(Limit::new(bucket).counting(limit.unit()))
+}
+
+/// The fallback of one of Envoy's counters: a window too, because what it refuses counts, and a bucket that is charged for
+/// refusals would admit nobody for as long as they come. Its last unit is one too many, so there is one beside the share.
+pub(crate) fn counter(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> {
+    let Quota::FixedWindow(fixed) = limit.quota() else {
+        return None;
+    };
+    let share = share(fixed.limit().saturating_sub(1), nodes).unwrap_or(0);
+    let window = FixedWindow::of(share.saturating_add(1), fixed.window());
+    let window = window.build().ok()?;
+    Some(Limit::new(window).counting(limit.unit()))
+}
+
+/// The bucket that takes note, on the stand-in's state, of what the whole limit admits elsewhere. `None` where nothing is
+/// counted in units.
+pub(crate) fn ceiling(limit: &Limit) -> Option<Limit> {
+    bucket_of(limit).map(|bucket| Limit::new(bucket).counting(limit.unit()))
+}
+
+/// The whole limit as a bucket. It refills in whole intervals, whatever the limit's own blocks and overdraft are.
+fn bucket_of(limit: &Limit) -> Option<TokenBucket> {
+    let (whole, period) = whole(limit)?;
+    bucket(whole.min(MOST), period)
+}
+
+/// What a limit gives in all, and in how long all of it comes back. `None` for places, and for what gives nothing.
+fn whole(limit: &Limit) -> Option<(u64, Nanos)> {
+    let period = limit.refill_period()?.span_or(CALENDAR);
+    let whole = limit.capacity();
+    (whole > 0).then_some((whole, period))
+}
+
+/// A bucket of so many units that all come back in `period`: one unit in each interval, which is exact, so no rate is
+/// refused; rounded so that it never gives more.
+fn bucket(units: u64, period: Nanos) -> Option<TokenBucket> {
+    let longest = MAX_CAPACITY.as_nanos();
+    let interval = period.as_nanos().div_ceil(units.max(1)).clamp(1, longest);
+    let burst = units.min(longest.checked_div(interval)?).max(1);
+    let bucket = TokenBucket::at(Rate::new(1, Nanos::from_nanos(interval))).burst(burst);
+    bucket.build().ok()
+}
+
+/// Half of it, divided among the nodes: at least one unit, unless there is nothing to divide.
+fn share(whole: u64, nodes: NonZeroU32) -> Option<u64> {
+    match whole.min(MOST) {
+        0 => None,
+        whole => Some((whole / 2 / u64::from(nodes.get())).max(1)),
+    }
+}
+
+/// How long one unit takes where the share is less than one: as long as half of the whole takes to give every node one.
+fn slower(period: Nanos, whole: u64, nodes: NonZeroU32) -> Nanos {
+    let units = u128::from(whole.clamp(1, MOST));
+    let nanos = u128::from(period.as_nanos()) * 2 * u128::from(nodes.get());
+    let nanos = nanos
+        .div_ceil(units)
+        .max(u128::from(period.as_nanos()) / units);
+    u64::try_from(nanos).map_or(Nanos::YEAR, |nanos| {
+        Nanos::from_nanos(nanos).min(Nanos::YEAR)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_core::limit::{Op, State};
+    use tollgate_core::{Timestamp, Unit, Window};
+
+    fn nodes(count: u32) -> NonZeroU32 {
+        NonZeroU32::new(count).unwrap()
+    }
+
+    /// What a limit admits at once, and in each of the following hours.
+    fn admitted(limit: &Limit) -> (u64, u64) {
+        let mut state = State::default();
+        let mut spend = |now| {
+            let mut count = 0;
+            while let Ok(answer) = limit.decide(&state, now, Op::Spend(1))
+                && answer.outcome.is_admitted()
+            {
+                state.apply(answer.next.unwrap());
+                count += 1;
+            }
+            count
+        };
+        let begin = Timestamp::from_secs(1_700_000_000);
+        let at_once = spend(begin);
+        let minutes = (1..=600).map(|m| spend(begin.after(Nanos::from_secs(60 * m))));
+        (at_once, minutes.sum::<u64>() / 10)
+    }
+
+    fn bucket(units: u64, period: Nanos, burst: u64) -> Limit {
+        Limit::new(
+            TokenBucket::at(Rate::new(units, period))
+                .burst(burst)
+                .build()
+                .unwrap(),
+        )
+    }
+
+    #[test]
+    fn a_bucket_is_halved_and_divided() {
+        let whole = bucket(1_000, Nanos::HOUR, 1_000);
+        let fallback = fallback_quota(&whole, nodes(5)).unwrap();
+        assert_eq!(admitted(&fallback), (100, 100));
+    }
+
+    #[test]
+    fn all_nodes_together_never_give_more_than_half_of_the_rate() {
+        for (units, count) in [(1_000, 3), (10, 4), (3, 7), (1, 50), (7, 1)] {
+            let whole = bucket(units, Nanos::MINUTE, units);
+            let fallback = fallback_quota(&whole, nodes(count)).unwrap();
+            let (_, per_hour) = admitted(&fallback);
+            assert!(
+                per_hour * u64::from(count) <= units * 30 + u64::from(count),
+                "{units} on {count}: {per_hour}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_share_of_less_than_one_unit_is_one_unit_more_seldom() {
+        // One an hour, on ten nodes: each would have a twentieth.
+        let whole = bucket(1, Nanos::HOUR, 1);
+        let Quota::TokenBucket(bucket) = *fallback_quota(&whole, nodes(10)).unwrap().quota() else {
+            panic!("a bucket stays a bucket");
+        };
+        assert_eq!(bucket.limit(), 1);
+        assert_eq!(bucket.refill(), Nanos::from_secs(20 * 3_600));
+    }
+
+    #[test]
+    fn windows_become_buckets_and_keep_what_they_count() {
+        let window = tollgate_core::FixedWindow::of(600, Window::Epoch(Nanos::HOUR));
+        let window = Limit::new(window.build().unwrap()).counting(Unit::Bytes);
+        let fallback = fallback_quota(&window, nodes(3)).unwrap();
+        assert_eq!(fallback.unit(), Unit::Bytes);
+        assert_eq!(admitted(&fallback), (100, 100));
+    }
+
+    #[test]
+    fn places_are_divided_too() {
+        let places = Limit::new(Concurrency::new(20, Nanos::MINUTE).unwrap());
+        let Quota::Concurrency(share) = *fallback_quota(&places, nodes(2)).unwrap().quota() else {
+            panic!("places stay places");
+        };
+        assert_eq!((share.limit(), share.lease()), (5, Nanos::MINUTE));
+    }
+
+    #[test]
+    fn nothing_stands_in_for_a_limit_that_admits_nothing() {
+        let shut = Limit::new(TokenBucket::at(Rate::per_second(0)).build().unwrap());
+        assert_eq!(fallback_quota(&shut, nodes(1)), None);
+    }
+}

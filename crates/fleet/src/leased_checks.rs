@@ -1,0 +1,198 @@
+//! Checks of leased limits: spent from slices of this node, for which the store is asked only now and then.
+//!
+//! Slices last while the store is away. When they are used up, the fallback quota decides as for any other limit; that is not
+//! replayed to the store, which keeps leased limits by books of their own. Must not know: how slices are accounted for, what
+//! else is in a batch.
+
+use tollgate_core::{Outcome, Receipt};
+use tollgate_engine::{Sharing, StateStore};
+use tollgate_policy::model::Consistency;
+use tollgate_store::{Answer, Check, Key, Lender, Op, StoreError};
+
+use crate::breaker::Breaker;
+use crate::decision_source::DecisionSource;
+use crate::leases::{Leases, Taken};
+use crate::local_tier::{ChargedOn, LocalCharge};
+use crate::tiered_decider::{TieredBatch, TieredDecider};
+
+/// What slices say about a check.
+enum FromSlice {
+    Answer(Answer),
+    /// There is nothing here: another slice has to be borrowed.
+    Borrow,
+}
+
+impl<S: StateStore> TieredDecider<'_, S> {
+    /// Whether slices decide on a check.
+    pub(crate) fn is_leased(&self, check: &Check<'_>, sharing: &Sharing<'_>) -> bool {
+        let is_spending = matches!(
+            check.op,
+            Op::Spend(_) | Op::Peek(_) | Op::ChargeAlways(_) | Op::Settle { .. }
+        );
+        sharing.consistency == Consistency::Leased
+            && is_spending
+            && self.fleet.lender.is_some()
+            && Leases::can_lend(&check.ruled.limit)
+    }
+
+    /// Decides on the leased checks one after another, and answers whether all of them are admitted.
+    pub(crate) async fn decide_leased<const N: usize>(
+        &self,
+        batch: &mut TieredBatch<'_, N>,
+    ) -> Result<bool, StoreError> {
+        let Some(lender) = &self.fleet.lender else {
+            return Ok(true);
+        };
+        for position in 0..batch.checks.len() {
+            let Some((check, part)) = leased_at(batch, position) else {
+                continue;
+            };
+            let answer = match self.spend_slice(check) {
+                FromSlice::Answer(answer) => Some(answer),
+                FromSlice::Borrow => {
+                    let sharing = batch.sharing.get(position);
+                    let slot_key = sharing.and_then(|sharing| sharing.slot_key);
+                    self.borrow(&**lender, part, check, slot_key).await
+                }
+            };
+            if !self.apply(batch, position, part, answer)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The same from the slices that are here, while nothing can be borrowed.
+    pub(crate) fn decide_from_slices<const N: usize>(
+        &self,
+        batch: &mut TieredBatch<'_, N>,
+    ) -> Result<bool, StoreError> {
+        for position in 0..batch.checks.len() {
+            let Some((check, part)) = leased_at(batch, position) else {
+                continue;
+            };
+            let answer = match self.spend_slice(check) {
+                FromSlice::Answer(answer) => Some(answer),
+                FromSlice::Borrow => None,
+            };
+            if !self.apply(batch, position, part, answer)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Notes what a slice answered; without an answer the fallback quota decides. Whether the check is admitted.
+    fn apply<const N: usize>(
+        &self,
+        batch: &mut TieredBatch<'_, N>,
+        position: usize,
+        part: usize,
+        answer: Option<Answer>,
+    ) -> Result<bool, StoreError> {
+        let Some(answer) = answer else {
+            let only = |(other, _): (usize, _)| match other == position {
+                true => DecisionSource::Away { part },
+                false => DecisionSource::Decided,
+            };
+            let sources = batch.sources.iter().enumerate().map(only).collect();
+            let before = std::mem::replace(&mut batch.sources, sources);
+            let admits = self.decide_by_fallback(batch, true);
+            batch.sources = before;
+            return admits;
+        };
+        if let Some(place) = batch.answers.get_mut(position) {
+            *place = answer;
+        }
+        if !answer.outcome.is_admitted() {
+            return Ok(false);
+        }
+        if let Some(check) = batch.checks.get(position) {
+            batch.charged.push(LocalCharge {
+                position,
+                ruled: *check.ruled,
+                on: ChargedOn::Slice,
+            });
+        }
+        Ok(true)
+    }
+
+    fn spend_slice(&self, check: &Check<'_>) -> FromSlice {
+        let leases = &self.fleet.leases;
+        let now = self.local.now();
+        if let Op::Settle { receipt, actual } = check.op {
+            leases.settle(check, &receipt, actual, now);
+            return FromSlice::Answer(CORRECTED);
+        }
+        match leases.spend(&spending(check), now) {
+            Taken::Borrow => FromSlice::Borrow,
+            taken => self
+                .answer_of(taken, check)
+                .map_or(FromSlice::Borrow, FromSlice::Answer),
+        }
+    }
+
+    /// Borrows a slice and spends from it. `None`: the lender is away.
+    async fn borrow(
+        &self,
+        lender: &dyn Lender,
+        part: usize,
+        check: &Check<'_>,
+        slot_key: Option<Key<'_>>,
+    ) -> Option<Answer> {
+        let breaker = self.fleet.breakers().get(part);
+        breaker.filter(|breaker| Breaker::is_closed(breaker))?;
+        let now = || self.local.now();
+        let leases = &self.fleet.leases;
+        let check_spending = spending(check);
+        let borrowed = leases.borrow(lender, slot_key, &check_spending, now);
+        let borrowed = borrowed.await;
+        self.fleet
+            .note_call(&[part], now(), borrowed.as_ref().err());
+        self.answer_of(borrowed.ok()?, check)
+    }
+
+    fn answer_of(&self, taken: Taken, check: &Check<'_>) -> Option<Answer> {
+        match (taken, check.op) {
+            (Taken::Spent(answer), _) => Some(answer),
+            (Taken::Denied(answer), Op::ChargeAlways(cost)) => {
+                // It is charged whether or not it is there: to the next slice.
+                let now = self.local.now();
+                let leases = &self.fleet.leases;
+                leases.settle(check, &Receipt::default(), cost, now);
+                Some(Answer {
+                    outcome: Outcome::Allow,
+                    ..answer
+                })
+            }
+            (Taken::Denied(answer), _) => Some(answer),
+            (Taken::Borrow | Taken::Elsewhere, _) => None,
+        }
+    }
+}
+
+/// The check at this position and its part of the store, if slices decide on it.
+fn leased_at<'b, const N: usize>(
+    batch: &TieredBatch<'b, N>,
+    position: usize,
+) -> Option<(&'b Check<'b>, usize)> {
+    match batch.sources.get(position)? {
+        DecisionSource::Leased { part } => Some((batch.checks.get(position)?, *part)),
+        _ => None,
+    }
+}
+
+/// What is spent from a slice: also what is charged in any case.
+const fn spending<'c>(check: &Check<'c>) -> Check<'c> {
+    let op = match check.op {
+        Op::ChargeAlways(cost) => Op::Spend(cost),
+        op => op,
+    };
+    Check { op, ..*check }
+}
+
+/// What was to be corrected was corrected.
+pub(crate) const CORRECTED: Answer = Answer {
+    outcome: Outcome::Allow,
+    ..Answer::EMPTY
+};

@@ -1,0 +1,547 @@
+//! What a node does with slices, told one by one.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use tollgate_core::{Nanos, Outcome, Receipt};
+use tollgate_store::{Answer, Check, Clock as _, ErrorKind, ManualClock, Op, Ruled};
+use tollgate_testkit::allocation;
+
+use super::super::{Leases, Taken, Terms};
+use super::fake::{FakeLender, Fate, check, clock, ruled};
+use crate::testing::at_once;
+
+const KEY: &[u8] = b"everyone";
+
+struct Rig {
+    clock: Arc<ManualClock>,
+    lender: FakeLender,
+    leases: Leases,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let clock = clock();
+        Self {
+            lender: FakeLender::new(Arc::clone(&clock)),
+            leases: Leases::new(Terms::default()),
+            clock,
+        }
+    }
+
+    fn another(&self) -> Leases {
+        Leases::new(Terms::default())
+    }
+
+    fn advance(&self, millis: u64) {
+        self.clock.advance(Nanos::from_millis(millis));
+    }
+
+    /// One request, as an engine makes it.
+    fn take(&self, check: &Check<'_>) -> Result<Taken, ErrorKind> {
+        self.take_on(&self.leases, check)
+    }
+
+    fn take_on(&self, leases: &Leases, check: &Check<'_>) -> Result<Taken, ErrorKind> {
+        match leases.spend(check, self.clock.now()) {
+            Taken::Borrow => {
+                let borrowing = leases.borrow(&self.lender, None, check, || self.clock.now());
+                at_once(borrowing).unwrap().map_err(|error| error.kind())
+            }
+            taken => Ok(taken),
+        }
+    }
+
+    fn is_admitted(&self, check: &Check<'_>) -> bool {
+        matches!(self.take(check), Ok(Taken::Spent(_)))
+    }
+
+    fn tend(&self) {
+        for _ in 0..8 {
+            at_once(self.leases.tend(&self.lender, || self.clock.now())).unwrap();
+        }
+    }
+
+    fn calls(&self) -> usize {
+        self.lender.calls().len()
+    }
+}
+
+fn answer(taken: Taken) -> Answer {
+    match taken {
+        Taken::Spent(answer) | Taken::Denied(answer) => answer,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_hot_key_is_decided_on_with_few_calls_and_exactly_to_the_limit() {
+    let rig = Rig::new();
+    let limit = ruled(100, 10_000);
+    let admitted = (0..30_000).filter(|_| {
+        let is_admitted = rig.is_admitted(&check(&limit, 1));
+        rig.tend_if_wanted();
+        is_admitted
+    });
+    assert_eq!(
+        admitted.count(),
+        10_000,
+        "no time passes, so nothing refills"
+    );
+    assert!(rig.calls() * 20 <= 10_000, "{} calls", rig.calls());
+}
+
+impl Rig {
+    fn tend_if_wanted(&self) {
+        if at_once(self.leases.wanted()).is_some() {
+            at_once(self.leases.tend(&self.lender, || self.clock.now())).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_small_limit_is_lent_unit_by_unit() {
+    let rig = Rig::new();
+    rig.leases.set_nodes(3);
+    let limit = ruled(1, 5);
+    for left in (0..5).rev() {
+        assert!(rig.is_admitted(&check(&limit, 1)));
+        assert_eq!(
+            rig.lender.remaining(KEY, &limit),
+            left,
+            "nothing is kept here"
+        );
+    }
+    assert!(!rig.is_admitted(&check(&limit, 1)));
+}
+
+#[test]
+fn no_node_takes_more_than_a_fair_part_and_all_together_get_the_limit() {
+    let rig = Rig::new();
+    let limit = ruled(1, 3_000);
+    let nodes = [rig.another(), rig.another(), rig.another()];
+    let mut admitted = [0_u64; 3];
+    for node in &nodes {
+        node.set_nodes(3);
+    }
+    for _ in 0..2_000 {
+        for (node, admitted) in nodes.iter().zip(&mut admitted) {
+            let taken = rig.take_on(node, &check(&limit, 1)).unwrap();
+            *admitted += u64::from(matches!(taken, Taken::Spent(_)));
+        }
+    }
+    assert_eq!(admitted.iter().sum::<u64>(), 3_000);
+    assert!(admitted.iter().all(|one| *one > 900), "{admitted:?}");
+    let calls = rig.lender.calls();
+    let largest = calls
+        .iter()
+        .filter_map(|call| call.want)
+        .map(|want| want.most);
+    assert_eq!(largest.max(), Some(500));
+}
+
+#[test]
+fn one_errand_serves_all_who_wait_and_a_second_those_it_did_not_suffice_for() {
+    let rig = Rig::new();
+    rig.lender.now_on(Fate::UnderWay);
+    let limit = ruled(1, 1_000);
+    let checks = check(&limit, 1);
+    let now = || rig.clock.now();
+    let mut borrowing: Vec<_> = (0..50)
+        .map(|_| Box::pin(rig.leases.borrow(&rig.lender, None, &checks, now)))
+        .collect();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut admitted = 0;
+    for round in 0..2 {
+        borrowing.retain_mut(|one| one.as_mut().poll(&mut context).is_pending());
+        assert_eq!(rig.calls(), round + 1);
+        rig.lender.deliver(round);
+        rig.lender.answer(round, false);
+        // Whoever went is served first; those who wait look again.
+        borrowing.retain_mut(|one| match one.as_mut().poll(&mut context) {
+            Poll::Ready(Ok(Taken::Spent(_))) => {
+                admitted += 1;
+                false
+            }
+            _ => true,
+        });
+    }
+    borrowing.retain_mut(|one| match one.as_mut().poll(&mut context) {
+        Poll::Ready(Ok(Taken::Spent(_))) => {
+            admitted += 1;
+            false
+        }
+        _ => true,
+    });
+    assert_eq!((admitted, borrowing.len(), rig.calls()), (50, 0, 2));
+}
+
+/// Traffic at a hundred times the limit: hardly more calls than admitted requests.
+#[test]
+fn traffic_far_beyond_the_limit_makes_hardly_any_calls() {
+    let rig = Rig::new();
+    let limit = ruled(10, 10);
+    let mut admitted = 0;
+    for _ in 0..10_000 {
+        rig.advance(1);
+        admitted += usize::from(rig.is_admitted(&check(&limit, 1)));
+    }
+    assert!((100..=110).contains(&admitted), "{admitted}");
+    assert!(rig.calls() <= admitted + 1, "{} calls", rig.calls());
+
+    let rig = Rig::new();
+    let slow = ruled(1, 1);
+    let first = rig.is_admitted(&check(&slow, 1));
+    let again = (0..900)
+        .filter(|_| rig.is_admitted(&check(&slow, 1)))
+        .count();
+    assert_eq!((first, again, rig.calls()), (true, 0, 1));
+}
+
+#[test]
+fn whoever_is_denied_is_told_when_to_come_back_and_is_admitted_then() {
+    let rig = Rig::new();
+    let limit = ruled(10, 3);
+    for _ in 0..3 {
+        assert!(rig.is_admitted(&check(&limit, 1)));
+    }
+    for _ in 0..20 {
+        let denied = answer(rig.take(&check(&limit, 1)).unwrap());
+        let Outcome::Deny { retry_after } = denied.outcome else {
+            panic!("{denied:?}");
+        };
+        assert!(!retry_after.is_zero() && denied.status.remaining == 0);
+        rig.clock.advance(retry_after);
+        assert!(rig.is_admitted(&check(&limit, 1)));
+    }
+}
+
+#[test]
+fn i12_what_is_told_is_coherent() {
+    let rig = Rig::new();
+    let limit = ruled(50, 100);
+    let mut last: Option<Answer> = None;
+    for step in 0..2_000_u64 {
+        rig.advance(step % 7);
+        let taken = rig.take(&check(&limit, 1 + step % 3)).unwrap();
+        rig.tend_if_wanted();
+        let told = answer(taken);
+        let status = told.status;
+        assert_eq!(status.limit, 100);
+        assert!(status.remaining <= 100, "{told:?}");
+        match told.outcome {
+            Outcome::Deny { retry_after } => {
+                assert!(status.remaining <= step % 3 && !retry_after.is_zero());
+            }
+            _ => assert!(
+                !status.reset_after.is_zero(),
+                "something was used: {told:?}"
+            ),
+        }
+        let is_spent = matches!(taken, Taken::Spent(_));
+        if let (Some(last), true, 0) = (last, is_spent, step % 7) {
+            // No time has passed, so what was spent is missing.
+            assert!(
+                status.remaining <= last.status.remaining,
+                "{last:?} {told:?}"
+            );
+        }
+        last = Some(told);
+    }
+    let never = answer(rig.take(&check(&limit, 101)).unwrap());
+    assert_eq!(never.outcome, Outcome::Never);
+}
+
+#[test]
+fn what_another_limit_refused_goes_back_into_the_slice() {
+    let rig = Rig::new();
+    let limit = ruled(1, 10);
+    let one = check(&limit, 1);
+    for _ in 0..200 {
+        let spent = answer(rig.take(&one).unwrap());
+        assert!(spent.outcome.is_admitted(), "refused requests cost nothing");
+        let back = rig.leases.give_back(&one, &spent.receipt, rig.clock.now());
+        assert_eq!(back, 1);
+    }
+    assert!(rig.calls() <= 2);
+    let spent = answer(rig.take(&one).unwrap());
+    rig.advance(1_500);
+    rig.tend();
+    let back = rig.leases.give_back(&one, &spent.receipt, rig.clock.now());
+    assert_eq!(
+        (back, rig.leases.counted().kept),
+        (0, 1),
+        "the lender was told"
+    );
+    let again = rig
+        .leases
+        .give_back(&one, &Receipt::default(), rig.clock.now());
+    assert_eq!(again, 0, "of what nobody was charged nothing comes back");
+}
+
+#[test]
+fn what_turns_out_to_cost_more_is_taken_from_the_next_slice() {
+    let rig = Rig::new();
+    let limit = ruled(1, 10);
+    let one = check(&limit, 1);
+    let spent = answer(rig.take(&one).unwrap());
+    rig.leases.settle(&one, &spent.receipt, 5, rig.clock.now());
+    let more = (0..20).filter(|_| rig.is_admitted(&one)).count();
+    assert_eq!(more, 5, "of ten, one and four more were spent");
+}
+
+#[test]
+fn slices_go_back_when_nobody_comes_and_at_the_end() {
+    let rig = Rig::new();
+    let limit = ruled(1, 1_000);
+    for _ in 0..100 {
+        assert!(rig.is_admitted(&check(&limit, 1)));
+    }
+    assert!(
+        rig.lender.remaining(KEY, &limit) < 900,
+        "some are held here"
+    );
+    rig.advance(1_200);
+    rig.tend();
+    assert_eq!(rig.lender.remaining(KEY, &limit), 901, "one has refilled");
+    assert_eq!(rig.lender.loans(KEY), 0);
+    rig.advance(1_200);
+    rig.tend();
+    assert_eq!(
+        rig.leases.counted().keys,
+        0,
+        "nothing is remembered for nothing"
+    );
+
+    assert!(rig.is_admitted(&check(&limit, 1)));
+    let giving = rig.leases.give_all_back(&rig.lender, || rig.clock.now());
+    assert_eq!(at_once(giving).unwrap().failed, 0);
+    assert_eq!(rig.lender.loans(KEY), 0);
+    assert!(rig.is_admitted(&check(&limit, 1)), "the lender decides");
+    assert_eq!(rig.lender.loans(KEY), 0, "and nothing is lent any more");
+}
+
+#[test]
+fn a_lender_that_is_away_is_an_error_for_all_who_wait_and_loses_nothing() {
+    let rig = Rig::new();
+    let limit = ruled(1, 1_000);
+    let one = check(&limit, 1);
+    rig.lender.now_on(Fate::UnderWay);
+    let now = || rig.clock.now();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut first = pin!(rig.leases.borrow(&rig.lender, None, &one, now));
+    let mut other = pin!(rig.leases.borrow(&rig.lender, None, &one, now));
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    assert!(other.as_mut().poll(&mut context).is_pending());
+    rig.lender.deliver(0);
+    rig.lender.answer(0, true);
+    for (waiting, kind) in [(first, ErrorKind::TimedOut), (other, ErrorKind::Busy)] {
+        let Poll::Ready(Err(error)) = waiting.poll(&mut context) else {
+            panic!("both fail");
+        };
+        assert_eq!(error.kind(), kind);
+    }
+    assert_eq!(rig.calls(), 1, "nobody has tried again");
+    assert_eq!(rig.lender.loans(KEY), 1, "what was lent is not known here");
+    rig.lender.now_on(Fate::AtOnce);
+    assert!(rig.is_admitted(&one));
+    assert_eq!(
+        rig.lender.loans(KEY),
+        1,
+        "it was given back with the next errand"
+    );
+    rig.lender.now_on(Fate::Unreachable);
+    let failed = (0..1_000).find_map(|_| rig.take(&one).err());
+    assert_eq!(failed, Some(ErrorKind::Unreachable));
+}
+
+#[test]
+fn whoever_gives_up_lets_the_others_go_themselves() {
+    let rig = Rig::new();
+    let limit = ruled(1, 1_000);
+    let one = check(&limit, 1);
+    rig.lender.now_on(Fate::UnderWay);
+    let now = || rig.clock.now();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut first = Box::pin(rig.leases.borrow(&rig.lender, None, &one, now));
+    let mut other = pin!(rig.leases.borrow(&rig.lender, None, &one, now));
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    assert!(other.as_mut().poll(&mut context).is_pending());
+    rig.lender.deliver(0);
+    drop(first);
+    rig.lender.now_on(Fate::AtOnce);
+    let taken = other.poll(&mut context);
+    assert!(matches!(taken, Poll::Ready(Ok(Taken::Spent(_)))));
+    let told = &rig.lender.calls()[1].reports;
+    assert!(
+        told.iter()
+            .any(|report| report.is_last && report.spent == 0)
+    );
+}
+
+#[test]
+fn keys_that_there_is_no_room_for_are_decided_on_by_the_lender() {
+    let rig = Rig::new();
+    let leases = Leases::new(Terms {
+        keys: 1,
+        ..Terms::default()
+    });
+    let limit = ruled(1, 2);
+    let mut admitted = 0;
+    for key in 0..200_u32 {
+        let key = key.to_be_bytes();
+        let check = Check {
+            key: tollgate_store::Key::of(&key).unwrap(),
+            ..check(&limit, 1)
+        };
+        for _ in 0..5 {
+            let taken = rig.take_on(&leases, &check).unwrap();
+            admitted += u64::from(matches!(taken, Taken::Spent(_)));
+        }
+    }
+    assert_eq!(admitted, 400);
+    let counted = leases.counted();
+    assert!(counted.keys <= 64 && counted.crowded > 0, "{counted:?}");
+}
+
+#[test]
+fn a_look_spends_nothing() {
+    let rig = Rig::new();
+    let limit = ruled(1, 2);
+    let look = Check {
+        op: Op::Peek(1),
+        ..check(&limit, 1)
+    };
+    assert!((0..10).all(|_| rig.is_admitted(&look)));
+    assert!(rig.is_admitted(&check(&limit, 1)) && rig.is_admitted(&look));
+    assert!(rig.is_admitted(&check(&limit, 1)) && !rig.is_admitted(&check(&limit, 1)));
+    assert!(!rig.is_admitted(&look));
+    let credit = Check {
+        op: Op::Credit(1),
+        ..look
+    };
+    assert_eq!(rig.take(&credit), Ok(Taken::Elsewhere));
+}
+
+#[test]
+fn a_quota_that_changes_is_in_force_at_once() {
+    let rig = Rig::new();
+    let small = ruled(1, 2);
+    let large = Ruled {
+        id: small.id,
+        ..ruled(1, 6)
+    };
+    let admitted = |limit: &Ruled| {
+        (0..10)
+            .filter(|_| rig.is_admitted(&check(limit, 1)))
+            .count()
+    };
+    assert_eq!(admitted(&small), 2);
+    assert_eq!(admitted(&large), 4, "what was spent stays spent");
+}
+
+/// Four threads on two nodes: exactly the limit, and nobody waits for ever.
+#[test]
+fn threads_that_borrow_at_once_admit_exactly_the_limit() {
+    let rig = Rig::new();
+    let limit = ruled(1, 20_000);
+    let nodes = [rig.another(), rig.another()];
+    let (rig, limit) = (&rig, &limit);
+    let spending = |leases: &Leases| {
+        let one = check(limit, 1);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut admitted = 0;
+        for _ in 0..15_000 {
+            let mut taken = leases.spend(&one, rig.clock.now());
+            if taken == Taken::Borrow {
+                let now = || rig.clock.now();
+                let mut borrowing = pin!(leases.borrow(&rig.lender, None, &one, now));
+                taken = loop {
+                    if let Poll::Ready(taken) = borrowing.as_mut().poll(&mut context) {
+                        break taken.unwrap();
+                    }
+                    std::thread::yield_now();
+                };
+            }
+            admitted += u64::from(matches!(taken, Taken::Spent(_)));
+        }
+        admitted
+    };
+    let admitted: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = nodes
+            .iter()
+            .chain(&nodes)
+            .map(|node| scope.spawn(|| spending(node)))
+            .collect();
+        threads.into_iter().map(|one| one.join().unwrap()).sum()
+    });
+    assert_eq!(admitted, 20_000);
+}
+
+#[test]
+fn a_decision_from_a_slice_allocates_nothing() {
+    let rig = Rig::new();
+    let limit = ruled(1_000_000, 1_000_000);
+    let one = check(&limit, 1);
+    for _ in 0..2_060 {
+        assert!(rig.is_admitted(&one));
+    }
+    let allocated = allocation::calls(|| {
+        for _ in 0..500 {
+            let taken = rig.leases.spend(&one, rig.clock.now());
+            assert!(matches!(taken, Taken::Spent(_)));
+        }
+    });
+    assert_eq!(allocated, 0);
+}
+
+/// Taking back what the lender was told would let a unit be spent that was charged earlier, when refill has replaced it.
+#[test]
+fn what_was_told_is_not_taken_back_even_if_more_was_spent_since() {
+    let rig = Rig::new();
+    let limit = ruled(1, 100);
+    let one = check(&limit, 1);
+    let spend = || answer(rig.take(&one).unwrap()).receipt;
+    for _ in 0..18 {
+        spend();
+    }
+    let first = spend();
+    rig.advance(900);
+    spend();
+    rig.advance(200);
+    rig.tend();
+    let second = spend();
+    let give_back = |receipt| rig.leases.give_back(&one, &receipt, rig.clock.now());
+    assert_eq!((give_back(first), give_back(second)), (0, 1));
+}
+
+#[test]
+fn what_was_spent_of_one_slice_is_not_taken_back_into_another() {
+    let rig = Rig::new();
+    let limit = ruled(1, 1_000);
+    let one = check(&limit, 1);
+    let spend = || rig.leases.spend(&one, rig.clock.now());
+    for _ in 0..60 {
+        assert!(rig.is_admitted(&one));
+        rig.tend_if_wanted();
+    }
+    while at_once(rig.leases.wanted()).is_none() {
+        assert!(rig.is_admitted(&one));
+    }
+    rig.lender.now_on(Fate::UnderWay);
+    let mut tending = pin!(rig.leases.tend(&rig.lender, || rig.clock.now()));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(tending.as_mut().poll(&mut context).is_pending());
+    let mut last = None;
+    while let Taken::Spent(answer) = spend() {
+        last = Some(answer.receipt);
+    }
+    let under_way = rig.calls() - 1;
+    rig.lender.deliver(under_way);
+    rig.lender.answer(under_way, false);
+    assert!(tending.poll(&mut context).is_ready());
+    let next = answer(spend()).receipt;
+    let give_back = |receipt| rig.leases.give_back(&one, &receipt, rig.clock.now());
+    assert_eq!((give_back(last.unwrap()), give_back(next)), (0, 1));
+}

@@ -1,0 +1,230 @@
+//! What was admitted without the store, to be told when it is back: sums, one for each key of each limit.
+//!
+//! Bounded; what there is no room for is counted as lost. What may have been charged by a call whose answer was lost is not
+//! noted: it would be charged twice. Must not know: who was asked instead.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use foldhash::fast::RandomState;
+use tollgate_core::compose::Verdict;
+use tollgate_store::{Answer, Check, Key, LimitId, Op, Ruled, StoreError};
+
+use crate::fleet::Fleet;
+
+/// The most that is told in one round, so that a store that is just back is not overrun.
+const AT_ONCE: usize = 4_096;
+/// Keys are divided among so many locks: every decision that is made without the store takes one of them.
+const SHARDS: usize = 64;
+
+/// Whose spending it is. Found by what is borrowed, so that nothing is allocated for a key that is known.
+#[derive(Debug)]
+struct Whose {
+    limit: LimitId,
+    key: Box<[u8]>,
+}
+
+/// The same, borrowed or not.
+trait Who {
+    fn who(&self) -> (LimitId, &[u8]);
+}
+
+impl Who for Whose {
+    fn who(&self) -> (LimitId, &[u8]) {
+        (self.limit, &self.key)
+    }
+}
+
+impl Who for (LimitId, &[u8]) {
+    fn who(&self) -> (LimitId, &[u8]) {
+        *self
+    }
+}
+
+impl PartialEq for dyn Who + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.who() == other.who()
+    }
+}
+
+impl Eq for dyn Who + '_ {}
+
+impl Hash for dyn Who + '_ {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let (limit, key) = self.who();
+        state.write_u16(limit.0.get());
+        state.write(key);
+    }
+}
+
+impl PartialEq for Whose {
+    fn eq(&self, other: &Self) -> bool {
+        self.who() == other.who()
+    }
+}
+
+impl Eq for Whose {}
+
+impl Hash for Whose {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self as &dyn Who).hash(state);
+    }
+}
+
+impl<'a> Borrow<dyn Who + 'a> for Whose {
+    fn borrow(&self) -> &(dyn Who + 'a) {
+        self
+    }
+}
+
+/// What was spent, by limit and key.
+type Sums = HashMap<Whose, Spent, RandomState>;
+
+/// Sums of what was spent.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    shards: Box<[Mutex<Sums>]>,
+    /// How many keys there are in all shards.
+    count: AtomicUsize,
+    most: usize,
+    lost: AtomicU64,
+}
+
+/// What was spent by one key of one limit.
+#[derive(Clone, Debug)]
+struct Spent {
+    part: usize,
+    place: Option<Box<[u8]>>,
+    ruled: Ruled,
+    cost: u64,
+}
+
+impl Replay {
+    pub(crate) fn for_keys(most: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            count: AtomicUsize::new(0),
+            most,
+            lost: AtomicU64::new(0),
+        }
+    }
+
+    /// Notes that a key has spent something that its part of the store does not know of.
+    pub(crate) fn note(&self, part: usize, check: &Check<'_>, place: Option<&Key<'_>>, cost: u64) {
+        let (Some(key), true) = (check.key.single(), cost > 0) else {
+            return;
+        };
+        let who: &dyn Who = &(check.ruled.id, key);
+        let Some(mut spent) = self.shards.get(shard_of(key)).map(lock) else {
+            return;
+        };
+        if let Some(known) = spent.get_mut(who) {
+            known.cost = known.cost.saturating_add(cost);
+            if known.ruled != *check.ruled {
+                known.ruled = *check.ruled;
+            }
+        } else if self.count.load(Ordering::Relaxed) >= self.most {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        } else {
+            let whose = Whose {
+                limit: check.ruled.id,
+                key: Box::from(key),
+            };
+            let one = Spent {
+                part,
+                place: place.and_then(Key::single).map(Box::from),
+                ruled: *check.ruled,
+                cost,
+            };
+            spent.insert(whose, one);
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Takes some of what one part has to be told.
+    fn take(&self, part: usize) -> Vec<(Box<[u8]>, Spent)> {
+        let mut all = Vec::new();
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return all;
+        }
+        for shard in &self.shards {
+            let mut spent = lock(shard);
+            let mut room = AT_ONCE.saturating_sub(all.len());
+            let is_due = |_: &Whose, one: &mut Spent| {
+                let is_due = one.part == part && room > 0;
+                room = room.saturating_sub(usize::from(is_due));
+                is_due
+            };
+            let due = spent.extract_if(is_due);
+            all.extend(due.map(|(whose, one)| (whose.key, one)));
+        }
+        self.count.fetch_sub(all.len(), Ordering::Relaxed);
+        all
+    }
+}
+
+/// Which lock a key is under, by its end, where keys differ. Whoever chooses keys that all have the same gets one lock.
+fn shard_of(key: &[u8]) -> usize {
+    let end = match key.last_chunk::<8>() {
+        Some(end) => u64::from_le_bytes(*end),
+        None => key.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+    };
+    let mixed = end.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    usize::try_from(mixed).unwrap_or(0) % SHARDS
+}
+
+/// Entries are written whole, so a thread that died holding the lock left nothing half done.
+fn lock(shard: &Mutex<Sums>) -> MutexGuard<'_, Sums> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Fleet {
+    /// Tells a part of the store what was admitted without it. On an error the rest is kept for the next time, except for
+    /// what the store may have heard.
+    pub(crate) async fn tell_what_was_spent(&self, part: usize) -> Result<(), StoreError> {
+        let mut due = self.replay.take(part).into_iter();
+        while let Some((key, one)) = due.next() {
+            let told = self.tell(&key, &one).await;
+            let Err(error) = told else {
+                self.counters.count_replayed();
+                continue;
+            };
+            let heard = error.may_have_charged() || error.is_callers_fault();
+            let unheard = (!heard).then_some((key, one));
+            for (key, one) in unheard.into_iter().chain(due) {
+                if let Ok(key) = Key::of(&key) {
+                    let check = Check {
+                        key,
+                        ruled: &one.ruled,
+                        op: Op::ChargeAlways(one.cost),
+                    };
+                    let place = one.place.as_deref().and_then(|place| Key::of(place).ok());
+                    self.replay.note(part, &check, place.as_ref(), one.cost);
+                }
+            }
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    async fn tell(&self, key: &[u8], one: &Spent) -> Result<Verdict, StoreError> {
+        let Ok(key) = Key::of(key) else {
+            return Ok(Verdict::default());
+        };
+        let checks = [Check {
+            key,
+            ruled: &one.ruled,
+            op: Op::ChargeAlways(one.cost),
+        }];
+        let places = [one.place.as_deref().and_then(|place| Key::of(place).ok())];
+        let mut answers = [Answer::EMPTY];
+        self.remote.decide(&places, &checks, &mut answers).await
+    }
+}

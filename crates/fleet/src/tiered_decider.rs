@@ -1,0 +1,400 @@
+//! One batch on two tiers: which checks are this node's own, which the shared store is asked, which it cannot be asked.
+//!
+//! What this node decides by itself comes first, because it can be taken back exactly and at once if the store then
+//! refuses. What the store does not answer is decided here, by a fallback quota or as its limit says. Must not know: what
+//! a batch is about, how fallback quotas are made.
+
+use arrayvec::ArrayVec;
+use tollgate_core::Outcome;
+use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::concurrency::LeaseId;
+use tollgate_engine::{Sharing, StateStore};
+use tollgate_store::{Answer, Check, Note, Op, StoreError};
+
+use crate::decision_source::{DecisionSource, StoreBatch};
+use crate::denial_cache::DenialId;
+use crate::fleet::Fleet;
+use crate::local_tier::{ChargedOn, LocalCharge};
+use crate::singleflight::Turn;
+
+/// How a fleet shares the states of a batch.
+pub trait SharingPolicy: Sync {
+    /// How it shares the state that the check at this position is about.
+    fn sharing(&self, position: usize) -> Sharing<'_>;
+}
+
+/// All states are shared exactly: for checks that no policy describes.
+#[derive(Clone, Copy, Debug)]
+pub struct ExactSharing;
+
+impl SharingPolicy for ExactSharing {
+    fn sharing(&self, _position: usize) -> Sharing<'_> {
+        Sharing::EXACT
+    }
+}
+
+/// A node's own tier and the one it shares.
+#[derive(Debug)]
+pub struct TieredDecider<'a, S> {
+    pub(crate) fleet: &'a Fleet,
+    pub(crate) local: &'a S,
+}
+
+impl<S> Clone for TieredDecider<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for TieredDecider<'_, S> {}
+
+/// Where a batch stands while it is decided.
+pub(crate) struct TieredBatch<'b, const N: usize> {
+    pub(crate) checks: &'b [Check<'b>],
+    pub(crate) sharing: ArrayVec<Sharing<'b>, N>,
+    pub(crate) answers: &'b mut [Answer],
+    pub(crate) sources: ArrayVec<DecisionSource, N>,
+    /// Everything that was carried out on this node, to be taken back if another limit refuses.
+    pub(crate) charged: ArrayVec<LocalCharge, N>,
+}
+
+impl<const N: usize> TieredBatch<'_, N> {
+    /// The version of the policy that asks.
+    fn version(&self) -> u64 {
+        self.sharing.first().map_or(0, |sharing| sharing.version)
+    }
+}
+
+/// Whether a batch is admitted, and whether the store was asked about it and did not answer.
+#[derive(Clone, Copy, Debug)]
+enum Decided {
+    ByAll(bool),
+    WithoutStore(bool),
+}
+
+impl<'a, S: StateStore> TieredDecider<'a, S> {
+    /// Both tiers of a node.
+    #[must_use]
+    pub const fn new(fleet: &'a Fleet, local: &'a S) -> Self {
+        Self { fleet, local }
+    }
+
+    /// Whether every part of the store is away, so that nobody has to be waited for.
+    pub(crate) fn is_without_store(&self) -> bool {
+        let mut breakers = self.fleet.breakers().iter();
+        breakers.all(|breaker| !breaker.is_closed())
+    }
+
+    /// Decides on a batch of at most `N` checks.
+    pub(crate) async fn decide<const N: usize>(
+        &self,
+        checks: &[Check<'_>],
+        sharing: &impl SharingPolicy,
+        answers: &mut [Answer],
+    ) -> Result<BatchOutcome, StoreError> {
+        let by_store = |part| self.by_store(part);
+        let mut batch: TieredBatch<'_, N> = self.begin(checks, sharing, answers, by_store);
+        if self.is_held_here(&mut batch) {
+            return Ok(BatchOutcome::default());
+        }
+        let mut leading = None;
+        let mut ids: ArrayVec<DenialId, N> = ArrayVec::new();
+        if batch.sources.iter().any(DecisionSource::may_ask_store) {
+            let denials = &self.fleet.denials;
+            let version = batch.version();
+            let id = |check: &Check<'_>| denials.id(&check.key, check.ruled.id, version);
+            ids.extend(checks.iter().take(N).map(id));
+            // Of most keys no denial is cached.
+            if denials.knows_any(&ids) {
+                if let Some(outcome) = self.cached_denial(&mut batch) {
+                    return Ok(outcome);
+                }
+                match self.turn(checks, version).await {
+                    Turn::Alone => {}
+                    Turn::First(first) => leading = Some(first),
+                    Turn::Answered => {
+                        if let Some(outcome) = self.cached_denial(&mut batch) {
+                            return Ok(outcome);
+                        }
+                    }
+                    // The store did not answer the first caller; it is not asked once more for each that waited.
+                    Turn::Failed => {
+                        let sources = batch.sources.iter_mut();
+                        sources.for_each(DecisionSource::go_without_store);
+                    }
+                }
+            }
+        }
+        batch.answers.fill(UNASKED);
+        let decided = self.decide_on_tiers(&mut batch, &ids).await;
+        if let Some(leading) = leading {
+            leading.landed(!matches!(decided, Ok(Decided::WithoutStore(_))));
+        }
+        let is_admitted = decided.as_ref().is_ok_and(|decided| match decided {
+            Decided::ByAll(is_admitted) | Decided::WithoutStore(is_admitted) => *is_admitted,
+        });
+        self.finish(&mut batch, is_admitted);
+        decided.map(|_| outcome_of(batch.answers))
+    }
+
+    /// The same while every part of the store is away: nobody is waited for, and nothing is made ready for it.
+    pub(crate) fn decide_alone<const N: usize>(
+        &self,
+        checks: &[Check<'_>],
+        sharing: &impl SharingPolicy,
+        answers: &mut [Answer],
+    ) -> Result<BatchOutcome, StoreError> {
+        let away = |part| DecisionSource::Away { part };
+        let mut batch: TieredBatch<'_, N> = self.begin(checks, sharing, answers, away);
+        if self.is_held_here(&mut batch) {
+            return Ok(BatchOutcome::default());
+        }
+        batch.answers.fill(UNASKED);
+        let admitted = self
+            .decide_here(&mut batch, away)
+            .and_then(|admits| Ok(admits && self.decide_from_slices(&mut batch)?));
+        self.finish(&mut batch, matches!(admitted, Ok(true)));
+        admitted.map(|_| outcome_of(batch.answers))
+    }
+
+    fn begin<'b, P: SharingPolicy, const N: usize>(
+        &self,
+        checks: &'b [Check<'b>],
+        sharing: &'b P,
+        answers: &'b mut [Answer],
+        by_store: impl Fn(usize) -> DecisionSource,
+    ) -> TieredBatch<'b, N> {
+        let shared = (0..checks.len().min(N)).map(|position| sharing.sharing(position));
+        let sharing: ArrayVec<Sharing<'b>, N> = shared.collect();
+        let source = |(check, sharing): (&Check<'_>, &Sharing<'_>)| {
+            if sharing.is_local {
+                return DecisionSource::Own;
+            }
+            self.fleet.note_version(sharing.version);
+            let part = self.fleet.part_of(&check.key, sharing.slot_key.as_ref());
+            if self.is_leased(check, sharing) {
+                return DecisionSource::Leased { part };
+            }
+            if Self::is_counted(check, sharing) {
+                return DecisionSource::Counted { part };
+            }
+            by_store(part)
+        };
+        TieredBatch {
+            checks,
+            answers,
+            sources: checks.iter().zip(&sharing).map(source).collect(),
+            sharing,
+            charged: ArrayVec::new(),
+        }
+    }
+
+    /// The store, or a fallback while that part of it is away.
+    pub(crate) fn by_store(&self, part: usize) -> DecisionSource {
+        match self.fleet.breakers().get(part) {
+            Some(breaker) if breaker.is_closed() => DecisionSource::Store { part },
+            _ => DecisionSource::Away { part },
+        }
+    }
+
+    /// Whether a batch only releases or renews a place that this node gave while the store was away; then it is done.
+    fn is_held_here<const N: usize>(&self, batch: &mut TieredBatch<'_, N>) -> bool {
+        let [check] = batch.checks else {
+            return false;
+        };
+        match check.op {
+            Op::Release(id) | Op::Renew(id) => self.releases_here(check, id, batch.answers),
+            _ => false,
+        }
+    }
+
+    fn releases_here(&self, check: &Check<'_>, id: LeaseId, answers: &mut [Answer]) -> bool {
+        let Some(ruled) = self.fallback_quota(check, &Sharing::EXACT) else {
+            return false;
+        };
+        let mut ask = |op| {
+            let check = Check {
+                ruled: &ruled,
+                op,
+                ..*check
+            };
+            self.local.decide(&[check], answers).is_ok()
+                && answers
+                    .first()
+                    .is_some_and(|answer| answer.note != Note::LeaseNotHeld)
+        };
+        // A release does not say whether there was anything to be released.
+        ask(Op::Renew(id)) && ask(check.op)
+    }
+
+    /// Waits for another caller that asks about the same key, where that was denied a moment ago.
+    async fn turn(&self, checks: &[Check<'_>], version: u64) -> Turn<'_> {
+        let denials = &self.fleet.denials;
+        match denials.just_over(checks, self.local.now(), version) {
+            Some(key) => self.fleet.singleflight.turn(key).await,
+            None => Turn::Alone,
+        }
+    }
+
+    /// The denial that is still true, if one is cached.
+    fn cached_denial<const N: usize>(
+        &self,
+        batch: &mut TieredBatch<'_, N>,
+    ) -> Option<BatchOutcome> {
+        let version = batch.version();
+        let mut known = [None; N];
+        let known = known.get_mut(..batch.checks.len())?;
+        let denials = &self.fleet.denials;
+        denials.ask(batch.checks, self.local.now(), version, known)?;
+        for (answer, known) in batch.answers.iter_mut().zip(known) {
+            *answer = match known {
+                Some(known) => Answer {
+                    outcome: Outcome::Deny {
+                        retry_after: known.retry_after,
+                    },
+                    status: known.status,
+                    ..Answer::EMPTY
+                },
+                None => UNASKED,
+            };
+        }
+        self.fleet.counters.count_cached_denial();
+        Some(outcome_of(batch.answers))
+    }
+
+    /// Decides tier by tier, until one refuses.
+    async fn decide_on_tiers<const N: usize>(
+        &self,
+        batch: &mut TieredBatch<'_, N>,
+        ids: &[DenialId],
+    ) -> Result<Decided, StoreError> {
+        let is_leased = |source: &DecisionSource| matches!(source, DecisionSource::Leased { .. });
+        if !self.decide_here(batch, |part| self.by_store(part))? {
+            return Ok(Decided::ByAll(false));
+        }
+        if batch.sources.iter().any(is_leased) && !self.decide_leased(batch).await? {
+            return Ok(Decided::ByAll(false));
+        }
+        // Those that have become the store's meanwhile have no id yet.
+        let denials = &self.fleet.denials;
+        let id = |position: usize, check: &Check<'_>, version| match ids.get(position) {
+            Some(id) => *id,
+            None => denials.id(&check.key, check.ruled.id, version),
+        };
+        let asked: StoreBatch<'_, N> =
+            StoreBatch::new(batch.checks, &batch.sharing, &batch.sources, id);
+        if asked.checks.is_empty() {
+            return Ok(Decided::ByAll(true));
+        }
+        match self.ask_store(&asked, batch.answers).await {
+            Ok(outcome) => Ok(Decided::ByAll(outcome.is_admitted())),
+            Err(error) if error.is_callers_fault() => Err(error),
+            Err(error) => {
+                let sources = batch.sources.iter_mut();
+                sources.for_each(DecisionSource::fall_back);
+                let decided = self.decide_by_fallback(batch, error.may_have_charged())?;
+                Ok(Decided::WithoutStore(decided))
+            }
+        }
+    }
+
+    /// Decides on everything for which nobody has to be waited for: this node's own limits, counted ones, and those whose part of
+    /// the store is away. Answers whether all of them admit.
+    fn decide_here<const N: usize>(
+        &self,
+        batch: &mut TieredBatch<'_, N>,
+        by_store: impl Fn(usize) -> DecisionSource,
+    ) -> Result<bool, StoreError> {
+        let is_away = |source: &DecisionSource| matches!(source, DecisionSource::Away { .. });
+        if !self.decide_own(batch)? || !self.decide_counted(batch, by_store) {
+            return Ok(false);
+        }
+        if batch.sources.iter().any(is_away) {
+            return self.decide_by_fallback(batch, false);
+        }
+        Ok(true)
+    }
+
+    /// Decides on this node's own limits, and answers whether all of them admit.
+    fn decide_own<const N: usize>(
+        &self,
+        batch: &mut TieredBatch<'_, N>,
+    ) -> Result<bool, StoreError> {
+        if !batch.sources.contains(&DecisionSource::Own) {
+            return Ok(true);
+        }
+        let own = batch.checks.iter().enumerate().zip(&batch.sources);
+        let own: ArrayVec<LocalCharge, N> = own
+            .filter(|(_, source)| **source == DecisionSource::Own)
+            .map(|((position, check), _)| LocalCharge {
+                position,
+                ruled: *check.ruled,
+                on: ChargedOn::OwnState,
+            })
+            .collect();
+        let admits = self.decide_on::<N>(batch.checks, &own, batch.answers)?;
+        if admits {
+            batch.charged.extend(own);
+        }
+        Ok(admits)
+    }
+
+    /// Asks the store about its part of the batch.
+    async fn ask_store<const N: usize>(
+        &self,
+        asked: &StoreBatch<'_, N>,
+        answers: &mut [Answer],
+    ) -> Result<BatchOutcome, StoreError> {
+        let sent = self.local.now();
+        let mut found: ArrayVec<Answer, N> = asked.checks.iter().map(|_| Answer::EMPTY).collect();
+        let remote = self.fleet.remote();
+        let called = remote
+            .decide(&asked.slot_keys, &asked.checks, &mut found)
+            .await;
+        // Which of several parts did not answer is not known; one that did is soon asked again.
+        let answered = self.local.now();
+        self.fleet
+            .note_call(&asked.parts, answered, called.as_ref().err());
+        let outcome = called?;
+        for (position, found) in asked.positions.iter().zip(&found) {
+            if let Some(answer) = answers.get_mut(*position) {
+                *answer = *found;
+            }
+        }
+        let when = (sent, answered.since(sent));
+        let denials = &self.fleet.denials;
+        denials.learn_of(
+            &asked.ids,
+            &asked.checks,
+            &found,
+            &asked.denial_caching,
+            when,
+        );
+        if outcome.is_admitted() && !asked.are_counters {
+            for (check, answer) in asked.checks.iter().zip(&found) {
+                self.fleet.note_admitted(self.local, check, answer);
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Notes what was admitted without the store, or takes back what was charged here.
+    fn finish<const N: usize>(&self, batch: &mut TieredBatch<'_, N>, is_admitted: bool) {
+        if is_admitted {
+            self.note_for_replay(batch);
+        } else {
+            self.take_back(batch);
+        }
+    }
+}
+
+/// Not asked.
+pub(crate) const UNASKED: Answer = Answer {
+    outcome: Outcome::Allow,
+    note: Note::Unasked,
+    ..Answer::EMPTY
+};
+
+fn outcome_of(answers: &[Answer]) -> BatchOutcome {
+    answers.iter().map(|answer| answer.outcome).collect()
+}

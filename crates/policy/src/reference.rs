@@ -1,0 +1,154 @@
+//! The field reference of docs/policy.md: tables made from the declarations of fields and algorithms.
+//!
+//! A document says where a table stands: `<!-- fields: limit -->`, and `<!-- end -->` after it. After a change of a field:
+//! `cargo run -p tollgate-policy --example reference`. Must not know: what else the document says.
+
+use std::fmt::Write as _;
+
+use crate::model::Algorithm;
+use crate::read::{About, Absent, tables};
+
+const END: &str = "<!-- end -->";
+
+/// A document with every table in it made anew.
+///
+/// ```
+/// let old = "<!-- fields: fleet -->\nold\n<!-- end -->\n";
+/// let new = tollgate_policy::reference::renew(old);
+/// assert!(new.contains("| `nodes` |") && !new.contains("old"));
+/// ```
+#[must_use]
+pub fn renew(document: &str) -> String {
+    let mut out = document.to_owned();
+    let fields = tables().map(|(name, fields)| (name, table(&fields)));
+    for (name, table) in fields.into_iter().chain([("algorithms", algorithms())]) {
+        let begin = format!("<!-- fields: {name} -->\n");
+        let Some((before, rest)) = out.split_once(&begin) else {
+            continue;
+        };
+        let Some((_, after)) = rest.split_once(END) else {
+            continue;
+        };
+        out = format!("{before}{begin}{table}{END}{after}");
+    }
+    out
+}
+
+fn table(fields: &[About]) -> String {
+    let mut out = String::from("| field | meaning | default |\n|---|---|---|\n");
+    for field in fields {
+        let absent = match field.absent {
+            Absent::Required(_) => "required ".to_owned(),
+            Absent::Default(value) => format!("`{value}` "),
+            Absent::Means(words) => format!("{words} "),
+            Absent::Nothing => String::new(),
+        };
+        let _infallible = writeln!(out, "| `{}` | {} | {absent}|", field.name, field.doc);
+    }
+    out
+}
+
+fn algorithms() -> String {
+    let mut out = String::from("| `algorithm` | what it promises | burst |\n|---|---|---|\n");
+    for (name, algorithm) in Algorithm::NAMED {
+        let properties = algorithm.properties();
+        let burst = properties.burst.map(|burst| format!("{burst} "));
+        let burst = burst.unwrap_or_default();
+        let _infallible = writeln!(out, "| `{name}` | {} | {burst}|", properties.promise);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load;
+    use crate::model::Policy;
+    use crate::source::Format;
+
+    const DOCUMENT: &str = include_str!("../../../docs/policy.md");
+
+    #[test]
+    fn the_published_reference_is_current_and_has_every_table() {
+        assert!(
+            renew(DOCUMENT) == DOCUMENT,
+            "docs/policy.md is not current: cargo run -p tollgate-policy --example reference"
+        );
+        for (name, _) in tables() {
+            let begin = format!("<!-- fields: {name} -->");
+            assert!(DOCUMENT.contains(&begin), "{name}");
+        }
+        // Negative control.
+        let wrong = DOCUMENT.replace("`unit` |", "`units` |");
+        assert_ne!(renew(&wrong), wrong);
+    }
+
+    /// Policies with room for a field of a map.
+    const ROOM: [(&str, &str); 10] = [
+        ("policy", "{ limits: [{ name: a, rate: 9/s }] @ }"),
+        ("limit", "{ limits: [{ name: a, rate: 9/s @ }] }"),
+        ("limit", "{ limits: [{ name: a, rate: 9/s, key: ip @ }] }"),
+        ("limit", "{ limits: [{ name: a, concurrency: 9 @ }] }"),
+        (
+            "limit",
+            "{ limits: [{ name: a, rate: 9/week, algorithm: fixed_window @ }] }",
+        ),
+        (
+            "key",
+            "{ limits: [{ name: a, rate: 9/s, key: { attribute: ip @ } }] }",
+        ),
+        ("deny", "{ deny: [{ match: { method: GET } @ }] }"),
+        (
+            "cost-by",
+            "{ limits: [{ name: a, rate: 9/s, cost: { by: method, GET: 2 @ } }] }",
+        ),
+        (
+            "cost-from",
+            "{ limits: [{ name: a, rate: 9/s, cost: { from: header.n @ } }] }",
+        ),
+        (
+            "cost-response",
+            "{ limits: [{ name: a, rate: 9/s, cost: { response: n @ } }] }",
+        ),
+    ];
+
+    fn with(text: &str, more: &str) -> Option<Policy> {
+        load(&text.replace(" @", more), "a.yaml", Format::Yaml).ok()
+    }
+
+    #[test]
+    fn a_field_that_is_left_out_means_the_default_of_the_reference() {
+        let mut compared = 0;
+        for (name, fields) in tables() {
+            let room = ROOM.iter().filter(|(of, _)| *of == name);
+            // Levels and overrides have the quota fields of limits.
+            if room.clone().count() == 0 {
+                continue;
+            }
+            for field in fields {
+                let Absent::Default(value) = field.absent else {
+                    continue;
+                };
+                let given = format!(", {}: \"{value}\"", field.name);
+                let bare = given.replace('"', "");
+                let same: Vec<bool> = room
+                    .clone()
+                    .filter_map(|(_, text)| {
+                        let given = with(text, &bare).or_else(|| with(text, &given))?;
+                        Some(with(text, "")? == given)
+                    })
+                    .collect();
+                assert!(same.contains(&true), "`{}` of {name}: {same:?}", field.name);
+                compared += 1;
+            }
+        }
+        assert!(compared > 20, "{compared}");
+    }
+
+    #[test]
+    fn control_another_value_than_the_default_makes_another_policy() {
+        for (name, text) in ROOM.iter().filter(|(name, _)| *name == "limit").take(2) {
+            assert_ne!(with(text, ""), with(text, ", mode: off"), "{name}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Concurrency limits. There may be many leases, so of them comes what a decision depends on, and core is shown a short list
+//! that decides the same. See `lua/leases.lua`.
+//!
+//! Must not know: other algorithms.
+
+use tollgate_core::Concurrency;
+use tollgate_core::concurrency::{Lease, LeaseId, Leases};
+use tollgate_core::limit::{Op, State};
+
+use super::Scripted;
+use crate::script::Which;
+use crate::wire::bytes::Blob;
+use crate::wire::code;
+use crate::wire::observed_state::{ObservedState, Reader};
+
+impl Scripted for Concurrency {
+    const SCRIPT: Which = Which::Leases;
+
+    fn encode(&self, op: Op) -> Option<Blob> {
+        let (operation, id, weight) = match op {
+            Op::Acquire { weight: 0, .. } => (code::LOOK, 0, 0),
+            // Also what can never be admitted: it may be held already, from before the limit was lowered.
+            Op::Acquire { id, weight } => (code::ACQUIRE, id.0, weight),
+            Op::Renew(id) => (code::RENEW, id.0, 0),
+            Op::Release(id) => (code::RELEASE, id.0, 0),
+            _ => return None,
+        };
+        let blob = Blob::of(5, operation)
+            .count(self.limit())
+            .pair(self.lease().as_nanos())
+            .count(weight)
+            .id(id);
+        Some(blob)
+    }
+
+    fn observe(&self, reader: &mut Reader<'_>, id: LeaseId) -> Option<ObservedState> {
+        let (found, used) = (reader.int()?, reader.count()?);
+        let (held, leaves, gone) = (reader.pair()?, reader.pair()?, reader.count()?);
+        reader.int()?;
+        let (last, used_after) = (reader.pair()?, reader.count()?);
+        let last_after = reader.pair()?;
+        reader.int()?;
+        let rest = used.checked_sub(gone)?;
+        // The names of the others do not matter, as long as nobody is looked for under them.
+        let other = LeaseId(!id.0);
+        let leases = |leases: [(LeaseId, u64, u64); 2]| {
+            let leases = leases.into_iter().filter(|(_, weight, _)| *weight > 0);
+            State::Leases(Leases::from_iter(leases.map(|(id, weight, expires)| {
+                Lease {
+                    id,
+                    weight,
+                    expires,
+                }
+            })))
+        };
+        let nothing = (other, 0, 0);
+        let is_held = found == 1;
+        let before = if is_held {
+            leases([(id, used, held), nothing])
+        } else {
+            leases([(other, gone, leaves), (other, rest, last)])
+        };
+        Some(ObservedState {
+            before,
+            unchanged: Some(leases([(other, used, last), nothing])),
+            changed: Some(leases([(other, used_after, last_after), nothing])),
+            is_held,
+        })
+    }
+}

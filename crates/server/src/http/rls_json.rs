@@ -1,0 +1,26 @@
+//! `/json`: Envoy's rate limit request for those who do not speak gRPC.
+//!
+//! Must not know: how the request is read or decided.
+
+use hyper::StatusCode;
+use tollgate_envoy::rls::JsonAnswer;
+use tollgate_store::Clock;
+
+use crate::app::HttpApi;
+use crate::http::response::HttpResponse;
+
+impl<C: Clock> HttpApi<C> {
+    pub(crate) async fn answer_rls_json(&self, body: &[u8]) -> HttpResponse {
+        match self.envoy.should_rate_limit_json(body).await {
+            Ok(JsonAnswer::Decided { status, body, wait }) => {
+                let response = HttpResponse::json(body).answered_with(status);
+                match wait.is_zero() {
+                    true => response,
+                    false => response.after(wait).at(self.saturation().enter()),
+                }
+            }
+            Ok(JsonAnswer::Undecided(refusal, detail)) => HttpResponse::refusal(refusal, detail),
+            Err(reason) => HttpResponse::plain(StatusCode::BAD_REQUEST, reason),
+        }
+    }
+}

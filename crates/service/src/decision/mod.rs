@@ -1,0 +1,119 @@
+//! A decision on one request: [`RateLimitService::check`], and the header fields of its verdict.
+//!
+//! Must not know: how a transport reads requests or sends fields.
+
+mod refusal;
+
+pub use refusal::Refusal;
+
+use tollgate_engine::{CheckMode, CheckOptions, Verdict};
+use tollgate_fleet::FleetEngine;
+use tollgate_http::{Answer, Words as HeaderFields};
+use tollgate_policy::attributes::Attributes;
+use tollgate_store::Clock;
+
+use crate::header_fields::Subject;
+use crate::metrics::Transport;
+use crate::service::RateLimitService;
+
+impl<C: Clock> RateLimitService<C> {
+    /// Decides on a request by the policy in force, counts the verdict for the transport that the request came by, and logs
+    /// a denial if the service logs denials.
+    ///
+    /// ```
+    /// use tollgate_engine::CheckOptions;
+    /// use tollgate_policy::attributes::{Attribute, Attributes};
+    /// use tollgate_policy::source::Format;
+    /// use tollgate_service::{HeaderFields, RateLimitService, Secret, Transport};
+    /// use tollgate_store::SystemClock;
+    ///
+    /// struct Nobody;
+    /// impl Attributes for Nobody {
+    ///     fn get(&self, _: &Attribute) -> Option<&[u8]> {
+    ///         None
+    ///     }
+    /// }
+    ///
+    /// let policy = tollgate_policy::load("limits: [{ name: all, rate: 2/m }]", "p.yaml", Format::Yaml)?;
+    /// let service = RateLimitService::new(&policy, 1_000, SystemClock::new(), Secret::random())?;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let verdict = service.check(Transport::Http, &Nobody, CheckOptions::default()).await;
+    /// assert!(verdict.is_admitted());
+    ///
+    /// // Kept by the connection or the thread: nothing is allocated once it has grown.
+    /// let mut fields = HeaderFields::new();
+    /// service.fields(&verdict, &mut fields);
+    /// assert_eq!(fields.get("ratelimit-policy"), Some(&br#""all";q=2;w=60"#[..]));
+    /// assert_eq!(fields.get("ratelimit"), Some(&br#""all";r=1;t=30"#[..]));
+    /// # });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Without a fleet the future is ready at the first poll.
+    pub async fn check(
+        &self,
+        transport: Transport,
+        request: &dyn Attributes,
+        options: CheckOptions,
+    ) -> Verdict {
+        let verdict = self.check_uncounted(request, options).await;
+        let is_peek = options.mode == CheckMode::Peek;
+        self.observe(transport, &verdict, is_peek);
+        verdict
+    }
+
+    /// The same for a transport that cannot wait. `None` if there is a fleet: then nothing was decided.
+    pub fn check_local(
+        &self,
+        transport: Transport,
+        request: &dyn Attributes,
+        options: CheckOptions,
+    ) -> Option<Verdict> {
+        if self.fleet().is_some() {
+            return None;
+        }
+        let verdict = self.engine().check(request, options);
+        let is_peek = options.mode == CheckMode::Peek;
+        self.observe(transport, &verdict, is_peek);
+        Some(verdict)
+    }
+
+    /// Decides without counting or logging, for a transport that checks several times for one request. It passes one of
+    /// the verdicts to [`observe`](Self::observe).
+    pub async fn check_uncounted(
+        &self,
+        request: &dyn Attributes,
+        options: CheckOptions,
+    ) -> Verdict {
+        match self.fleet_engine() {
+            // In a box, so that the future over memory stays small.
+            Some(engine) => Box::pin(engine.check(request, options)).await,
+            None => self.engine().check(request, options),
+        }
+    }
+
+    /// The engine as a node of the fleet, if the service has joined one.
+    pub(crate) fn fleet_engine(&self) -> Option<FleetEngine<'_, tollgate_store::Memory<C>>> {
+        let fleet = self.fleet()?;
+        Some(FleetEngine::new(self.engine(), fleet))
+    }
+
+    /// Fills `fields` with the header fields that tell a client of a decision, in the dialects of this service: names in
+    /// lowercase, values in printable ASCII, and how to merge them with fields that a response has already.
+    pub fn fields(&self, verdict: &Verdict, fields: &mut HeaderFields) {
+        self.answer(verdict, Subject::Request, |answer| {
+            answer.write(self.headers.dialects(), fields);
+        });
+    }
+
+    /// Lends what a decision promises to `work`, which writes its fields and its body.
+    pub fn answer<R>(
+        &self,
+        verdict: &Verdict,
+        subject: Subject,
+        work: impl FnOnce(&Answer<'_>) -> R,
+    ) -> R {
+        self.headers.answer(verdict, subject, || self.now(), work)
+    }
+}

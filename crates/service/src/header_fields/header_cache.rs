@@ -1,0 +1,158 @@
+//! What stays the same about each limit from answer to answer, rendered once for each generation of the policy.
+//!
+//! The renderer keeps the cache of the newest generation; a verdict of an older one gets a cache of its own, so that a
+//! verdict is always rendered by the policy that decided it. An entry is rendered when its quota is first sent: a policy
+//! may have thousands of overrides, most of which nobody asks for. Must not know: dialects, where a limit stands.
+
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::{ArcSwap, Guard};
+use tollgate_core::Unit;
+use tollgate_core::limit::Quota;
+use tollgate_engine::{Generation, LimitState, QuotaInfo, Verdict};
+use tollgate_http::{Policy, Scope};
+use tollgate_policy::rules::{Meter, MeterRef, Role, Rule};
+
+use super::problem::role_name;
+
+/// The cache of the newest generation.
+#[derive(Debug, Default)]
+pub(super) struct HeaderCaches(ArcSwap<HeaderCache>);
+
+/// The rendered policy of every limit of one generation.
+#[derive(Debug, Default)]
+pub struct HeaderCache {
+    /// Generations count from 1; zero is the cache before the first answer.
+    generation: u64,
+    rules: Box<[Box<[MeterEntries]>]>,
+}
+
+/// The rendered policies of one meter.
+#[derive(Debug)]
+struct MeterEntries {
+    /// For each of its quotas.
+    listed: Box<[Entry]>,
+    /// For quotas that are computed for a request, by what they count.
+    computed: [Entry; 3],
+}
+
+/// `None` where a name cannot be sent; names of policies that were read always can.
+type Entry = OnceLock<Option<Box<Policy>>>;
+
+impl HeaderCaches {
+    /// The cache of the generation that decided.
+    pub(super) fn of(&self, generation: &Generation) -> Guard<Arc<HeaderCache>> {
+        let current = self.0.load();
+        if current.generation == generation.number() {
+            return current;
+        }
+        self.build(generation)
+    }
+
+    #[cold]
+    fn build(&self, generation: &Generation) -> Guard<Arc<HeaderCache>> {
+        let new = Arc::new(HeaderCache::new(generation));
+        self.0
+            .rcu(|current| match current.generation < new.generation {
+                true => Arc::clone(&new),
+                false => Arc::clone(current),
+            });
+        Guard::from_inner(new)
+    }
+}
+
+impl HeaderCache {
+    fn new(generation: &Generation) -> Self {
+        let rules = generation.rules().rules().iter();
+        Self {
+            generation: generation.number(),
+            rules: rules
+                .map(|rule| rule.meters.iter().map(MeterEntries::new).collect())
+                .collect(),
+        }
+    }
+
+    /// The rendered policy of the quota that decided.
+    pub(super) fn policy(
+        &self,
+        verdict: &Verdict,
+        state: &LimitState,
+        quota: &QuotaInfo<'_>,
+    ) -> Option<&Policy> {
+        let meters = self.rules.get(state.rule_index())?;
+        let entries = meters.get(state.meter_index())?;
+        let entry = match state.quota_index() {
+            Some(index) => entries.listed.get(index)?,
+            None => {
+                let [requests, bytes, others] = &entries.computed;
+                match quota.unit() {
+                    Unit::Requests => requests,
+                    Unit::Bytes => bytes,
+                    _ => others,
+                }
+            }
+        };
+        let policy = entry.get_or_init(|| render(verdict, state, quota).map(Box::new));
+        policy.as_deref()
+    }
+}
+
+impl MeterEntries {
+    fn new(meter: &Meter) -> Self {
+        Self {
+            listed: meter.quotas.iter().map(|_| Entry::new()).collect(),
+            computed: Default::default(),
+        }
+    }
+}
+
+#[cold]
+fn render(verdict: &Verdict, state: &LimitState, quota: &QuotaInfo<'_>) -> Option<Policy> {
+    let rule = verdict.rule(state)?;
+    let meter = rule.meters.get(state.meter_index())?;
+    let name = full_name(rule, meter, state);
+    let limit = state.status.limit;
+    let is_concurrency = matches!(
+        meter.quotas.first().map(tollgate_core::limit::Limit::quota),
+        Some(Quota::Concurrency(_))
+    );
+    let policy = if is_concurrency {
+        Policy::concurrent(&name, limit)
+    } else {
+        Policy::new(&name, limit, quota.window(), quota.unit())
+    };
+    let policy = policy.ok()?.scope(scope(verdict, rule, state));
+    match &rule.bucket {
+        // What limits share is one bucket to clients, whichever of them speaks.
+        Some(bucket) => policy.bucket(bucket).ok(),
+        None => Some(policy),
+    }
+}
+
+/// The name of one meter, different from that of any other: the limit's, and the level or the number of the window.
+fn full_name(rule: &Rule, meter: &Meter, state: &LimitState) -> String {
+    let name = &rule.name;
+    match (&meter.level, state.role(), state.meter_index()) {
+        (Some(level), _, _) => format!("{name}/{level}"),
+        (None, Role::Main, 0) => name.to_string(),
+        (None, Role::Main, index) => format!("{name}#{}", index.saturating_add(1)),
+        (None, role, _) => format!("{name}!{}", role_name(role)),
+    }
+}
+
+/// Whom the limit counts together. Without a key it is everybody; with one it is each caller, for all that they do if the
+/// limit applies to everything.
+fn scope(verdict: &Verdict, rule: &Rule, state: &LimitState) -> Scope {
+    let place = MeterRef {
+        rule: state.rule_index(),
+        meter: state.meter_index(),
+    };
+    let recipe = verdict.generation().rules().recipe(place);
+    if recipe.is_none_or(|recipe| recipe.parts.is_empty()) {
+        Scope::Shared
+    } else if rule.applies_to_all {
+        Scope::Global
+    } else {
+        Scope::User
+    }
+}

@@ -1,0 +1,102 @@
+//! The problem details of a refusal (RFC 9457): the type, and a sentence for people.
+//!
+//! Must not know: sockets, header fields, how anything was decided.
+
+use std::fmt;
+
+use tollgate_core::Outcome;
+use tollgate_engine::{Reason, Verdict};
+use tollgate_http::{Answer, Cause, Problem};
+use tollgate_policy::rules::Role;
+
+/// Appends the problem details of a refusal to `out`, with the policy's own message if it has one. `status` is the code
+/// that is really sent.
+pub fn write_problem(verdict: &Verdict, answer: &Answer<'_>, status: u16, out: &mut Vec<u8>) {
+    let detail = Detail(verdict);
+    let cause = match verdict.reason() {
+        Some(Reason::Rate | Reason::Quota | Reason::Concurrency) => Cause::QuotaExceeded,
+        Some(Reason::Capacity) => Cause::ReducedCapacity,
+        Some(Reason::Blocked) => Cause::AbnormalUsage,
+        _ => {
+            let phrase = http::StatusCode::from_u16(status).ok();
+            let phrase = phrase.and_then(|status| status.canonical_reason());
+            let title = phrase.unwrap_or("Refused");
+            return Problem::plain(status, title, detail.to_string()).write(out);
+        }
+    };
+    if verdict.binding().is_some() {
+        answer.write_problem_saying(cause, status, detail, out);
+    } else {
+        // Refused before anybody was asked how much is left.
+        Problem::plain(status, cause.title(), detail.to_string())
+            .held_against(cause, verdict.rule_name(), answer.retry_after_ms())
+            .write(out);
+    }
+}
+
+/// The name of the part that a meter plays in its rule.
+#[must_use]
+pub const fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Main => "main",
+        Role::Local => "local",
+        Role::Block => "block",
+        Role::Seen => "seen",
+        Role::Candidate => "candidate",
+        _ => "other",
+    }
+}
+
+/// What happened this time, for people.
+struct Detail<'a>(&'a Verdict);
+
+impl fmt::Display for Detail<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = self.0;
+        if let Some(message) = verdict.message() {
+            return f.write_str(message);
+        }
+        let name = verdict.rule_name().unwrap_or("?");
+        match (verdict.reason(), verdict.outcome()) {
+            (Some(Reason::Rate | Reason::Quota | Reason::Concurrency), Outcome::Never) => {
+                return write!(
+                    f,
+                    "the request asks for more than the limit {name:?} ever admits at once; waiting does not help"
+                );
+            }
+            (Some(Reason::Rate), _) => write!(f, "the limit {name:?} has no room for this now"),
+            (Some(Reason::Quota), _) => write!(f, "the quota {name:?} is used up"),
+            (Some(Reason::Concurrency), _) => {
+                write!(
+                    f,
+                    "as many requests as the limit {name:?} admits are under way"
+                )
+            }
+            (Some(Reason::Blocked), _) => match verdict.rule_name() {
+                Some(name) => write!(
+                    f,
+                    "earlier requests were beyond the limit {name:?}, which blocks for a while"
+                ),
+                None => f.write_str("requests from this address are blocked"),
+            },
+            (Some(Reason::Capacity), _) => f.write_str("the limiter cannot decide this now"),
+            (Some(Reason::Listed), _) => f.write_str("the policy refuses such requests"),
+            (Some(Reason::MissingKey), _) => {
+                return write!(
+                    f,
+                    "the limit {name:?} needs an attribute that the request does not have"
+                );
+            }
+            (Some(Reason::Unreadable), _) => {
+                f.write_str("the path or the host is too long to be read")
+            }
+            _ => f.write_str("the request is refused"),
+        }?;
+        match verdict.outcome() {
+            Outcome::Deny { retry_after } => {
+                write!(f, "; try again after {} ms", retry_after.as_millis_ceil())
+            }
+            _ => Ok(()),
+        }
+    }
+}

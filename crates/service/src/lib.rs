@@ -1,0 +1,40 @@
+//! What every transport of the rate limiter needs and none should write twice.
+//!
+//! [`RateLimitService`] decides on a request, renders the header fields of the answer, keeps tickets until they are
+//! settled, counts and logs, bounds the queue of requests that wait, reloads the policy and takes part in a fleet. A
+//! transport reads a request into [`Attributes`](tollgate_policy::attributes::Attributes), calls
+//! [`check`](RateLimitService::check), and writes the answer. Must not know: sockets, HTTP libraries, protocols, Redis,
+//! command lines.
+#![forbid(unsafe_code)]
+
+mod decision;
+mod demo;
+mod denial_log;
+mod error;
+pub mod fleet;
+mod header_fields;
+pub mod metrics;
+mod panic_guard;
+mod redact;
+pub mod reload;
+mod saturation;
+mod secret;
+mod service;
+mod tickets;
+mod wait_queue_full;
+
+pub use decision::Refusal;
+pub use demo::demo_policy;
+pub use denial_log::LogDenials;
+pub use error::InvalidService;
+pub use header_fields::{
+    HeaderCache, HeaderRenderer, Subject, role_name, with_header_fields, write_problem,
+};
+pub use metrics::{Answered, Cause, Metrics, Transport};
+pub use panic_guard::guarded;
+pub use saturation::{DEFAULT_MAX_WAITING, Saturation, WaitPermit};
+pub use secret::{InvalidSecret, Secret};
+pub use service::{MAX_RETRY_JITTER, PolicyExplanation, RateLimitService};
+pub use tickets::{TICKET_LIFETIME, TakenTicket};
+pub use tollgate_http::Words as HeaderFields;
+pub use wait_queue_full::WaitQueueFull;

@@ -1,0 +1,367 @@
+//! Metric counters of the service, by transport, outcome and duration, and the page that exposes them. The engine counts
+//! what each limit decides.
+//!
+//! Counting takes no lock, looks nothing up and allocates nothing: every counter has its place by number, and every thread
+//! a line of its own. Must not know: sockets, who reads the numbers, files other than the operating system's about this
+//! process.
+
+mod families;
+mod gather;
+mod histogram;
+mod process;
+mod sources;
+mod text;
+
+pub use gather::gather;
+pub use sources::{CertificateStatus, ListenerCounts, MetricSources, QuotaCounts};
+pub use text::Format;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_core::{Nanos, Outcome, Timestamp};
+use tollgate_engine::{Lines, Reason, Verdict};
+
+use histogram::{Histogram, LATENCY, Spans, WAIT};
+
+/// For so long after it happened it is said that decisions could not be exact.
+const DEGRADED_FOR: Nanos = Nanos::from_secs(10);
+
+/// How a question came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// The HTTP API and what gateways ask.
+    Http,
+    /// Envoy's gRPC.
+    Grpc,
+    /// Redis commands.
+    Resp,
+}
+
+/// What came of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Answered {
+    /// Go on.
+    Allowed,
+    /// Go on after a while.
+    Waited,
+    /// Do not.
+    Denied,
+    /// It was only looked at; nothing was charged.
+    Looked,
+    /// It was not understood, or could not be decided.
+    Failed,
+}
+
+/// A Redis command that brings its own quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ThrottleCommand {
+    /// `CL.THROTTLE` of redis-cell.
+    Cell,
+    /// `THROTTLE` of throttlecrab.
+    Crab,
+    /// `GCRA`.
+    Gcra,
+}
+
+/// What kept decisions from being exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// The store did not answer.
+    Store,
+    /// The store had no room for a key.
+    Overflow,
+    /// This server had too much to do.
+    Saturation,
+}
+
+/// The server's counters.
+#[derive(Debug)]
+pub struct Metrics {
+    /// Outcomes of every transport, one after the other.
+    requests: Lines<15>,
+    durations: [Histogram<17>; 3],
+    refusals: Lines<REASONS>,
+    waits: Histogram<11>,
+    /// Allowed and denied of every command, one after the other.
+    throttled: Lines<6>,
+    /// When decisions were last not exact, by cause, in nanoseconds since 1970.
+    degraded: [AtomicU64; 3],
+    suppressed_logs: AtomicU64,
+    /// Requests to the admin listener that were turned away.
+    rejected: [AtomicU64; 4],
+}
+
+/// Why the admin listener rejected a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminRejection {
+    /// It has no token, or a wrong one.
+    Token,
+    /// Its token does not permit this.
+    Forbidden,
+    /// It comes from a page of another origin.
+    Origin,
+    /// Too many wrong tokens came from its address.
+    Flood,
+}
+
+impl Transport {
+    /// Every transport.
+    pub const ALL: [Self; 3] = [Self::Http, Self::Grpc, Self::Resp];
+
+    /// As metrics and logs call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Grpc => "grpc",
+            Self::Resp => "resp",
+        }
+    }
+}
+
+impl Answered {
+    const ALL: [Self; 5] = [
+        Self::Allowed,
+        Self::Waited,
+        Self::Denied,
+        Self::Looked,
+        Self::Failed,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Waited => "waited",
+            Self::Denied => "denied",
+            Self::Looked => "looked",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// What it comes to that a limiter says this.
+    #[must_use]
+    pub const fn of(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Allow => Self::Allowed,
+            Outcome::Wait(_) => Self::Waited,
+            Outcome::Deny { .. } | Outcome::Never => Self::Denied,
+        }
+    }
+}
+
+impl ThrottleCommand {
+    const ALL: [Self; 3] = [Self::Cell, Self::Crab, Self::Gcra];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Cell => "CL.THROTTLE",
+            Self::Crab => "THROTTLE",
+            Self::Gcra => "GCRA",
+        }
+    }
+}
+
+impl Cause {
+    const ALL: [Self; 3] = [Self::Store, Self::Overflow, Self::Saturation];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Overflow => "overflow",
+            Self::Saturation => "saturation",
+        }
+    }
+}
+
+impl AdminRejection {
+    const ALL: [Self; 4] = [Self::Token, Self::Forbidden, Self::Origin, Self::Flood];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::Forbidden => "forbidden",
+            Self::Origin => "origin",
+            Self::Flood => "flood",
+        }
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// Nothing was counted yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            requests: Lines::new(),
+            durations: std::array::from_fn(|_| Histogram::new(&LATENCY)),
+            refusals: Lines::new(),
+            waits: Histogram::new(&WAIT),
+            throttled: Lines::new(),
+            degraded: Default::default(),
+            suppressed_logs: AtomicU64::new(0),
+            rejected: Default::default(),
+        }
+    }
+
+    /// Counts what the engine said about a request: every transport calls this, once for each verdict that it passes on.
+    /// A look at what would be decided is counted as one. `now` is asked only if something is wrong.
+    #[inline]
+    pub fn count(
+        &self,
+        transport: Transport,
+        verdict: &Verdict,
+        is_look: bool,
+        now: impl Fn() -> Timestamp,
+    ) {
+        let outcome = verdict.outcome();
+        if is_look {
+            return self.count_answer(transport, Answered::Looked);
+        }
+        self.count_answer(transport, Answered::of(outcome));
+        if let Outcome::Wait(wait) = outcome {
+            self.waits.count(wait, 1);
+        } else if outcome != Outcome::Allow {
+            self.refusals.add(reason_index(verdict.reason()), 1);
+        }
+        let degraded = verdict.degraded();
+        if degraded.store {
+            self.degrade(Cause::Store, now());
+        }
+        if degraded.overflow {
+            self.degrade(Cause::Overflow, now());
+        }
+    }
+
+    /// Counts the answer to a question that no engine has a verdict on: one that was not understood, or that Envoy's rules
+    /// decide.
+    #[inline]
+    pub fn count_answer(&self, transport: Transport, answered: Answered) {
+        self.count_answers(transport, answered, 1);
+    }
+
+    /// The same of several.
+    #[inline]
+    pub fn count_answers(&self, transport: Transport, answered: Answered, times: u64) {
+        let first = (transport as usize).wrapping_mul(Answered::ALL.len());
+        self.requests
+            .add(first.wrapping_add(answered as usize), times);
+    }
+
+    /// Counts how long so many requests took that were answered together.
+    #[inline]
+    pub fn observe_duration(&self, transport: Transport, span: Nanos, times: u64) {
+        if let Some(histogram) = self.durations.get(transport as usize) {
+            histogram.count(span, times);
+        }
+    }
+
+    /// Counts commands that bring their own quota.
+    #[inline]
+    pub fn throttled(&self, command: ThrottleCommand, allowed: u64, denied: u64) {
+        let first = (command as usize).wrapping_mul(2);
+        if allowed > 0 {
+            self.throttled.add(first, allowed);
+        }
+        if denied > 0 {
+            self.throttled.add(first.wrapping_add(1), denied);
+        }
+    }
+
+    /// Notes that a decision could not be exact.
+    pub fn degrade(&self, cause: Cause, now: Timestamp) {
+        if let Some(last) = self.degraded.get(cause as usize) {
+            last.fetch_max(now.as_nanos(), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn suppress_log(&self) {
+        self.suppressed_logs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request that the admin listener rejected.
+    pub fn reject(&self, why: AdminRejection) {
+        if let Some(counter) = self.rejected.get(why as usize) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How often a transport has answered so.
+    #[must_use]
+    pub fn answered(&self, transport: Transport, answered: Answered) -> u64 {
+        let place = (transport as usize * Answered::ALL.len()).saturating_add(answered as usize);
+        self.requests.read().get(place).copied().unwrap_or_default()
+    }
+
+    fn is_degraded(&self, cause: Cause, now: Timestamp) -> bool {
+        let last = self.degraded.get(cause as usize);
+        let last = last.map_or(0, |last| last.load(Ordering::Relaxed));
+        last > 0 && now.since(Timestamp::from_nanos(last)) < DEGRADED_FOR
+    }
+
+    fn spans(&self, transport: Transport) -> Option<Spans> {
+        self.durations.get(transport as usize).map(Histogram::read)
+    }
+}
+
+/// Refusals are counted by reason, and one number stands for those that have none.
+const REASONS: usize = Reason::ALL.len() + 1;
+
+/// The words for them, in the order that they are counted in.
+fn reasons() -> impl Iterator<Item = &'static str> {
+    Reason::ALL.into_iter().map(Reason::word).chain(["other"])
+}
+
+fn reason_index(reason: Option<Reason>) -> usize {
+    reason.map_or(Reason::ALL.len(), |reason| reason as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_has_a_place_of_its_own() {
+        let metrics = Metrics::new();
+        let mut expected = Vec::new();
+        for (index, transport) in Transport::ALL.into_iter().enumerate() {
+            for (number, answered) in Answered::ALL.into_iter().enumerate() {
+                let times = (index * 5 + number + 1) as u64;
+                metrics.count_answers(transport, answered, times);
+                expected.push(times);
+            }
+        }
+        assert_eq!(metrics.requests.read().to_vec(), expected);
+        assert_eq!(metrics.answered(Transport::Resp, Answered::Failed), 15);
+        for command in ThrottleCommand::ALL {
+            metrics.throttled(command, 1 + command as u64, 10 + command as u64);
+        }
+        assert_eq!(metrics.throttled.read(), [1, 10, 2, 11, 3, 12]);
+    }
+
+    #[test]
+    fn reasons_are_called_as_everywhere_else() {
+        for reason in Reason::ALL {
+            let word = reasons().nth(reason_index(Some(reason)));
+            assert_eq!(word, Some(reason.word()));
+        }
+        assert_eq!(reasons().nth(reason_index(None)), Some("other"));
+        assert_eq!(reasons().count(), REASONS);
+    }
+
+    #[test]
+    fn being_degraded_is_said_for_a_while() {
+        let metrics = Metrics::new();
+        let at = Timestamp::from_secs;
+        assert!(!metrics.is_degraded(Cause::Store, at(0)));
+        metrics.degrade(Cause::Store, at(100));
+        assert!(metrics.is_degraded(Cause::Store, at(100)));
+        assert!(metrics.is_degraded(Cause::Store, at(109)));
+        assert!(!metrics.is_degraded(Cause::Store, at(110)));
+        assert!(!metrics.is_degraded(Cause::Overflow, at(100)));
+    }
+}

@@ -1,0 +1,307 @@
+//! Numbers as text: the format that Prometheus has always read, and OpenMetrics.
+//!
+//! Must not know: which metrics there are, where numbers come from.
+
+use std::fmt::Write as _;
+
+use super::families::{Family, Kind};
+use super::histogram::Spans;
+
+/// How metrics are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The text format 0.0.4.
+    Prometheus,
+    /// OpenMetrics 1.0.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// The `Content-Type` of a page in it.
+    #[must_use]
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+
+    /// The format that a client prefers by its `Accept`. Without OpenMetrics in it that is the text format.
+    pub fn accepted<'a>(accept: impl Iterator<Item = &'a str>) -> Self {
+        let (mut open, mut plain) = (0, 0);
+        for range in accept.flat_map(|field| field.split(',')) {
+            let mut parts = range.split(';').map(str::trim);
+            let kind = parts.next().unwrap_or_default();
+            let weight = parts
+                .filter_map(|part| part.split_once('='))
+                .find(|(name, _)| name.trim().eq_ignore_ascii_case("q"))
+                .map_or(1_000, |(_, weight)| thousandths(weight.trim()));
+            if kind.eq_ignore_ascii_case("application/openmetrics-text") {
+                open = weight.max(open);
+            } else if kind.eq_ignore_ascii_case("text/plain") {
+                plain = weight.max(plain);
+            }
+        }
+        if open > 0 && open >= plain {
+            Self::OpenMetrics
+        } else {
+            Self::Prometheus
+        }
+    }
+}
+
+/// A weight between 0 and 1 with at most three digits after the point; what is none counts as nothing.
+fn thousandths(weight: &str) -> u32 {
+    let (whole, rest) = weight.split_once('.').unwrap_or((weight, ""));
+    let digits = rest.bytes().chain(*b"000").take(3);
+    let is_number = rest.len() <= 3 && rest.bytes().all(|digit| digit.is_ascii_digit());
+    let part = digits.fold(0, |sum, digit| {
+        sum * 10 + u32::from(digit.saturating_sub(b'0'))
+    });
+    match whole {
+        "1" if is_number => 1_000,
+        "0" if is_number => part,
+        _ => 0,
+    }
+}
+
+/// A page of metrics being written.
+#[derive(Debug)]
+pub(crate) struct Page {
+    out: String,
+    format: Format,
+}
+
+/// The samples of one family.
+pub(crate) struct Samples<'a> {
+    page: &'a mut Page,
+    family: &'a Family,
+}
+
+impl Page {
+    pub(crate) fn new(format: Format) -> Self {
+        Self {
+            // As much as a policy with a few limits takes.
+            out: String::with_capacity(16 * 1_024),
+            format,
+        }
+    }
+
+    /// Begins a family; its samples follow.
+    pub(crate) fn family<'a>(&'a mut self, family: &'a Family) -> Samples<'a> {
+        let Family {
+            name, kind, help, ..
+        } = family;
+        let unit = name.ends_with("_seconds");
+        // Writing to a text cannot fail.
+        let _infallible = match self.format {
+            // Here a family is what its samples are called, and the kind that only labels speak of is not known.
+            Format::Prometheus => {
+                let suffix = kind.suffix();
+                let word = match kind {
+                    Kind::Info => "gauge",
+                    other => other.word(),
+                };
+                write!(
+                    self.out,
+                    "# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {word}\n"
+                )
+            }
+            Format::OpenMetrics => {
+                let word = kind.word();
+                let unit = if unit {
+                    format!("# UNIT {name} seconds\n")
+                } else {
+                    String::new()
+                };
+                write!(
+                    self.out,
+                    "# TYPE {name} {word}\n{unit}# HELP {name} {help}\n"
+                )
+            }
+        };
+        Samples { page: self, family }
+    }
+
+    /// The whole page.
+    pub(crate) fn finish(mut self) -> String {
+        if self.format == Format::OpenMetrics {
+            self.out.push_str("# EOF\n");
+        }
+        self.out
+    }
+}
+
+impl Samples<'_> {
+    /// One number. Labels have the values of the family's, in its order.
+    pub(crate) fn add(&mut self, labels: &[&str], value: u64) -> &mut Self {
+        self.sample(self.family.kind.suffix(), labels, None);
+        let _infallible = writeln!(self.page.out, "{value}");
+        self
+    }
+
+    /// Nanoseconds, told in seconds.
+    pub(crate) fn add_nanos(&mut self, labels: &[&str], nanos: u64) -> &mut Self {
+        self.sample(self.family.kind.suffix(), labels, None);
+        self.seconds(nanos);
+        self
+    }
+
+    /// Spans of time.
+    pub(crate) fn add_spans(&mut self, labels: &[&str], spans: &Spans) -> &mut Self {
+        let Spans { up_to, count, sum } = spans;
+        for (end, so_many) in up_to.iter().chain([&("+Inf", *count)]) {
+            self.sample("_bucket", labels, Some(end));
+            let _infallible = writeln!(self.page.out, "{so_many}");
+        }
+        self.sample("_sum", labels, None);
+        self.seconds(*sum);
+        self.sample("_count", labels, None);
+        let _infallible = writeln!(self.page.out, "{count}");
+        self
+    }
+
+    fn sample(&mut self, suffix: &str, labels: &[&str], end: Option<&str>) {
+        debug_assert_eq!(labels.len(), self.family.labels.len());
+        let out = &mut self.page.out;
+        out.push_str(self.family.name);
+        out.push_str(suffix);
+        let named = self
+            .family
+            .labels
+            .iter()
+            .copied()
+            .zip(labels.iter().copied());
+        let mut opening = '{';
+        for (name, value) in named.chain(end.map(|end| ("le", end))) {
+            out.push(opening);
+            opening = ',';
+            out.push_str(name);
+            out.push_str("=\"");
+            escape(value, out);
+            out.push('"');
+        }
+        if opening == ',' {
+            out.push('}');
+        }
+        out.push(' ');
+    }
+
+    fn seconds(&mut self, nanos: u64) {
+        let (seconds, rest) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
+        let digits = format!("{rest:09}");
+        let digits = digits.trim_end_matches('0');
+        let digits = if digits.is_empty() { "0" } else { digits };
+        let _infallible = writeln!(self.page.out, "{seconds}.{digits}");
+    }
+}
+
+fn escape(value: &str, out: &mut String) {
+    for c in value.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '\n' => out.push_str("\\n"),
+            c => out.push(c),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPANS: Family = Family {
+        name: "took_seconds",
+        kind: Kind::Histogram,
+        labels: &["by"],
+        help: "How long it took",
+    };
+    const SEEN: Family = Family {
+        name: "seen",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "What was seen",
+    };
+
+    fn page(format: Format) -> String {
+        let mut page = Page::new(format);
+        page.family(&SEEN).add(&[], 7);
+        let spans = Spans {
+            up_to: vec![("0.1", 1)],
+            count: 2,
+            sum: 1_250_000_000,
+        };
+        page.family(&SPANS).add_spans(&["a\"b\\c\nd"], &spans);
+        page.finish()
+    }
+
+    #[test]
+    fn both_formats_are_written_to_the_letter() {
+        let samples = |total: &str| {
+            format!(
+                r#"took_seconds_bucket{{by="a\"b\\c\nd",le="0.1"}} 1
+took_seconds_bucket{{by="a\"b\\c\nd",le="+Inf"}} 2
+took_seconds_sum{{by="a\"b\\c\nd"}} 1.25
+took_seconds_count{{by="a\"b\\c\nd"}} 2
+{total}"#
+            )
+        };
+        let plain = "# HELP seen_total What was seen\n# TYPE seen_total counter\nseen_total 7\n\
+                     # HELP took_seconds How long it took\n# TYPE took_seconds histogram\n";
+        assert_eq!(page(Format::Prometheus), format!("{plain}{}", samples("")));
+        let open = "# TYPE seen counter\n# HELP seen What was seen\nseen_total 7\n\
+                    # TYPE took_seconds histogram\n# UNIT took_seconds seconds\n# HELP took_seconds How long it took\n";
+        assert_eq!(
+            page(Format::OpenMetrics),
+            format!("{open}{}", samples("# EOF\n"))
+        );
+    }
+
+    #[test]
+    fn clients_get_what_they_would_rather_have() {
+        use Format::{OpenMetrics, Prometheus};
+        // What Prometheus 3 sends.
+        let server = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
+            application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,\
+            text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        for (accept, format) in [
+            (&[server][..], OpenMetrics),
+            (&[], Prometheus),
+            (&["*/*"], Prometheus),
+            (&["text/html, */*;q=0.8"], Prometheus),
+            (&["application/openmetrics-text"], OpenMetrics),
+            (&["text/plain", "Application/OpenMetrics-Text"], OpenMetrics),
+            (&["application/openmetrics-text; q=0"], Prometheus),
+            (
+                &["application/openmetrics-text; q=0.499, text/plain; q=0.5"],
+                Prometheus,
+            ),
+            (&["application/openmetrics-text; q=what"], Prometheus),
+        ] {
+            assert_eq!(
+                Format::accepted(accept.iter().copied()),
+                format,
+                "{accept:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn weights_are_read_as_http_has_them() {
+        for (text, weight) in [
+            ("1", 1_000),
+            ("1.000", 1_000),
+            ("0", 0),
+            ("0.5", 500),
+            ("0.05", 50),
+            ("0.999", 999),
+            ("2", 0),
+            ("", 0),
+            ("-1", 0),
+            ("0.1234", 0),
+        ] {
+            assert_eq!(thousandths(text), weight, "{text}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! An engine whose rules come from a policy file.
+//!
+//! Must not know: requests, when the file is loaded.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tollgate_core::Timestamp;
+use tollgate_engine::{Engine, OutOfNumbers, StateStore};
+use tollgate_policy::model::Policy;
+use tollgate_policy::rules::Rules;
+use tollgate_policy::source::Problems;
+use tollgate_policy::{load_bytes, read_path};
+
+use super::{Fingerprint, Reloadable, Reloader, Sources};
+
+/// An engine and the policy that it decides by, as the file says it.
+pub struct PolicyEngine<S> {
+    engine: Arc<Engine<S>>,
+    /// The policy in force and its generation.
+    policy: ArcSwap<(u64, Arc<Policy>)>,
+}
+
+/// Keeps an engine at what a policy file says.
+pub type PolicyReloader<S> = Reloader<PolicyEngine<S>>;
+
+impl<S: StateStore> PolicyReloader<S> {
+    /// An engine on this store that decides by a policy file. The secret keys every digest; a fleet shares one.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file: there must be a policy to begin with.
+    pub fn open_policy(path: &Path, secret: [u8; 16], store: S) -> Result<Self, Vec<Problems>> {
+        Self::open(path, secret, |(policy, rules)| {
+            let engine = Engine::new(rules, store)?;
+            let generation = engine.generation().number();
+            Ok(PolicyEngine {
+                engine: Arc::new(engine),
+                policy: ArcSwap::from_pointee((generation, Arc::new(policy))),
+            })
+        })
+    }
+}
+
+impl<S> PolicyEngine<S> {
+    /// The engine.
+    #[must_use]
+    pub const fn engine(&self) -> &Arc<Engine<S>> {
+        &self.engine
+    }
+
+    /// The policy in force as the file said it, and its generation.
+    #[must_use]
+    pub fn in_force(&self) -> (u64, Arc<Policy>) {
+        let in_force = self.policy.load();
+        (in_force.0, Arc::clone(&in_force.1))
+    }
+}
+
+impl<S: StateStore> Reloadable for PolicyEngine<S> {
+    type Rules = (Policy, Rules);
+
+    fn read(path: &Path) -> Result<Sources, Vec<Problems>> {
+        match read_path(path) {
+            Ok(bytes) => Ok(vec![(path.to_owned(), bytes)]),
+            Err(problems) => Err(vec![problems]),
+        }
+    }
+
+    fn fingerprint(sources: &Sources, secret: [u8; 16]) -> Fingerprint {
+        Fingerprint::of(sources.iter().map(|(_, bytes)| bytes.as_slice()), secret)
+    }
+
+    fn compile(
+        sources: Sources,
+        path: &Path,
+        secret: [u8; 16],
+    ) -> Result<(Policy, Rules), Vec<Problems>> {
+        let bytes = sources.into_iter().flat_map(|(_, bytes)| bytes).collect();
+        compile(bytes, path, secret).map_err(|problems| vec![problems])
+    }
+
+    fn swap(&self, (policy, rules): (Policy, Rules)) -> Result<u64, OutOfNumbers> {
+        let generation = self.engine.replace(rules)?;
+        self.policy.store(Arc::new((generation, Arc::new(policy))));
+        Ok(generation)
+    }
+
+    fn generation(&self) -> u64 {
+        self.engine.generation().number()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.engine.store().now()
+    }
+}
+
+fn compile(bytes: Vec<u8>, path: &Path, secret: [u8; 16]) -> Result<(Policy, Rules), Problems> {
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let policy = load_bytes(bytes, path)?;
+    let rules = Rules::compile(&policy, secret)
+        .map_err(|list| Problems::new(&path.display().to_string(), &text, list))?;
+    Ok((policy, rules))
+}
+
+impl<S> fmt::Debug for PolicyEngine<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PolicyEngine").finish_non_exhaustive()
+    }
+}

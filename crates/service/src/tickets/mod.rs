@@ -1,0 +1,98 @@
+//! Tickets: what a transport hands out with an admitted request, and settles when the response is known.
+//!
+//! Tickets stay in the process that issued them; what they settle may be shared by a fleet. Must not know: how reports are
+//! written down.
+
+mod table;
+
+pub(crate) use table::TicketTable;
+pub use table::{TICKET_LIFETIME, TakenTicket};
+
+use tollgate_engine::{Response, Ticket, Verdict};
+use tollgate_store::{Clock, StoreError};
+
+use crate::service::RateLimitService;
+
+impl<C: Clock> RateLimitService<C> {
+    /// Keeps the verdict's ticket and returns its id. `None` if nothing has to be settled.
+    pub fn issue_ticket(&self, verdict: &mut Verdict) -> Option<u128> {
+        let ticket = verdict.take_ticket()?;
+        Some(self.tickets.issue(ticket, self.now()))
+    }
+
+    /// Takes a ticket to settle it.
+    pub async fn take_ticket(&self, id: u128) -> TakenTicket {
+        self.tickets.take(id, self.now()).await
+    }
+
+    /// Extends the leases of an open ticket and keeps it longer. Returns whether all places are still held; `None` if there
+    /// is no such ticket.
+    ///
+    /// # Errors
+    /// The store did not answer.
+    pub async fn renew_ticket(&self, id: u128) -> Result<Option<bool>, StoreError> {
+        let now = self.now();
+        let Some(fleet) = self.fleet_engine() else {
+            // In one step with finding it, so that no other report sees it borrowed.
+            let mut failure = None;
+            let held = self.tickets.renew(id, now, |ticket| {
+                let renewed = self.engine().renew(ticket);
+                renewed.unwrap_or_else(|error| {
+                    failure = Some(error);
+                    false
+                })
+            });
+            return failure.map_or(Ok(held), Err);
+        };
+        let Some(borrowed) = self.tickets.borrow(id, now).await else {
+            return Ok(None);
+        };
+        let Some(ticket) = borrowed.ticket() else {
+            return Ok(None);
+        };
+        let held = fleet.renew(ticket).await?;
+        if held {
+            borrowed.renew(now);
+        }
+        Ok(Some(held))
+    }
+
+    /// Corrects what a request was charged to what it really cost.
+    ///
+    /// # Errors
+    /// The store did not carry out all of it.
+    pub async fn settle(&self, ticket: Ticket, cost: u64) -> Result<(), StoreError> {
+        match self.fleet_engine() {
+            Some(fleet) => fleet.settle(ticket, cost).await,
+            None => self.engine().settle(ticket, cost),
+        }
+    }
+
+    /// Gives back what a request was charged: it never happened.
+    ///
+    /// # Errors
+    /// The store did not carry out all of it.
+    pub async fn cancel(&self, ticket: Ticket) -> Result<(), StoreError> {
+        match self.fleet_engine() {
+            Some(fleet) => fleet.cancel(ticket).await,
+            None => self.engine().cancel(ticket),
+        }
+    }
+
+    /// Releases the places of a request and charges what limits charge for its response.
+    ///
+    /// # Errors
+    /// The store did not carry out all of it.
+    pub async fn respond(&self, ticket: Ticket, response: &dyn Response) -> Result<(), StoreError> {
+        match self.fleet_engine() {
+            Some(fleet) => fleet.respond(ticket, response).await,
+            None => self.engine().respond(ticket, response),
+        }
+    }
+
+    /// How many tickets were dropped for want of room, and how many are open.
+    #[must_use]
+    pub fn ticket_usage(&self) -> (u64, usize) {
+        self.tickets.usage()
+    }
+}

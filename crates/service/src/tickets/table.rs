@@ -1,0 +1,357 @@
+//! Open tickets by their ids: ids cannot be guessed, and the table is bounded in number and in time.
+//!
+//! A settled ticket is remembered until it would have expired, so that a report that is sent twice is answered twice and
+//! carried out once. Must not know: what a ticket settles.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tollgate_core::{Nanos, Timestamp};
+use tollgate_engine::Ticket;
+
+/// The table keeps so many tickets. One more drops the ticket that expires first: its places return when their
+/// leases end, and what was charged stays charged, so nothing is ever admitted twice for it.
+const MOST_TICKETS: usize = 100_000;
+/// How long a ticket is kept after it was issued or renewed.
+pub const TICKET_LIFETIME: Nanos = Nanos::from_secs(600);
+
+/// All tickets that were issued.
+#[derive(Debug)]
+pub(crate) struct TicketTable {
+    secrets: [RandomState; 2],
+    drawn: AtomicU64,
+    slots: Mutex<Slots>,
+    /// Notified when a borrowed ticket is back.
+    back: Notify,
+    most: usize,
+}
+
+/// What is kept of a ticket.
+#[derive(Debug)]
+struct Slot {
+    expires: Timestamp,
+    ticket: State,
+}
+
+/// Where a ticket is.
+#[derive(Debug)]
+enum State {
+    /// Here.
+    Open(Ticket),
+    /// A [`BorrowedTicket`] has it and brings it back.
+    Borrowed,
+    Settled,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    slots: HashMap<u128, Slot>,
+    /// The same tickets, those that expire first first.
+    order: BTreeSet<(Timestamp, u128)>,
+    dropped: u64,
+}
+
+/// What was found under an id.
+#[derive(Debug)]
+pub enum TakenTicket {
+    /// The ticket. The caller has to settle it.
+    Open(Ticket),
+    /// It was settled before.
+    AlreadySettled,
+    /// There is none: it expired, was dropped for want of room, or was never issued.
+    Unknown,
+}
+
+/// A ticket that is looked at while nobody else has it. It goes back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct BorrowedTicket<'t> {
+    tickets: &'t TicketTable,
+    id: u128,
+    ticket: Option<Ticket>,
+}
+
+impl Default for TicketTable {
+    fn default() -> Self {
+        Self::with_room_for(MOST_TICKETS)
+    }
+}
+
+impl TicketTable {
+    pub(crate) fn with_room_for(most: usize) -> Self {
+        Self {
+            secrets: [RandomState::new(), RandomState::new()],
+            drawn: AtomicU64::new(0),
+            slots: Mutex::default(),
+            back: Notify::new(),
+            most,
+        }
+    }
+
+    /// Keeps a ticket and says under which id.
+    pub(crate) fn issue(&self, ticket: Ticket, now: Timestamp) -> u128 {
+        let count = self.drawn.fetch_add(1, Ordering::Relaxed);
+        let [high, low] = self
+            .secrets
+            .each_ref()
+            .map(|secret| u128::from(secret.hash_one(count)));
+        let id = high << 64 | low;
+        let mut slots = self.slots();
+        slots.make_room(self.most, now);
+        slots.put(id, State::Open(ticket), now);
+        id
+    }
+
+    /// Takes a ticket to settle it. It waits only while the ticket is borrowed, which is no longer than a store
+    /// is waited for.
+    pub(crate) async fn take(&self, id: u128, now: Timestamp) -> TakenTicket {
+        self.remove(id, now, || State::Settled).await
+    }
+
+    /// Takes an open ticket to look at it, while a store is waited for.
+    pub(crate) async fn borrow(&self, id: u128, now: Timestamp) -> Option<BorrowedTicket<'_>> {
+        match self.remove(id, now, || State::Borrowed).await {
+            TakenTicket::Open(ticket) => Some(BorrowedTicket {
+                tickets: self,
+                id,
+                ticket: Some(ticket),
+            }),
+            TakenTicket::AlreadySettled | TakenTicket::Unknown => None,
+        }
+    }
+
+    async fn remove(&self, id: u128, now: Timestamp, left: fn() -> State) -> TakenTicket {
+        loop {
+            // Before it is looked for: it may come back in between.
+            let back = self.back.notified();
+            if let Some(taken) = self.slots().take(id, now, left) {
+                return taken;
+            }
+            back.await;
+        }
+    }
+
+    /// Looks at an open ticket, and keeps it for its whole life from now if `work` answers true.
+    pub(crate) fn renew(
+        &self,
+        id: u128,
+        now: Timestamp,
+        work: impl FnOnce(&Ticket) -> bool,
+    ) -> Option<bool> {
+        let mut slots = self.slots();
+        let slot = slots.slots.get(&id).filter(|slot| slot.expires > now)?;
+        let State::Open(ticket) = &slot.ticket else {
+            return None;
+        };
+        let renewed = work(ticket);
+        if renewed && let Some(ticket) = slots.remove(id) {
+            slots.put(id, ticket, now);
+        }
+        Some(renewed)
+    }
+
+    /// How many tickets were dropped for want of room, and how many are kept.
+    pub(crate) fn usage(&self) -> (u64, usize) {
+        let slots = self.slots();
+        (slots.dropped, slots.slots.len())
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        // Both collections change together or a lookup finds nothing, which is an answer.
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BorrowedTicket<'_> {
+    /// The ticket.
+    pub(crate) const fn ticket(&self) -> Option<&Ticket> {
+        self.ticket.as_ref()
+    }
+
+    /// Keeps it for its whole life from now.
+    pub(crate) fn renew(mut self, now: Timestamp) {
+        self.give_back(Some(now));
+    }
+
+    fn give_back(&mut self, renewed: Option<Timestamp>) {
+        let Some(ticket) = self.ticket.take() else {
+            return;
+        };
+        let mut slots = self.tickets.slots();
+        let slot = slots.slots.get_mut(&self.id);
+        // A ticket that was dropped for want of room meanwhile stays dropped.
+        if let Some(slot) = slot.filter(|slot| matches!(slot.ticket, State::Borrowed)) {
+            slot.ticket = State::Open(ticket);
+            if let Some(now) = renewed
+                && let Some(ticket) = slots.remove(self.id)
+            {
+                slots.put(self.id, ticket, now);
+            }
+        }
+        drop(slots);
+        self.tickets.back.notify_waiters();
+    }
+}
+
+impl Drop for BorrowedTicket<'_> {
+    fn drop(&mut self) {
+        self.give_back(None);
+    }
+}
+
+impl Slots {
+    /// What is found under an id, in whose place the other state is left; `None` while it is borrowed.
+    fn take(&mut self, id: u128, now: Timestamp, left: fn() -> State) -> Option<TakenTicket> {
+        let found = self.slots.get_mut(&id).filter(|slot| slot.expires > now);
+        let Some(slot) = found else {
+            return Some(TakenTicket::Unknown);
+        };
+        match &mut slot.ticket {
+            State::Borrowed => None,
+            State::Settled => Some(TakenTicket::AlreadySettled),
+            open @ State::Open(_) => Some(match std::mem::replace(open, left()) {
+                State::Open(ticket) => TakenTicket::Open(ticket),
+                State::Borrowed | State::Settled => TakenTicket::AlreadySettled,
+            }),
+        }
+    }
+
+    /// Drops what has expired, a few at a time so that nobody pays for everybody, and what is in the way.
+    fn make_room(&mut self, most: usize, now: Timestamp) {
+        for _ in 0..4 {
+            let Some((expires, id)) = self.order.first().copied() else {
+                return;
+            };
+            let is_full = self.slots.len() >= most;
+            if expires > now && !is_full {
+                return;
+            }
+            let is_open = !matches!(self.remove(id), None | Some(State::Settled));
+            if is_open && expires > now {
+                self.dropped = self.dropped.saturating_add(1);
+            }
+        }
+    }
+
+    fn put(&mut self, id: u128, ticket: State, now: Timestamp) {
+        let expires = now.after(TICKET_LIFETIME);
+        self.slots.insert(id, Slot { expires, ticket });
+        self.order.insert((expires, id));
+    }
+
+    fn remove(&mut self, id: u128) -> Option<State> {
+        let slot = self.slots.remove(&id)?;
+        self.order.remove(&(slot.expires, id));
+        Some(slot.ticket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+    use tollgate_engine::Engine;
+    use tollgate_policy::attributes::{Attribute, Attributes};
+    use tollgate_policy::rules::Rules;
+    use tollgate_policy::source::Format;
+    use tollgate_store::{ManualClock, Memory};
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+
+    struct Nothing;
+
+    impl Attributes for Nothing {
+        fn get(&self, _: &Attribute) -> Option<&[u8]> {
+            None
+        }
+    }
+
+    fn engine() -> Engine<Memory<ManualClock>> {
+        let text = "limits: [{ name: places, concurrency: 1000 }]";
+        let policy = tollgate_policy::load(text, "a.yaml", Format::Yaml).unwrap();
+        let rules = Rules::compile(&policy, [7; 16]).unwrap();
+        let store = Memory::with_clock(1_000, ManualClock::at(NOW)).unwrap();
+        Engine::new(rules, store).unwrap()
+    }
+
+    /// What is found while nobody has borrowed it.
+    fn take(tickets: &TicketTable, id: u128, now: Timestamp) -> TakenTicket {
+        let work = pin!(tickets.take(id, now));
+        match work.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(taken) => taken,
+            Poll::Pending => panic!("somebody has it"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_ticket_that_is_borrowed_is_waited_for_and_comes_back() {
+        let (engine, tickets) = (engine(), TicketTable::default());
+        let id = tickets.issue(engine.decide(&Nothing).take_ticket().unwrap(), NOW);
+        let borrowed = tickets.borrow(id, NOW).await.unwrap();
+        assert!(borrowed.ticket().is_some());
+        let settled = tickets.take(id, NOW);
+        let (settled, ()) = tokio::join!(settled, async { drop(borrowed) });
+        assert!(matches!(settled, TakenTicket::Open(_)));
+        assert!(tickets.borrow(id, NOW).await.is_none(), "settled");
+
+        let id = tickets.issue(engine.decide(&Nothing).take_ticket().unwrap(), NOW);
+        let later = NOW.after(Nanos::from_secs(599));
+        tickets.borrow(id, later).await.unwrap().renew(later);
+        let end = NOW.after(TICKET_LIFETIME);
+        drop(tickets.borrow(id, end).await.unwrap());
+        assert!(matches!(tickets.take(id, end).await, TakenTicket::Open(_)));
+    }
+
+    #[test]
+    fn a_ticket_is_taken_once_and_remembered_until_it_expires() {
+        let (engine, tickets) = (engine(), TicketTable::default());
+        let ticket = || engine.decide(&Nothing).take_ticket().unwrap();
+        let id = tickets.issue(ticket(), NOW);
+        assert!(matches!(take(&tickets, id, NOW), TakenTicket::Open(_)));
+        assert!(matches!(
+            take(&tickets, id, NOW),
+            TakenTicket::AlreadySettled
+        ));
+        assert!(matches!(take(&tickets, id ^ 1, NOW), TakenTicket::Unknown));
+        let end = NOW.after(TICKET_LIFETIME);
+        assert!(matches!(take(&tickets, id, end), TakenTicket::Unknown));
+        let other = tickets.issue(ticket(), NOW);
+        assert!(matches!(take(&tickets, other, end), TakenTicket::Unknown));
+    }
+
+    #[test]
+    fn renewing_keeps_a_ticket_for_its_whole_life_again() {
+        let (engine, tickets) = (engine(), TicketTable::default());
+        let id = tickets.issue(engine.decide(&Nothing).take_ticket().unwrap(), NOW);
+        let later = NOW.after(Nanos::from_secs(599));
+        assert_eq!(tickets.renew(id, later, |_| true), Some(true));
+        let end = NOW.after(TICKET_LIFETIME);
+        assert_eq!(tickets.renew(id, end, |_| false), Some(false));
+        assert!(matches!(take(&tickets, id, end), TakenTicket::Open(_)));
+        assert_eq!(tickets.renew(id, end, |_| true), None, "settled");
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_the_one_that_expires_first_goes() {
+        let (engine, tickets) = (engine(), TicketTable::with_room_for(3));
+        let keep = |now| tickets.issue(engine.decide(&Nothing).take_ticket().unwrap(), now);
+        let at = |seconds| NOW.after(Nanos::from_secs(seconds));
+        let ids: Vec<u128> = (0..4).map(|n| keep(at(n))).collect();
+        assert_eq!(tickets.usage(), (1, 3));
+        assert!(matches!(
+            take(&tickets, ids[0], at(4)),
+            TakenTicket::Unknown
+        ));
+        assert!(matches!(
+            take(&tickets, ids[1], at(4)),
+            TakenTicket::Open(_)
+        ));
+        // What is settled or expired makes room without loss.
+        keep(at(5));
+        keep(at(700));
+        assert_eq!(tickets.usage(), (1, 1));
+    }
+}
