@@ -7,7 +7,6 @@
 
 pub mod admin;
 mod app;
-mod awaited;
 mod counters;
 pub mod fleet;
 pub mod grpc;

@@ -33,13 +33,13 @@ use self::frame::{frame, sealed};
 use self::methods::{GrpcHandler, GrpcReply, Method, QuotaSubscriber};
 use self::status::{Code, Status};
 use crate::app::App;
-use crate::awaited::guarded;
 use crate::counters::{Counters, count};
 use crate::listen::{Ended, Listener, Peer, Serve, Stopping, Stream, accept};
 use tollgate_envoy::protobuf as wire;
 use tollgate_envoy::rlqs::Session;
 use tollgate_envoy::rls::RlsError;
 use tollgate_envoy::rls::messages::{Descriptors, Entries, read_request, write_response};
+use tollgate_service::guarded;
 use tollgate_service::{Answered, Transport};
 
 /// What speaks gRPC for an app.
