@@ -2,6 +2,11 @@
 //!
 //! Must not know: engines, stores, any one test.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot make its request or policy has to end"
+)]
+
 use std::net::IpAddr;
 
 use tollgate_core::{Nanos, Unit};

@@ -87,8 +87,8 @@ fn conditions(n: usize, limits: usize, by: By) -> Vec<(Attribute, Test)> {
         )],
         By::Header => vec![(Attribute::Header("x-tenant".into()), is(&tenant(n)))],
         By::Network => {
-            let network = IpNet::new_assert(address(n, 0), 24);
-            vec![(Attribute::Ip, Test::Within(vec![network]))]
+            let network = IpNet::new(address(n, 0), 24).into_iter();
+            vec![(Attribute::Ip, Test::Within(network.collect()))]
         }
         By::Glob => {
             let glob = Glob(format!("*.{}.example.com", tenant(n)).into());

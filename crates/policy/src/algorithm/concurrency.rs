@@ -5,39 +5,21 @@
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{Concurrency, InvalidQuota, Nanos};
 
-use super::{Explained, Properties, Refill, StateSharing, never};
+use super::{Explained, PLAIN, Properties};
 use crate::words_for::{amount, span};
 
 pub(super) const PROPERTIES: Properties = Properties {
     name: "concurrency",
     promise: "so many at the same time",
-    burst: None,
-    // `wait` beside `concurrency` has a message of its own.
-    can_promise_instants: true,
-    follows_calendar: false,
-    has_ceiling: false,
     not_leased: Some("places are held, not spent, so they cannot be taken in advance"),
-    is_lent: true,
     not_async: Some("how many are held at once must be known at once"),
-    fallback: "",
-    sharing: StateSharing::Any,
-    needs_larger_blocks: never,
-    refill,
-    most_in_any: |_, _, _| None,
     bytes,
     words,
+    ..PLAIN
 };
 
 pub(super) fn build(lease: Nanos, units: u64) -> Result<Limit, InvalidQuota> {
     Ok(Limit::new(Concurrency::new(units, lease)?))
-}
-
-fn refill(_: &Quota, units: u64, _: u64) -> Option<Refill> {
-    Some(Refill {
-        every: None,
-        block: 1,
-        at_once: units,
-    })
 }
 
 /// A collection with its leases.

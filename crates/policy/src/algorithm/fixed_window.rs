@@ -5,39 +5,26 @@
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{Calendar, FixedWindow, InvalidQuota, Nanos, UtcOffset, Window};
 
-use super::{Explained, Properties, Refill, StateSharing, never, two_words};
+use super::{Explained, PLAIN, Properties, StateSharing, two_words};
 use crate::words_for::{amount, period_name, span};
 
 pub(super) const PROPERTIES: Properties = Properties {
     name: "fixed_window",
     promise: "so many in each window, and up to twice as many around its end. Windows begin at multiples of their length since 1970; weeks (on Mondays), months and years with the calendar. A `utc_offset` says at which midnight days, weeks, months and years turn; without one it is UTC's",
-    burst: None,
     can_promise_instants: false,
     follows_calendar: true,
-    has_ceiling: false,
-    not_leased: None,
     is_lent: false,
-    not_async: None,
     fallback: ", by a token bucket",
     sharing: StateSharing::SameTime,
-    needs_larger_blocks: never,
-    refill,
     most_in_any,
     bytes: two_words,
     words,
+    ..PLAIN
 };
 
 pub(super) fn build(window: Window, units: u64, overdraft: u64) -> Result<Limit, InvalidQuota> {
     let fixed = FixedWindow::of(units, window).overdraft(overdraft);
     Ok(Limit::new(fixed.build()?))
-}
-
-fn refill(_: &Quota, units: u64, _: u64) -> Option<Refill> {
-    Some(Refill {
-        every: None,
-        block: 1,
-        at_once: units,
-    })
 }
 
 /// One window's number just before it turns, the next one's just after.

@@ -5,7 +5,7 @@
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{InvalidQuota, LeakyBucket, Nanos, Rate, Reason};
 
-use super::{Explained, Properties, Refill, StateSharing, never, one_word, refills};
+use super::{Explained, PLAIN, Properties, Refill, refills};
 use crate::rules::Formula;
 use crate::words_for::{amount, then_every};
 
@@ -13,19 +13,10 @@ pub(super) const PROPERTIES: Properties = Properties {
     name: "leaky_bucket",
     promise: "the same, thought of as a level that drains",
     burst: Some("as above"),
-    can_promise_instants: true,
-    follows_calendar: false,
-    has_ceiling: false,
-    not_leased: None,
-    is_lent: true,
-    not_async: None,
-    fallback: "",
-    sharing: StateSharing::Any,
-    needs_larger_blocks: never,
     refill,
     most_in_any,
-    bytes: one_word,
     words,
+    ..PLAIN
 };
 
 pub(super) fn build(
@@ -48,7 +39,7 @@ pub(super) fn build(
     Ok(Limit::new(meter.burst(beside).build()?))
 }
 
-fn refill(quota: &Quota, _: u64, _: u64) -> Option<Refill> {
+fn refill(quota: &Quota) -> Option<Refill> {
     let Quota::LeakyBucket(meter) = quota else {
         return None;
     };
@@ -56,6 +47,7 @@ fn refill(quota: &Quota, _: u64, _: u64) -> Option<Refill> {
         every: Some(meter.interval()),
         block: 1,
         at_once: meter.limit(),
+        is_queue: false,
     })
 }
 

@@ -5,7 +5,7 @@
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{InvalidQuota, LeakyBucket, Nanos, Rate};
 
-use super::{Explained, Properties, Refill, StateSharing, never, one_word, refills};
+use super::{Explained, PLAIN, Properties, Refill, refills};
 use crate::rules::Formula;
 use crate::words_for::{amount, period_name, span, then_every};
 
@@ -15,19 +15,12 @@ pub(super) const PROPERTIES: Properties = Properties {
     name: "leaky_queue",
     promise: "requests wait their turn instead of being refused, as long as there is room",
     burst: Some("the queue"),
-    can_promise_instants: true,
-    follows_calendar: false,
-    has_ceiling: false,
     not_leased: Some(ONE_ORDER),
-    is_lent: true,
     not_async: Some(ONE_ORDER),
-    fallback: "",
-    sharing: StateSharing::Any,
-    needs_larger_blocks: never,
     refill,
     most_in_any,
-    bytes: one_word,
     words,
+    ..PLAIN
 };
 
 pub(super) fn build(
@@ -41,14 +34,15 @@ pub(super) fn build(
     Ok(Limit::new(queue.burst(waiting).build()?))
 }
 
-fn refill(quota: &Quota, _: u64, dearest: u64) -> Option<Refill> {
+fn refill(quota: &Quota) -> Option<Refill> {
     let Quota::LeakyBucket(queue) = quota else {
         return None;
     };
     Some(Refill {
         every: Some(queue.interval()),
         block: 1,
-        at_once: dearest.clamp(1, queue.limit().max(1)),
+        at_once: queue.limit(),
+        is_queue: true,
     })
 }
 

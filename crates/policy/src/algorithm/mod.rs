@@ -70,7 +70,8 @@ pub(crate) struct Properties {
     pub(crate) promise: &'static str,
     /// What `burst` means, as docs/policy.md says it; none where the algorithm has no burst.
     pub(crate) burst: Option<&'static str>,
-    /// Whether `wait` can promise an instant to one request and count on it for the next.
+    /// Whether `wait` can promise an instant to one request and count on it for the next. Concurrency is refused before
+    /// this is asked.
     pub(crate) can_promise_instants: bool,
     /// Whether days, weeks, months and years turn with the calendar.
     pub(crate) follows_calendar: bool,
@@ -88,8 +89,8 @@ pub(crate) struct Properties {
     pub(crate) sharing: StateSharing,
     /// Whether so many units need to be charged in larger blocks.
     pub(crate) needs_larger_blocks: fn(&Formula, u64) -> bool,
-    /// What so many units give back how often, and admit at once where a request costs at most so much.
-    pub(crate) refill: fn(&Quota, u64, u64) -> Option<Refill>,
+    /// How a bucket refills, or how large the blocks of a log are; none where units come back all at once.
+    pub(crate) refill: fn(&Quota) -> Option<Refill>,
     /// The most that is admitted in any span of this length, both ends included, or let through by a queue; none where
     /// time is not what is limited or no one length fits.
     pub(crate) most_in_any: fn(&Quota, Nanos, u64) -> Option<u64>,
@@ -97,6 +98,32 @@ pub(crate) struct Properties {
     pub(crate) bytes: fn(u64) -> (u64, u64),
     /// What it does, in words.
     pub(crate) words: fn(&Quota, &Explained<'_>) -> Option<String>,
+}
+
+/// What holds of an algorithm unless its file says otherwise.
+const PLAIN: Properties = Properties {
+    name: "",
+    promise: "",
+    burst: None,
+    can_promise_instants: true,
+    follows_calendar: false,
+    has_ceiling: false,
+    not_leased: None,
+    is_lent: true,
+    not_async: None,
+    fallback: "",
+    sharing: StateSharing::Any,
+    needs_larger_blocks: |_, _| false,
+    refill: |_| None,
+    most_in_any: |_, _, _| None,
+    // One word of state: a slot of 32 bytes; in Redis a key with its time to live takes about 133.
+    bytes: |_| (32, 133),
+    words: |_, _| None,
+};
+
+/// Two words of state.
+const fn two_words(_: u64) -> (u64, u64) {
+    (43, 141)
 }
 
 /// Which quotas of one algorithm may decide on the same state without forgetting what the other has counted.
@@ -127,8 +154,10 @@ pub(crate) struct Refill {
     pub(crate) every: Option<Nanos>,
     /// Units that are charged together.
     pub(crate) block: u64,
-    /// The most units admitted at one instant.
+    /// The most units admitted at one instant; by a queue, however much one request costs.
     pub(crate) at_once: u64,
+    /// Whether only one request is admitted at an instant.
+    pub(crate) is_queue: bool,
 }
 
 impl Explained<'_> {
@@ -289,19 +318,4 @@ pub fn sharing(limit: Limit, other: &Limit) -> Limit {
 /// How often an interval fits into a span.
 fn refills(interval: Nanos, span: Nanos) -> u64 {
     span.as_nanos() / interval.as_nanos().max(1)
-}
-
-/// Blocks are as large as they were asked for.
-const fn never(_: &Formula, _: u64) -> bool {
-    false
-}
-
-/// What one word of state takes: a slot of 32 bytes; in Redis a key with its time to live about 133.
-const fn one_word(_: u64) -> (u64, u64) {
-    (32, 133)
-}
-
-/// What two words of state take.
-const fn two_words(_: u64) -> (u64, u64) {
-    (43, 141)
 }

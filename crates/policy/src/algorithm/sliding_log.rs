@@ -6,19 +6,15 @@ use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::sliding_log::MAX_LOG_ENTRIES;
 use tollgate_core::{InvalidQuota, Nanos, SlidingLog};
 
-use super::{Explained, Properties, Refill, StateSharing};
+use super::{Explained, PLAIN, Properties, Refill, StateSharing};
 use crate::rules::Formula;
 use crate::words_for::{amount, period_name};
 
 pub(super) const PROPERTIES: Properties = Properties {
     name: "sliding_log",
     promise: "exactly so many in any window; remembers each request",
-    burst: None,
     can_promise_instants: false,
-    follows_calendar: false,
-    has_ceiling: false,
     not_leased: Some("a sliding log knows every single request, and slices have none yet"),
-    is_lent: true,
     not_async: Some(
         "a sliding log promises exactly so many, and between two reconciliations there may be more",
     ),
@@ -29,6 +25,7 @@ pub(super) const PROPERTIES: Properties = Properties {
     most_in_any,
     bytes,
     words,
+    ..PLAIN
 };
 
 pub(super) fn build(
@@ -48,7 +45,7 @@ const fn needs_larger_blocks(formula: &Formula, units: u64) -> bool {
     units.saturating_add(formula.overdraft) > MAX_LOG_ENTRIES.saturating_mul(formula.block)
 }
 
-fn refill(quota: &Quota, _: u64, _: u64) -> Option<Refill> {
+fn refill(quota: &Quota) -> Option<Refill> {
     let Quota::SlidingLog(log) = quota else {
         return None;
     };
@@ -56,6 +53,7 @@ fn refill(quota: &Quota, _: u64, _: u64) -> Option<Refill> {
         every: None,
         block: log.block(),
         at_once: log.limit(),
+        is_queue: false,
     })
 }
 

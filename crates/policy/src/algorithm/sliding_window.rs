@@ -5,27 +5,22 @@
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{InvalidQuota, Nanos, SlidingCounter};
 
-use super::{Explained, Properties, Refill, StateSharing, never, two_words};
+use super::{Explained, PLAIN, Properties, StateSharing, two_words};
 use crate::rules::Formula;
 use crate::words_for::{amount, period_name};
 
 pub(super) const PROPERTIES: Properties = Properties {
     name: "sliding_window",
     promise: "about so many in any window, from two counters",
-    burst: None,
     can_promise_instants: false,
-    follows_calendar: false,
     has_ceiling: true,
     not_leased: Some("a sliding window weighs when requests came, and slices do not say"),
-    is_lent: true,
-    not_async: None,
     fallback: ", by a token bucket",
     sharing: StateSharing::SameTime,
-    needs_larger_blocks: never,
-    refill,
     most_in_any,
     bytes: two_words,
     words,
+    ..PLAIN
 };
 
 pub(super) fn build(
@@ -38,14 +33,6 @@ pub(super) fn build(
         .overdraft(overdraft)
         .ceiling(formula.ceiling);
     Ok(Limit::new(counter.build()?))
-}
-
-fn refill(_: &Quota, units: u64, _: u64) -> Option<Refill> {
-    Some(Refill {
-        every: None,
-        block: 1,
-        at_once: units,
-    })
 }
 
 /// All of one window at its last instant weighs almost nothing at the last instant of the next: one tick's worth.

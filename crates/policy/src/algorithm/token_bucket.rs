@@ -5,7 +5,7 @@
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{InvalidQuota, Nanos, Rate, TokenBucket};
 
-use super::{Explained, Properties, Refill, StateSharing, one_word, refills};
+use super::{Explained, PLAIN, Properties, Refill, refills};
 use crate::rules::Formula;
 use crate::words_for::{amount, then_every};
 
@@ -13,19 +13,11 @@ pub(super) const PROPERTIES: Properties = Properties {
     name: "token_bucket",
     promise: "the burst at once, then evenly; never more than burst + rate × time",
     burst: Some("`burst`, else the rate's number; `auto` is ten seconds' worth"),
-    can_promise_instants: true,
-    follows_calendar: false,
-    has_ceiling: false,
-    not_leased: None,
-    is_lent: true,
-    not_async: None,
-    fallback: "",
-    sharing: StateSharing::Any,
     needs_larger_blocks: Formula::is_too_fine,
     refill,
     most_in_any,
-    bytes: one_word,
     words,
+    ..PLAIN
 };
 
 pub(super) fn build(
@@ -43,7 +35,7 @@ pub(super) fn build(
     }))
 }
 
-fn refill(quota: &Quota, _: u64, _: u64) -> Option<Refill> {
+fn refill(quota: &Quota) -> Option<Refill> {
     let Quota::TokenBucket(bucket) = quota else {
         return None;
     };
@@ -51,6 +43,7 @@ fn refill(quota: &Quota, _: u64, _: u64) -> Option<Refill> {
         every: Some(bucket.interval()),
         block: bucket.block(),
         at_once: bucket.limit(),
+        is_queue: false,
     })
 }
 

@@ -215,7 +215,7 @@ fn widest_between(formula: &Formula, computed: &ComputedGrant) -> Option<Limit> 
         computed.each.max(1).min(computed.at_most)
     };
     let plain = formula.build(slowest).ok()?;
-    let refill = (formula.shape.properties().refill)(plain.quota(), slowest, 1)?;
+    let refill = (formula.shape.properties().refill)(plain.quota())?;
     let (interval, period) = refill.every.zip(formula.span())?;
     let reach = match formula.burst {
         Some(Burst::Units(_)) => return Some(plain),

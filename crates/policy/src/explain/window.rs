@@ -45,21 +45,22 @@ pub(super) fn explained(granting: &Granting, limit: &Limit, dearest: u64) -> Win
     let period = granting.formula.span();
     let most = period.and_then(|period| most_in_any(granting, limit, period, dearest));
     let properties = granting.formula.shape.properties();
-    let refill = (properties.refill)(limit.quota(), granting.units, dearest).unwrap_or(Refill {
+    let refill = (properties.refill)(limit.quota()).unwrap_or(Refill {
         every: None,
         block: 1,
         at_once: granting.units,
+        is_queue: false,
     });
+    let at_once = match refill.is_queue {
+        true => dearest.clamp(1, refill.at_once.max(1)),
+        false => refill.at_once,
+    };
     let (memory_bytes, redis_bytes) =
         (properties.bytes)(granting.units / granting.formula.block.max(1));
     WindowExplained {
         algorithm: properties.name,
         unit: granting.formula.unit.name(),
-        at_once: if granting.units == 0 {
-            0
-        } else {
-            refill.at_once
-        },
+        at_once: if granting.units == 0 { 0 } else { at_once },
         every_ns: refill
             .every
             .filter(|_| granting.units > 0)

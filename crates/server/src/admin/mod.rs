@@ -219,7 +219,7 @@ impl<C: Clock + 'static> HttpHandler for Admin<C> {
         routes::max_body_len(method, path)
     }
 
-    fn waits(&self) -> bool {
+    fn has_fleet(&self) -> bool {
         self.app.service.fleet().is_some()
     }
 

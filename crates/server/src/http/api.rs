@@ -2,7 +2,6 @@
 //!
 //! Must not know: sockets, connections, timeouts, how anything is decided.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,7 +11,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tollgate_store::Clock;
 
 use crate::app::App;
-use crate::awaited::at_once;
 use crate::counters::Counters;
 use crate::http::bad_input::{BadInput, echo};
 use crate::http::http1;
@@ -106,26 +104,11 @@ impl<C: Clock + 'static> HttpHandler for App<C> {
         self.counters()
     }
 
-    fn waits(&self) -> bool {
+    fn has_fleet(&self) -> bool {
         self.service.fleet().is_some()
     }
 
     async fn answer(&self, request: &HttpRequest<'_>) -> HttpResponse {
-        if self.service.fleet().is_some() {
-            // In a box, and the other not in this future at all: what is large is copied again and again on its way.
-            return Box::pin(self.find_answer(request)).await;
-        }
-        match at_once(pin!(self.find_answer(request))) {
-            Some(reply) => reply,
-            None => {
-                HttpResponse::plain(StatusCode::INTERNAL_SERVER_ERROR, "it had to be waited for")
-            }
-        }
-    }
-}
-
-impl<C: Clock + 'static> App<C> {
-    async fn find_answer(&self, request: &HttpRequest<'_>) -> HttpResponse {
         let Some(route) = Route::at(request.path) else {
             let detail = format!("there is nothing at {:?}", echo(request.path.as_bytes()));
             return HttpResponse::plain(StatusCode::NOT_FOUND, detail);
@@ -143,7 +126,8 @@ impl<C: Clock + 'static> App<C> {
             Endpoint::Batch => self.check_batch(request).await,
             Endpoint::Acquire => self.acquire(request).await,
             Endpoint::Reserve => self.reserve(request).await,
-            Endpoint::Report(report) => self.report(report, request).await,
+            // In a box: it is large, and rare beside checks.
+            Endpoint::Report(report) => Box::pin(self.report(report, request)).await,
             Endpoint::Auth(gateway) => self.authorize(gateway, request).await,
             Endpoint::Status => self.status(request).await,
             Endpoint::Limits => Ok(self.limits()),

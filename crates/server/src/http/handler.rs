@@ -3,6 +3,7 @@
 //! Must not know: connections, how a request was read, who answers it.
 
 use std::future::Future;
+use std::pin::pin;
 
 use hyper::{HeaderMap, Method, StatusCode};
 
@@ -34,8 +35,8 @@ pub(crate) trait HttpHandler: Send + Sync + 'static {
         true
     }
 
-    /// Whether answers may have to be waited for. Where they need not, each is there when it is first looked at.
-    fn waits(&self) -> bool {
+    /// Whether a fleet decides. Without one every response is ready when it is first polled.
+    fn has_fleet(&self) -> bool {
         false
     }
 
@@ -46,7 +47,8 @@ pub(crate) trait HttpHandler: Send + Sync + 'static {
 
 /// The answer, whatever happens.
 pub(crate) async fn answer<A: HttpHandler>(handler: &A, request: &HttpRequest<'_>) -> HttpResponse {
-    match guarded(handler.answer(request)).await {
+    // Pinned here, because a future that is handed on by value is copied and kept twice.
+    match guarded(pin!(handler.answer(request))).await {
         Some(reply) => reply,
         None => failed(handler, request),
     }

@@ -1,9 +1,8 @@
 //! Serving plain requests: all that has arrived is answered and sent in one write, until something arrives that is not plain.
 //!
-//! The buffers belong to the thread, not to the connection: one that waits holds none. Must not know: what is asked or
-//! answered, what makes a request plain, sockets.
+//! A round is one read, the responses to all of it, and one write. Over memory the responses are ready when they are first
+//! polled, so a round never waits. Must not know: what is asked or answered, what makes a request plain, sockets.
 
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
@@ -15,21 +14,16 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Instant, sleep};
 use tollgate_core::Nanos;
 
+use super::buffers::{Buffers, Keep, READ_LEN};
 use super::fast_parser::{RequestBounds, parse_request};
 use super::idle::Idle;
 use super::response_writer::write_response;
-use crate::awaited::at_once;
 use crate::counters::Counters;
 use crate::http::Limits;
 use crate::http::handler::{HttpHandler, HttpRequest, answer};
 use crate::http::response::HttpResponse;
 use crate::listen::{Peer, ShutdownOrTimeout, Stopping, send};
 use tollgate_service::WaitPermit as Place;
-
-/// What is read at once at most. A request that is longer is not plain.
-const READ_LEN: usize = 32 * 1_024;
-/// A buffer for answers that has grown beyond this is given back.
-const KEPT_OUTPUT_LEN: usize = 256 * 1_024;
 
 /// Serves plain requests until the connection is over, or something else has arrived: then the bytes of that.
 pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
@@ -44,39 +38,38 @@ pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
         ShutdownOrTimeout::new(stopping, stopped, timer),
         limits.head,
     );
+    // A connection that awaits a fleet has buffers of its own meanwhile, no larger than what it has read.
+    let keep = match handler.has_fleet() {
+        true => Keep::Copy,
+        false => Keep::ThreadBuffers,
+    };
     loop {
-        let round = idle.until(|context| poll_round(context, handler, stream, peer));
-        let Some(round) = round.await? else {
+        let arrived = idle.until(|context| poll_read(context, stream, keep));
+        let Some(Some(mut buffers)) = arrived.await? else {
             return Ok(None);
         };
-        if let Some(ended) = after(round, stream, handler.counters(), stopping).await? {
-            return Ok(ended);
+        let (input, output) = buffers.split();
+        let (consumed, late) = answer_all(handler, input, peer, output).await;
+        let rest = input.get(consumed..).unwrap_or_default().to_vec();
+        let sent = poll_fn(|context| Poll::Ready(send(stream, context, output))).await?;
+        let unsent = (!sent.is_gone || late.is_some()).then(|| {
+            let now = output.get(sent.count..).unwrap_or_default();
+            Unsent::new(now.to_vec(), late)
+        });
+        // Whatever is waited for from here on, the buffers are not.
+        drop(buffers);
+        let more = match unsent {
+            Some(unsent) => unsent.send(stream, handler.counters()).await?,
+            None => Vec::new(),
+        };
+        if !rest.is_empty() || !more.is_empty() {
+            return Ok(Some([rest, more].concat()));
+        }
+        if stopping.is_said() {
+            return Ok(None);
         }
         idle.again();
     }
-}
-
-/// What is left to do after a round. `Some` if the connection is to be served no more: nothing, or the bytes of what is not
-/// plain.
-pub(crate) async fn after<S: AsyncRead + AsyncWrite + Unpin>(
-    round: Round,
-    stream: &mut S,
-    counters: &Counters,
-    stopping: &Stopping,
-) -> io::Result<Option<Option<Vec<u8>>>> {
-    let more = match round.unsent {
-        Some(unsent) => unsent.send(stream, counters).await?,
-        None => Vec::new(),
-    };
-    Ok(match round.then {
-        Then::Read if !more.is_empty() => Some(Some(more)),
-        Then::Read if !stopping.is_said() => None,
-        Then::Read | Then::End => Some(None),
-        Then::Others(mut bytes) => {
-            bytes.extend_from_slice(&more);
-            Some(Some(bytes))
-        }
-    })
 }
 
 impl<A: HttpHandler> RequestBounds for A {
@@ -89,20 +82,8 @@ impl<A: HttpHandler> RequestBounds for A {
     }
 }
 
-/// What came of what was read.
-pub(crate) struct Round {
-    unsent: Option<Box<Unsent>>,
-    then: Then,
-}
-
-enum Then {
-    Read,
-    Others(Vec<u8>),
-    End,
-}
-
 /// Responses that could not be sent at once.
-pub(crate) struct Unsent {
+struct Unsent {
     now: Vec<u8>,
     /// The last one is held back for so long.
     wait: Nanos,
@@ -111,26 +92,9 @@ pub(crate) struct Unsent {
     _place: Option<Place>,
 }
 
-impl Round {
-    const END: Self = Self {
-        unsent: None,
-        then: Then::End,
-    };
-
-    /// Requests were answered, and these bytes are left of what was read.
-    pub(crate) fn then(rest: Vec<u8>, unsent: Option<Box<Unsent>>) -> Self {
-        let then = if rest.is_empty() {
-            Then::Read
-        } else {
-            Then::Others(rest)
-        };
-        Self { unsent, then }
-    }
-}
-
 impl Unsent {
     /// What is to be sent at once, and what is to be held back.
-    pub(crate) fn all(now: Vec<u8>, late: Option<Late>) -> Box<Self> {
+    fn new(now: Vec<u8>, late: Option<Late>) -> Box<Self> {
         let Late { wait, bytes, place } = late.unwrap_or_default();
         Box::new(Self {
             now,
@@ -187,65 +151,28 @@ async fn hold<S: AsyncRead + Unpin>(
 
 /// An answer that is to be held back.
 #[derive(Default)]
-pub(crate) struct Late {
+struct Late {
     wait: Nanos,
     bytes: Vec<u8>,
     place: Option<Place>,
 }
 
-/// Buffers that whoever works on this thread may use until it waits.
-struct Scratch {
-    input: Box<[u8]>,
-    output: Vec<u8>,
-}
-
-/// Hands over what has arrived; nothing at the end.
-pub(crate) fn poll_read<T, S: AsyncRead + Unpin>(
+/// Reads what has arrived; nothing at the end.
+fn poll_read<S: AsyncRead + Unpin>(
     context: &mut Context<'_>,
     stream: &mut S,
-    see: impl FnOnce(&[u8]) -> T,
-) -> Poll<io::Result<T>> {
-    with_scratch(|Scratch { input, .. }| {
-        let mut buffer = ReadBuf::new(input);
-        ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer))?;
-        Poll::Ready(Ok(see(buffer.filled())))
-    })
-}
-
-/// Reads what has arrived and answers it at once.
-fn poll_round<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
-    context: &mut Context<'_>,
-    handler: &A,
-    stream: &mut S,
-    peer: &Peer,
-) -> Poll<io::Result<Round>> {
-    with_scratch(|Scratch { input, output }| {
-        let mut buffer = ReadBuf::new(input);
-        ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer))?;
-        let input = buffer.filled();
-        if input.is_empty() {
-            return Poll::Ready(Ok(Round::END));
-        }
-        output.clear();
-        let answered = at_once(pin!(answer_all(handler, input, peer, output)));
-        let Some((consumed, late)) = answered else {
-            tracing::error!("an answer that is there at once was not");
-            return Poll::Ready(Ok(Round::END));
-        };
-        let rest = input.get(consumed..).unwrap_or_default().to_vec();
-        let sent = send(stream, context, output)?;
-        let unsent = (!sent.is_gone || late.is_some()).then(|| {
-            let now = output.get(sent.count..).unwrap_or_default();
-            Unsent::all(now.to_vec(), late)
-        });
-        output.shrink_to(KEPT_OUTPUT_LEN);
-        Poll::Ready(Ok(Round::then(rest, unsent)))
-    })
+    keep: Keep,
+) -> Poll<io::Result<Option<Buffers>>> {
+    let mut buffers = Buffers::of_thread();
+    let mut free = ReadBuf::new(buffers.free());
+    ready!(Pin::new(&mut *stream).poll_read(context, &mut free))?;
+    let filled = free.filled().len();
+    Poll::Ready(Ok((filled > 0).then(|| buffers.filled(filled, keep))))
 }
 
 /// Answers the plain requests that the input begins with, and says how many bytes that were. One whose answer is to be held
 /// back is the last.
-pub(crate) async fn answer_all<A: HttpHandler>(
+async fn answer_all<A: HttpHandler>(
     handler: &A,
     input: &[u8],
     peer: &Peer,
@@ -284,20 +211,4 @@ fn write(reply: &mut HttpResponse, now: Instant, out: &mut Vec<u8>) -> Option<Pl
     let place = reply.take_place();
     write_response(reply, now, out);
     place
-}
-
-/// This thread's buffers. Nothing waits while it has them.
-fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
-    thread_local! {
-        static OWN: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
-    }
-    let mut scratch = OWN.take().unwrap_or_else(|| {
-        Box::new(Scratch {
-            input: vec![0; READ_LEN].into_boxed_slice(),
-            output: Vec::with_capacity(READ_LEN),
-        })
-    });
-    let done = work(&mut scratch);
-    OWN.set(Some(scratch));
-    done
 }

@@ -1,0 +1,117 @@
+//! The buffers of one round: what was read, and the responses to it.
+//!
+//! They belong to the thread, not to the connection: a connection that waits for a request holds none, so ten thousand idle
+//! connections cost little, and busy ones allocate nothing. Must not know: what the bytes mean.
+
+use std::cell::Cell;
+
+/// What is read at once at most. A request that is longer is not plain.
+pub(super) const READ_LEN: usize = 32 * 1_024;
+/// A buffer for responses that has grown beyond this is given back.
+const KEPT_OUTPUT_LEN: usize = 256 * 1_024;
+
+thread_local! {
+    static OF_THREAD: Cell<Option<Pair>> = const { Cell::new(None) };
+}
+
+/// Which buffers a round has until it is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// The thread's, for rounds that are over when they are first polled.
+    ThreadBuffers,
+    /// A copy of what was read, for rounds that await something.
+    Copy,
+}
+
+/// The buffers of one round. The thread's go back to it when this is dropped.
+#[derive(Debug)]
+pub(super) struct Buffers {
+    pair: Pair,
+    /// So much of the input was read.
+    filled: usize,
+}
+
+#[derive(Debug, Default)]
+struct Pair {
+    input: Box<[u8]>,
+    output: Vec<u8>,
+}
+
+impl Buffers {
+    /// This thread's, or new ones if another round has them.
+    pub(super) fn of_thread() -> Self {
+        let new = || Pair {
+            input: vec![0; READ_LEN].into_boxed_slice(),
+            output: Vec::with_capacity(READ_LEN),
+        };
+        Self {
+            pair: OF_THREAD.take().unwrap_or_else(new),
+            filled: 0,
+        }
+    }
+
+    /// Where to read to.
+    pub(super) const fn free(&mut self) -> &mut [u8] {
+        &mut self.pair.input
+    }
+
+    /// So many bytes were read.
+    pub(super) fn filled(mut self, filled: usize, keep: Keep) -> Self {
+        self.filled = filled;
+        if keep == Keep::ThreadBuffers {
+            return self;
+        }
+        let (input, _) = self.split();
+        Self {
+            pair: Pair {
+                input: input.into(),
+                output: Vec::new(),
+            },
+            filled,
+        }
+    }
+
+    /// What was read, and the empty buffer for responses.
+    pub(super) fn split(&mut self) -> (&[u8], &mut Vec<u8>) {
+        let Pair { input, output } = &mut self.pair;
+        (input.get(..self.filled).unwrap_or_default(), output)
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        let mut pair = std::mem::take(&mut self.pair);
+        // A copy is as long as what was read. One that is as long as the thread's buffer is as good.
+        if pair.input.len() == READ_LEN {
+            pair.output.clear();
+            pair.output.shrink_to(KEPT_OUTPUT_LEN);
+            OF_THREAD.set(Some(pair));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(buffers: &mut Buffers) -> *const u8 {
+        buffers.free().as_ptr()
+    }
+
+    #[test]
+    fn the_threads_buffers_are_used_again_and_copies_are_not_kept() {
+        let first = address(&mut Buffers::of_thread());
+        let mut used = Buffers::of_thread();
+        assert_eq!(address(&mut used), first);
+        used.free()[..3].copy_from_slice(b"abc");
+        let mut copy = used.filled(3, Keep::Copy);
+        assert_eq!(address(&mut Buffers::of_thread()), first, "it is back");
+        let (input, output) = copy.split();
+        assert_eq!((input, output.len()), (&b"abc"[..], 0));
+        drop(copy);
+        let mut kept = Buffers::of_thread();
+        assert_eq!(kept.free().len(), READ_LEN);
+        kept.filled(3, Keep::ThreadBuffers).split().1.push(1);
+        assert!(Buffers::of_thread().split().1.is_empty());
+    }
+}
