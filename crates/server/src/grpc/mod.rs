@@ -33,7 +33,7 @@ use self::frame::{frame, sealed};
 use self::methods::{GrpcHandler, GrpcReply, Method, QuotaSubscriber};
 use self::status::{Code, Status};
 use crate::awaited::guarded;
-use crate::counters::{Counters, count};
+use crate::listen::counters::{Counters, count};
 use crate::listen::{Ended, Listener, Peer, Serve, Stopping, Stream, accept};
 use tollgate_envoy::EnvoyService;
 use tollgate_envoy::protobuf as wire;
