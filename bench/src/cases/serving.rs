@@ -67,7 +67,7 @@ pub(super) fn http_check(times: u64, units: u64) -> Ran {
 
 /// Envoy's question about one descriptor: the bytes of the message, and those of the answer.
 pub(super) fn grpc_rls(times: u64) -> Ran {
-    let server = Grpc::new(Arc::new(app(1_000_000_000)?));
+    let server = Grpc::new(Arc::clone(app(1_000_000_000)?.envoy()));
     let mut out = Vec::with_capacity(4_096);
     let first = at_once(pin!(server.answer_bytes(RLS, &mut out)));
     first

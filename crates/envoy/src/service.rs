@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 
-use tollgate_engine::control::{Adopted, ToPut, Wake};
+use tollgate_engine::control::{Adopted, By, Refused, Switch, ToPut, Wake};
 use tollgate_engine::{Counted, OutOfNumbers};
 use tollgate_service::fleet::{Node, Tally};
 use tollgate_service::reload::{Reload, Reloader, Status};
@@ -169,8 +169,21 @@ impl<C: Clock> EnvoyService<C> {
         counted
     }
 
-    /// Puts everything that files decide into shadow mode, or out of it: the kill switch.
-    pub fn set_shadow(&self, is_halted: bool) {
+    /// Halts a limit or all limits, or lets them go on: the kill switch. Where files decide it puts them into shadow mode.
+    ///
+    /// # Errors
+    /// There is no such limit, or the switch is not possible.
+    pub fn switch(&self, limit: Option<&str>, to: Switch, by: By<'_>) -> Result<(), Refused> {
+        self.service.control().switch(limit, to, by)?;
+        if self.by_files {
+            // There are no limits of ours then, so this was everything. What files decide is always counted.
+            self.set_shadow(to.halt.is_some());
+        }
+        Ok(())
+    }
+
+    /// Puts everything that files decide into shadow mode, or out of it.
+    fn set_shadow(&self, is_halted: bool) {
         let engine = self.engine();
         engine.set_modes(Modes {
             shadow_mode: is_halted,

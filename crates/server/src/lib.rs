@@ -6,17 +6,15 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
-mod app;
-mod counters;
 pub mod fleet;
 pub mod grpc;
 mod http;
 pub mod listen;
 pub mod resp;
 
-pub use app::{App, HttpApi};
-pub use counters::Counters;
 pub use http::Limits;
+pub use http::http_api::{App, HttpApi};
+pub use listen::counters::Counters;
 pub use tollgate_envoy::rlqs::QuotaBounds;
 pub use tollgate_http::{Dialects, Networks};
 

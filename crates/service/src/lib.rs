@@ -14,6 +14,7 @@ mod error;
 pub mod fleet;
 mod header_fields;
 pub mod metrics;
+mod operator;
 mod panic_guard;
 mod redact;
 pub mod reload;
@@ -31,6 +32,7 @@ pub use header_fields::{
     HeaderCache, HeaderRenderer, Subject, role_name, with_header_fields, write_problem,
 };
 pub use metrics::{Answered, Cause, Metrics, Transport};
+pub use operator::ResetError;
 pub use panic_guard::guarded;
 pub use saturation::{DEFAULT_MAX_WAITING, Saturation, WaitPermit};
 pub use secret::{InvalidSecret, Secret};

@@ -13,7 +13,7 @@ use tollgate_http::Dialects;
 use tollgate_policy::explain::{Explanation, explain};
 use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
-use tollgate_store::{Clock, Memory, StoreError};
+use tollgate_store::{Clock, Memory};
 
 use crate::denial_log::{DenialLog, LogDenials};
 use crate::error::InvalidService;
@@ -185,18 +185,6 @@ impl<C: Clock> RateLimitService<C> {
     #[must_use]
     pub fn fleet(&self) -> Option<&Arc<Fleet>> {
         self.fleet.get()
-    }
-
-    /// Forgets what a key has used of a limit in the store that the fleet shares. The engine's
-    /// [`Control::reset`](tollgate_engine::Control::reset) does it on this node. Returns whether there was anything.
-    ///
-    /// # Errors
-    /// The store did not answer. Some of it may be forgotten.
-    pub async fn erase_shared(&self, limit: &str, key: &[&str]) -> Result<bool, StoreError> {
-        match self.fleet_engine() {
-            Some(fleet) => fleet.erase(limit, key).await,
-            None => Ok(false),
-        }
     }
 
     /// The engine that decides.

@@ -27,7 +27,7 @@ use tollgate_server::listen::{Bounds, Ended, Stop};
 use tollgate_server::resp::{self, Resp, RespLimits};
 use tollgate_server::{HttpApi, Limits};
 use tollgate_service::reload::{Reload, Timing, Watch};
-use tollgate_service::{InvalidService, Secret, demo_policy};
+use tollgate_service::{InvalidService, RateLimitService, Secret, demo_policy};
 use tollgate_store::{Memory, SystemClock};
 
 use announce::{announce, tell_the_end};
@@ -62,7 +62,8 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         resp = resp.with_password(&password);
     }
     if !app.envoy().is_by_files() {
-        let checker: Arc<dyn resp::Checker> = Arc::<HttpApi<SystemClock>>::clone(&app);
+        let service: &Arc<RateLimitService<_>> = app.service();
+        let checker: Arc<dyn resp::Checker> = Arc::<RateLimitService<_>>::clone(service);
         resp = resp.with_checker(checker);
     }
     let resp = Arc::new(resp.with_metrics(Arc::clone(app.metrics())));
@@ -74,7 +75,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Some(joined) = &joined {
         admin = admin.with_fleet(Arc::clone(&joined.membership));
     }
-    let grpc = Grpc::new(Arc::clone(&app)).until(leaving.clone());
+    let grpc = Grpc::new(Arc::clone(app.envoy())).until(leaving.clone());
     let grpc = Arc::new(grpc);
     let admin = admin
         .with_resp(Arc::clone(&resp))

@@ -24,11 +24,11 @@ use hyper::{Method, StatusCode};
 use tollgate_core::InvalidQuota;
 use tollgate_store::Clock;
 
-use crate::app::App;
-use crate::counters::Counters;
 use crate::http::bad_input::echo;
+use crate::http::http_api::App;
 use crate::http::response::HttpResponse;
 use crate::http::{HttpHandler, HttpRequest, Limits, run};
+use crate::listen::counters::Counters;
 use crate::listen::{Ended, Listener, Place, Stopping, Tls};
 use crate::resp::Resp;
 use guard::Guard;

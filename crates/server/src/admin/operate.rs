@@ -6,6 +6,7 @@
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 use tollgate_engine::control::{Control, Refused};
+use tollgate_service::ResetError;
 use tollgate_service::reload::Looked;
 use tollgate_store::{Clock, Memory};
 
@@ -43,17 +44,11 @@ impl<C: Clock + 'static> Admin<C> {
         let said = OperatorRequest::read(request.body, &["limit", "to", "enforce"])?;
         let signed = said.signed(&from(request.peer))?;
         let (limit, to) = (said.limit_or_everything()?, said.switch()?);
-        let by_files = self.app.envoy.is_by_files();
-        if by_files && to.enforce.is_some() {
+        if self.app.envoy.is_by_files() && to.enforce.is_some() {
             let reason = "files of envoyproxy/ratelimit are enforced for every key or in shadow";
             return Err(BadInput::new("enforce", b"", reason));
         }
-        let switched = self.control().switch(limit, to, by(&signed));
-        if by_files && switched.is_ok() {
-            // There are no limits of ours then, so this was everything. What files decide is always counted.
-            self.app.envoy.set_shadow(to.halt.is_some());
-        }
-        Ok(done(switched))
+        Ok(done(self.app.envoy.switch(limit, to, by(&signed))))
     }
 
     pub(super) fn change_override(&self, request: &HttpRequest<'_>) -> Answer {
@@ -102,19 +97,10 @@ impl<C: Clock + 'static> Admin<C> {
         let said = OperatorRequest::read(request.body, &["limit", "key"])?;
         let signed = said.signed(&from(request.peer))?;
         let (limit, key) = (said.limit()?, said.key()?);
-        let here = match self.control().reset(limit, &key, by(&signed)) {
-            Ok(found) => found,
-            Err(why) => return Ok(refused(&why)),
-        };
-        Ok(match self.app.service.erase_shared(limit, &key).await {
-            Ok(there) => {
-                // Other nodes may remember denials. That the key is one was found out above.
-                let _told = self.control().tell_of_reset(limit, &key, by(&signed));
-                HttpResponse::json(json(&Forgotten {
-                    done: true,
-                    found: here || there,
-                }))
-            }
+        let reset = self.app.service.reset(limit, &key, by(&signed));
+        Ok(match reset.await {
+            Ok(found) => HttpResponse::json(json(&Forgotten { done: true, found })),
+            Err(ResetError::Refused(why)) => refused(&why),
             Err(error) => {
                 tracing::warn!(%error, "a reset did not reach the shared store");
                 let detail =
@@ -152,7 +138,7 @@ impl<C: Clock + 'static> Admin<C> {
     }
 
     fn control(&self) -> Control<'_, Memory<C>> {
-        self.app.engine().control()
+        self.app.service.control()
     }
 }
 

@@ -32,9 +32,9 @@ use self::connection::live;
 use self::frame::{frame, sealed};
 use self::methods::{GrpcHandler, GrpcReply, Method, QuotaSubscriber};
 use self::status::{Code, Status};
-use crate::app::App;
-use crate::counters::{Counters, count};
+use crate::listen::counters::{Counters, count};
 use crate::listen::{Ended, Listener, Peer, Serve, Stopping, Stream, accept};
+use tollgate_envoy::EnvoyService;
 use tollgate_envoy::protobuf as wire;
 use tollgate_envoy::rlqs::Session;
 use tollgate_envoy::rls::RlsError;
@@ -42,20 +42,20 @@ use tollgate_envoy::rls::messages::{Descriptors, Entries, read_request, write_re
 use tollgate_service::guarded;
 use tollgate_service::{Answered, Transport};
 
-/// What speaks gRPC for an app.
+/// gRPC for Envoy: the services of an [`EnvoyService`], health and reflection.
 pub struct Grpc<C> {
-    app: Arc<App<C>>,
+    envoy: Arc<EnvoyService<C>>,
     counters: Arc<Counters>,
     /// Said when the server wants to be asked no more, before it stops.
     leaving: Option<Stopping>,
 }
 
 impl<C: Clock + 'static> Grpc<C> {
-    /// Answers what Envoy asks by what is in force in an app.
+    /// Answers what Envoy asks by these services.
     #[must_use]
-    pub fn new(app: Arc<App<C>>) -> Self {
+    pub fn new(envoy: Arc<EnvoyService<C>>) -> Self {
         Self {
-            app,
+            envoy,
             counters: Arc::default(),
             leaving: None,
         }
@@ -110,13 +110,12 @@ impl<C: Clock + 'static> Grpc<C> {
         let request = match read_request(message, &mut entries, &mut descriptors) {
             Ok(request) => request,
             Err(unreadable) => {
-                let metrics = self.app.metrics();
+                let metrics = self.envoy.service().metrics();
                 metrics.count_answer(Transport::Grpc, Answered::Failed);
                 return Err(Status::new(Code::InvalidArgument, unreadable.to_string()));
             }
         };
         let decided = self
-            .app
             .envoy
             .should_rate_limit(Transport::Grpc, &request, |said| {
                 write_response(said, out);
@@ -148,7 +147,7 @@ impl<C: Clock + 'static> Grpc<C> {
         Ok(GrpcReply {
             message: sealed(out),
             wait,
-            place: (!wait.is_zero()).then(|| self.app.saturation().enter()),
+            place: (!wait.is_zero()).then(|| self.envoy.service().saturation().enter()),
         })
     }
 }
@@ -159,12 +158,12 @@ impl<C: Clock + 'static> GrpcHandler for Grpc<C> {
     }
 
     fn subscribe(&self) -> Result<Box<dyn QuotaSubscriber>, Status> {
-        if self.app.envoy.is_by_files() {
+        if self.envoy.is_by_files() {
             let message =
                 "quotas are given out by a policy, and files of envoyproxy/ratelimit are in force";
             return Err(Status::new(Code::Unimplemented, message));
         }
-        match Session::open(Arc::clone(&self.app.envoy)) {
+        match Session::open(Arc::clone(&self.envoy)) {
             Some(session) => Ok(Box::new(session)),
             None => {
                 let message = "there are too many streams of quotas";
@@ -174,7 +173,7 @@ impl<C: Clock + 'static> GrpcHandler for Grpc<C> {
     }
 
     fn waits(&self) -> bool {
-        self.app.service.fleet().is_some()
+        self.envoy.service().fleet().is_some()
     }
 
     async fn answer(

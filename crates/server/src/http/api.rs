@@ -10,14 +10,14 @@ use hyper::{Method, Request, Response, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tollgate_store::Clock;
 
-use crate::app::App;
-use crate::counters::Counters;
 use crate::http::bad_input::{BadInput, echo};
+use crate::http::http_api::App;
 use crate::http::http1;
 use crate::http::openapi;
 use crate::http::response::HttpResponse;
 use crate::http::routes::{Endpoint, Route, max_body_len};
 use crate::http::{HttpHandler, HttpRequest, Limits, run};
+use crate::listen::counters::Counters;
 use crate::listen::{Ended, Listener, Peer, Stopping};
 use tollgate_service::{Answered, Transport};
 

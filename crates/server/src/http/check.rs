@@ -8,11 +8,11 @@ use tollgate_engine::{CheckMode, CheckOptions};
 use tollgate_http::Answer;
 use tollgate_store::Clock;
 
-use crate::app::App;
 use crate::http::HttpRequest;
 use crate::http::bad_input::BadInput;
 use crate::http::check_request::CheckRequest;
 use crate::http::forward_auth::{ForwardedRequest, Gateway};
+use crate::http::http_api::App;
 use crate::http::json::{parse_check_request, parse_check_requests};
 use crate::http::query::parse_query;
 use crate::http::response::HttpResponse;

@@ -9,8 +9,8 @@ use hyper::{HeaderMap, Method, StatusCode};
 use tollgate_service::guarded;
 
 use super::response::HttpResponse;
-use crate::counters::{Counters, count};
 use crate::listen::Peer;
+use crate::listen::counters::{Counters, count};
 
 /// One request, read in full.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use serde::Serialize;
 use tollgate_policy::explain::LimitExplained;
 use tollgate_store::Clock;
 
-use crate::app::App;
+use crate::http::http_api::App;
 use crate::http::response::HttpResponse;
 use crate::http::verdict_body::json;
 

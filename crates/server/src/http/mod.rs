@@ -10,6 +10,7 @@ mod check_request;
 pub(crate) mod forward_auth;
 pub(crate) mod handler;
 mod http1;
+pub(crate) mod http_api;
 mod json;
 mod list_limits;
 mod openapi;

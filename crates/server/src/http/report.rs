@@ -7,9 +7,9 @@ use serde::Serialize;
 use tollgate_engine::Response;
 use tollgate_store::{Clock, StoreError};
 
-use crate::app::App;
 use crate::http::HttpRequest;
 use crate::http::bad_input::BadInput;
+use crate::http::http_api::App;
 use crate::http::json::{Report as Said, parse_report};
 use crate::http::response::HttpResponse;
 use crate::http::routes::Report;

@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use tollgate_envoy::rls::JsonAnswer;
 use tollgate_store::Clock;
 
-use crate::app::HttpApi;
+use crate::http::http_api::HttpApi;
 use crate::http::response::HttpResponse;
 
 impl<C: Clock> HttpApi<C> {

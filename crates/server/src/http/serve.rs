@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::handler::HttpHandler;
 use super::http1;
-use crate::counters::Counters;
+use crate::listen::counters::Counters;
 use crate::listen::{Bounds, Ended, Listener, Peer, Serve, Stopping, Stream, accept};
 
 /// What a server allows HTTP clients.

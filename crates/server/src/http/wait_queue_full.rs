@@ -7,8 +7,8 @@ use tollgate_engine::Verdict;
 use tollgate_service::{Subject, WaitQueueFull};
 use tollgate_store::Clock;
 
-use crate::app::HttpApi;
 use crate::http::forward_auth::Gateway;
+use crate::http::http_api::HttpApi;
 use crate::http::response::HttpResponse;
 
 impl<C: Clock> HttpApi<C> {

@@ -16,7 +16,7 @@ use super::listener::{Listener, Peer};
 use super::stopping::{Stop, Stopping};
 use super::stream::Stream;
 use super::tls::Secured;
-use crate::counters::{Counters, count};
+use crate::listen::counters::{Counters, count};
 
 /// How long to leave a listener alone that cannot accept: out of file descriptors, every attempt would fail at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

@@ -3,6 +3,7 @@
 //! A protocol is a [`Serve`]: what it does with one connection. Must not know: any protocol.
 
 mod accept;
+pub(crate) mod counters;
 mod listener;
 mod place;
 mod prefixed_stream;

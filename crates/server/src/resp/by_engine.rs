@@ -1,4 +1,4 @@
-//! `TG.CHECK` decided by an engine, and tickets by an app: attributes by the names that policies use.
+//! `TG.CHECK` and tickets decided by the service, or `TG.CHECK` by an engine alone: attributes by the names that policies use.
 //!
 //! Must not know: the protocol.
 
@@ -8,13 +8,12 @@ use std::net::IpAddr;
 use tollgate_core::Nanos;
 use tollgate_engine::{CheckMode, CheckOptions, Engine, Response, StateStore, Verdict};
 use tollgate_policy::attributes::{Attribute, Attributes};
+use tollgate_service::{RateLimitService, TakenTicket, Transport};
 use tollgate_store::Clock;
 
 use super::check::{
     CheckCommand, CheckReply, Checker, OwnedCheckCommand, Pending, Report, Reported,
 };
-use crate::app::App;
-use tollgate_service::{TakenTicket, Transport};
 
 /// Decides without counting: for those who have an engine and no server around it.
 impl<S: StateStore> Checker for Engine<S> {
@@ -40,7 +39,7 @@ impl<S: StateStore> Checker for Engine<S> {
 }
 
 /// Decides, counts, and logs what is denied.
-impl<C: Clock> Checker for App<C> {
+impl<C: Clock> Checker for RateLimitService<C> {
     fn check<'a>(
         &'a self,
         asked: &CheckCommand<'_>,
@@ -54,17 +53,17 @@ impl<C: Clock> Checker for App<C> {
             }
         };
         let options = options(asked);
-        let decided = self.service.check_local(Transport::Resp, &request, options);
+        let decided = self.check_local(Transport::Resp, &request, options);
         let Some(mut verdict) = decided else {
-            return Some(self.check_with_fleet(asked.to_owned(), request.ip));
+            return Some(check_with_fleet(self, asked.to_owned(), request.ip));
         };
-        let ticket = self.ticket(asked, &mut verdict);
+        let ticket = ticket(self, asked, &mut verdict);
         render(&said(&verdict, ticket));
         None
     }
 
     fn report(&self, report: Report, id: u128) -> Pending<'_, Reported> {
-        Box::pin(self.reported(report, id))
+        Box::pin(carry_out(self, report, id))
     }
 }
 
@@ -95,49 +94,51 @@ fn said(verdict: &Verdict, ticket: Option<u128>) -> CheckReply<'_> {
     }
 }
 
-impl<C: Clock> App<C> {
-    /// Keeps the verdict's ticket, if the command asks for one.
-    fn ticket(&self, asked: &CheckCommand<'_>, verdict: &mut Verdict) -> Option<u128> {
-        match asked.is_acquire {
-            true => self.service.issue_ticket(verdict),
-            false => None,
-        }
+/// Keeps the verdict's ticket, if the command asks for one.
+fn ticket<C: Clock>(
+    service: &RateLimitService<C>,
+    asked: &CheckCommand<'_>,
+    verdict: &mut Verdict,
+) -> Option<u128> {
+    match asked.is_acquire {
+        true => service.issue_ticket(verdict),
+        false => None,
     }
+}
 
-    /// Decides with the fleet. The command's bytes are the future's own: the connection reads on.
-    fn check_with_fleet(
-        &self,
-        asked: OwnedCheckCommand,
-        ip: Option<IpAddr>,
-    ) -> Pending<'_, CheckReply<'static>> {
-        Box::pin(async move {
-            let asked = asked.request();
-            let request = Request { asked: &asked, ip };
-            let options = options(&asked);
-            let checked = self.service.check(Transport::Resp, &request, options);
-            let mut verdict = checked.await;
-            let ticket = self.ticket(&asked, &mut verdict);
-            said(&verdict, ticket).into_owned()
-        })
-    }
+/// Decides with the fleet. The command's bytes are the future's own: the connection reads on.
+fn check_with_fleet<C: Clock>(
+    service: &RateLimitService<C>,
+    asked: OwnedCheckCommand,
+    ip: Option<IpAddr>,
+) -> Pending<'_, CheckReply<'static>> {
+    Box::pin(async move {
+        let asked = asked.request();
+        let request = Request { asked: &asked, ip };
+        let options = options(&asked);
+        let mut verdict = service.check(Transport::Resp, &request, options).await;
+        let ticket = ticket(service, &asked, &mut verdict);
+        said(&verdict, ticket).into_owned()
+    })
+}
 
-    async fn reported(&self, report: Report, id: u128) -> Reported {
-        match report {
-            Report::Renew => match self.service.renew_ticket(id).await {
-                Err(_failed) => Reported::Failed,
-                Ok(None) => Reported::Unknown,
-                Ok(Some(true)) => Reported::Done,
-                Ok(Some(false)) => Reported::Nothing,
-            },
-            Report::Release => match self.service.take_ticket(id).await {
-                TakenTicket::Open(ticket) => {
-                    let settled = self.service.respond(ticket, &Unsaid).await;
-                    settled.map_or(Reported::Failed, |()| Reported::Done)
-                }
-                TakenTicket::AlreadySettled => Reported::Nothing,
-                TakenTicket::Unknown => Reported::Unknown,
-            },
-        }
+/// Carries a report about a ticket out.
+async fn carry_out<C: Clock>(service: &RateLimitService<C>, report: Report, id: u128) -> Reported {
+    match report {
+        Report::Renew => match service.renew_ticket(id).await {
+            Err(_failed) => Reported::Failed,
+            Ok(None) => Reported::Unknown,
+            Ok(Some(true)) => Reported::Done,
+            Ok(Some(false)) => Reported::Nothing,
+        },
+        Report::Release => match service.take_ticket(id).await {
+            TakenTicket::Open(ticket) => {
+                let settled = service.respond(ticket, &Unsaid).await;
+                settled.map_or(Reported::Failed, |()| Reported::Done)
+            }
+            TakenTicket::AlreadySettled => Reported::Nothing,
+            TakenTicket::Unknown => Reported::Unknown,
+        },
     }
 }
 

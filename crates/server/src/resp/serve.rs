@@ -10,7 +10,7 @@ use tollgate_store::Clock;
 
 use super::connection::Connection;
 use super::server::Resp;
-use crate::counters::Counters;
+use crate::listen::counters::Counters;
 use crate::listen::{Bounds, Ended, Listener, Peer, Serve, Stopping, Stream, accept};
 
 /// What a server allows Redis clients.

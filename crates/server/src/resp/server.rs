@@ -18,7 +18,7 @@ use super::pipeline::{MAX_PENDING, Pipeline};
 use super::session::Session;
 use super::throttle::Throttle;
 use super::write::Reply;
-use crate::counters::Counters;
+use crate::listen::counters::Counters;
 use tollgate_service::Metrics;
 
 /// Answers that have grown to this many bytes are sent before more is read: a short question may have a long answer.

@@ -18,10 +18,10 @@ use super::buffers::{Buffers, Keep, READ_LEN};
 use super::fast_parser::{RequestBounds, parse_request};
 use super::idle::Idle;
 use super::response_writer::write_response;
-use crate::counters::Counters;
 use crate::http::Limits;
 use crate::http::handler::{HttpHandler, HttpRequest, answer};
 use crate::http::response::HttpResponse;
+use crate::listen::counters::Counters;
 use crate::listen::{Peer, ShutdownOrTimeout, Stopping, send};
 use tollgate_service::WaitPermit as Place;
 

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use tollgate_core::{Nanos, Timestamp};
 
-use crate::counters::count;
+use crate::listen::counters::count;
 use files::Contents;
 use spoken::Configs;
 use validity::utc;

@@ -320,7 +320,7 @@ async fn rules_of_envoys_files_are_counted_switched_and_told() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
     let app = App::by_envoys_files(files, 1_000, Arc::clone(&clock)).unwrap();
     let managed = manage(app, clock, Tokens::default()).await;
-    let server = Grpc::new(Arc::clone(&managed.app));
+    let server = Grpc::new(Arc::clone(managed.app.envoy()));
     // A RateLimitRequest: the domain, and one descriptor with one entry.
     let message = b"\x0a\x04edge\x12\x0b\x0a\x09\x0a\x04user\x12\x01a";
     let ask = || {

@@ -14,6 +14,7 @@ use tollgate_server::admin::{Admin, Tokens};
 use tollgate_server::listen::{Place, Stop};
 use tollgate_server::resp::{Pipeline, Resp};
 use tollgate_server::{App, Limits};
+use tollgate_service::RateLimitService;
 use tollgate_store::{ManualClock, Memory};
 
 use crate::harness::{Answer, Connection, policy};
@@ -50,7 +51,7 @@ async fn managed_by(text: &str, tokens: Tokens) -> Managed {
 async fn manage(app: App<Clocked>, clock: Clocked, tokens: Tokens) -> Managed {
     let app = Arc::new(app);
     let resp = Resp::new(Memory::with_clock(1_000, Arc::clone(&clock)).unwrap()).unwrap();
-    let checker = Arc::<App<Clocked>>::clone(&app);
+    let checker = Arc::<RateLimitService<Clocked>>::clone(app.service());
     let resp = resp.with_checker(checker);
     let resp = Arc::new(resp.with_metrics(Arc::clone(app.metrics())));
     let (stop, stopping) = Stop::new();

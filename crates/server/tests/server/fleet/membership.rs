@@ -214,7 +214,7 @@ async fn the_kill_switch_over_files_of_envoy_is_thrown_on_all() {
         members.push(Member::start_app(&redis.url(), secret, app).await);
     }
     let (one, two) = (&members[0], &members[1]);
-    let grpc = Grpc::new(Arc::clone(&two.app));
+    let grpc = Grpc::new(Arc::clone(two.app.envoy()));
     // A RateLimitRequest: the domain, and one descriptor with one entry. The first field of the answer is the code.
     let message = b"\x0a\x04edge\x12\x0b\x0a\x09\x0a\x04user\x12\x01a";
     let is_admitted = async || {

@@ -21,6 +21,7 @@ use tollgate_server::grpc::{Grpc, GrpcLimits};
 use tollgate_server::listen::Place;
 use tollgate_server::resp::{Checker, Resp, RespLimits};
 use tollgate_server::{App, Limits, Secret};
+use tollgate_service::RateLimitService;
 use tollgate_store::{Clock as _, Memory, SystemClock};
 
 use crate::grpc::client::{Client, Descriptor, Response, request};
@@ -57,11 +58,14 @@ async fn instance_of(url: &str, app: impl FnOnce(Secret) -> App<SystemClock>) ->
         .unwrap();
     let app = Arc::new(app(secret));
     assert!(app.join(shared.fleet()));
-    let resp = Resp::new(Memory::for_keys(1_000).unwrap())
-        .unwrap()
-        .with_checker(Arc::<App<SystemClock>>::clone(&app) as Arc<dyn Checker>)
-        .with_fleet(Arc::clone(shared.fleet()));
-    let (resp, grpc) = (Arc::new(resp), Arc::new(Grpc::new(Arc::clone(&app))));
+    let resp =
+        Resp::new(Memory::for_keys(1_000).unwrap())
+            .unwrap()
+            .with_checker(
+                Arc::<RateLimitService<SystemClock>>::clone(app.service()) as Arc<dyn Checker>
+            )
+            .with_fleet(Arc::clone(shared.fleet()));
+    let (resp, grpc) = (Arc::new(resp), Arc::new(Grpc::new(Arc::clone(app.envoy()))));
     let serving = Arc::clone(&app);
     let mut tending = JoinSet::new();
     tending.spawn(Arc::new(Tending::of(&shared)).run(|| SystemClock::new().now()));

@@ -53,8 +53,8 @@ impl Both {
         let by_files = App::by_envoys_files(files, 64, clock()).unwrap();
         let by_policy = App::new(&policy, 64, clock()).unwrap();
         Self {
-            by_files: Grpc::new(Arc::new(by_files)),
-            by_policy: Grpc::new(Arc::new(by_policy)),
+            by_files: Grpc::new(Arc::clone(by_files.envoy())),
+            by_policy: Grpc::new(Arc::clone(by_policy.envoy())),
         }
     }
 

@@ -53,7 +53,7 @@ pub(crate) async fn by_file(text: &str) -> Serving {
 }
 
 async fn serve(app: App<Arc<ManualClock>>, clock: Arc<ManualClock>, limits: GrpcLimits) -> Serving {
-    let grpc = Arc::new(Grpc::new(Arc::new(app)));
+    let grpc = Arc::new(Grpc::new(Arc::clone(app.envoy())));
     let running = Running::start(|listener, shutdown| grpc.run(listener, limits, shutdown)).await;
     Serving {
         address: running.address,

@@ -9,6 +9,7 @@ use tollgate_policy::rules::Rules;
 use tollgate_policy::source::Format;
 use tollgate_server::App;
 use tollgate_server::resp::{Checker, Resp};
+use tollgate_service::RateLimitService;
 use tollgate_store::{ManualClock, Memory};
 
 use super::{Line, Manual, NOW, server};
@@ -197,7 +198,8 @@ fn places_are_acquired_renewed_and_released_under_a_ticket() {
     let text = "limits: [{ name: places, key: header.x-api-key, concurrency: 1 }]";
     let policy = load(text, "places.yaml", Format::Yaml).unwrap();
     let app = Arc::new(App::new(&policy, 1_000, ManualClock::at(NOW)).unwrap());
-    let server = server.with_checker(Arc::<App<_>>::clone(&app) as Arc<dyn Checker>);
+    let server =
+        server.with_checker(Arc::<RateLimitService<_>>::clone(app.service()) as Arc<dyn Checker>);
     let mut line = Line::new(&server);
     let answer = line.say("TG.ACQUIRE header.x-api-key alice");
     let (_, ticket) = answer.split_once("$6\r\nticket\r\n$32\r\n").unwrap();
@@ -249,7 +251,8 @@ fn a_place_that_is_released_is_free_for_the_next_command_of_the_same_packet() {
     let text = "limits: [{ name: places, key: header.x-api-key, concurrency: 1 }]";
     let policy = load(text, "places.yaml", Format::Yaml).unwrap();
     let app = Arc::new(App::new(&policy, 1_000, ManualClock::at(NOW)).unwrap());
-    let server = server.with_checker(app as Arc<dyn Checker>);
+    let server =
+        server.with_checker(Arc::<RateLimitService<_>>::clone(app.service()) as Arc<dyn Checker>);
     let mut line = Line::new(&server);
     let answer = line.say("TG.ACQUIRE header.x-api-key alice");
     let (_, ticket) = answer.split_once("$6\r\nticket\r\n$32\r\n").unwrap();

@@ -36,7 +36,7 @@ async fn serving(text: &str, bounds: QuotaBounds) -> Serving {
     let clock = Arc::new(ManualClock::at(START));
     let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
     let app = Arc::new(app.sharing(bounds));
-    let grpc = Arc::new(Grpc::new(Arc::clone(&app)));
+    let grpc = Arc::new(Grpc::new(Arc::clone(app.envoy())));
     let limits = GrpcLimits::default();
     let running = Running::start(|listener, shutdown| grpc.run(listener, limits, shutdown)).await;
     Serving {

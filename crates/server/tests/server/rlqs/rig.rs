@@ -42,7 +42,7 @@ impl Server {
     async fn start(at: SocketAddr, bounds: QuotaBounds) -> Self {
         let app = App::new(&policy(LIMITS), 1_000, SystemClock::new()).unwrap();
         let app = Arc::new(app.sharing(bounds));
-        let grpc = Arc::new(Grpc::new(Arc::clone(&app)));
+        let grpc = Arc::new(Grpc::new(Arc::clone(app.envoy())));
         let limits = GrpcLimits::default();
         let serve = |listener, shutdown| grpc.run(listener, limits, shutdown);
         let running = Running::start_at(at, serve).await;

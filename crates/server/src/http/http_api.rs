@@ -17,9 +17,9 @@ use tollgate_policy::model::Policy;
 use tollgate_service::{InvalidService, LogDenials, Metrics, RateLimitService, Saturation, Secret};
 use tollgate_store::{Clock, Memory};
 
-use crate::counters::Counters;
 use crate::http::forward_auth::Gateways;
 use crate::http::welcome::{introduction, introduction_of_files};
+use crate::listen::counters::Counters;
 use crate::listen::{Reached, Stopping};
 
 /// The HTTP API of a rate limit service.
