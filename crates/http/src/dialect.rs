@@ -33,6 +33,11 @@ pub enum Dialect {
     GitHub,
 }
 
+/// The fields of the later drafts.
+const DICTIONARY: &[&str] = &["ratelimit", "ratelimit-policy"];
+/// The field that all `X-RateLimit-*` have.
+const X_LIMIT: &[&str] = &["x-ratelimit-limit"];
+
 impl Dialect {
     /// Every dialect, in the order in which several are written.
     pub const ALL: [Self; 11] = [
@@ -52,57 +57,81 @@ impl Dialect {
     /// The name that settings use.
     #[must_use]
     pub const fn name(self) -> &'static str {
+        self.properties().name
+    }
+
+    /// Everything that the rest of the workspace wants to know of a dialect, but how it is written.
+    const fn properties(self) -> Properties {
         match self {
-            Self::Draft11 => "draft-11",
-            Self::Next => "next",
-            Self::Draft07 => "draft-07",
-            Self::Draft06 => "draft-06",
-            Self::Draft03 => "draft-03",
-            Self::Envoy => "envoy",
-            Self::XRateLimit => "x-ratelimit",
-            Self::XRateLimitEpoch => "x-ratelimit-epoch",
-            Self::XRateLimitEpochMillis => "x-ratelimit-epoch-ms",
-            Self::Discord => "discord",
-            Self::GitHub => "github",
+            Self::Draft11 => Properties::new("draft-11", DICTIONARY).with_partitions(),
+            Self::Next => Properties::new("next", DICTIONARY).with_partitions(),
+            Self::Draft07 => Properties::new("draft-07", DICTIONARY),
+            Self::Draft06 => Properties::new("draft-06", &["ratelimit-limit", "ratelimit-policy"]),
+            Self::Draft03 => Properties::new("draft-03", &["ratelimit-limit"]),
+            Self::Envoy => Properties::new("envoy", X_LIMIT),
+            Self::XRateLimit => Properties::new("x-ratelimit", X_LIMIT),
+            Self::XRateLimitEpoch => Properties::new("x-ratelimit-epoch", X_LIMIT).with_time(),
+            Self::XRateLimitEpochMillis => {
+                Properties::new("x-ratelimit-epoch-ms", X_LIMIT).with_time()
+            }
+            Self::Discord => Properties::new("discord", X_LIMIT).with_time(),
+            Self::GitHub => Properties::new("github", X_LIMIT).with_time(),
         }
     }
 
-    /// The fields that it writes, in lowercase, as far as others write them too.
-    const fn contested(self) -> &'static [&'static str] {
-        match self {
-            Self::Draft11 | Self::Next | Self::Draft07 => &["ratelimit", "ratelimit-policy"],
-            Self::Draft06 => &["ratelimit-limit", "ratelimit-policy"],
-            Self::Draft03 => &["ratelimit-limit"],
-            Self::Envoy
-            | Self::XRateLimit
-            | Self::XRateLimitEpoch
-            | Self::XRateLimitEpochMillis
-            | Self::Discord
-            | Self::GitHub => &["x-ratelimit-limit"],
-        }
+    /// Whether it says when, and not only after how long: then an answer needs the time.
+    #[must_use]
+    pub const fn sends_time(self) -> bool {
+        self.properties().sends_time
+    }
+
+    /// Whether it says whose quota it is, as a digest.
+    #[must_use]
+    pub const fn sends_partitions(self) -> bool {
+        self.properties().sends_partitions
     }
 
     /// A field that both write, each in its own way, so that no client could read it.
     fn clash(self, other: Self) -> Option<&'static str> {
-        let theirs = other.contested();
-        let ours = self.contested().iter();
+        let theirs = other.properties().contested;
+        let ours = self.properties().contested.iter();
         ours.copied().find(|field| theirs.contains(field))
     }
 
     const fn bit(self) -> u16 {
-        match self {
-            Self::Draft11 => 1,
-            Self::Next => 1 << 1,
-            Self::Draft07 => 1 << 2,
-            Self::Draft06 => 1 << 3,
-            Self::Draft03 => 1 << 4,
-            Self::Envoy => 1 << 5,
-            Self::XRateLimit => 1 << 6,
-            Self::XRateLimitEpoch => 1 << 7,
-            Self::XRateLimitEpochMillis => 1 << 8,
-            Self::Discord => 1 << 9,
-            Self::GitHub => 1 << 10,
+        1 << self as u16
+    }
+}
+
+/// What a dialect is called and what it sends.
+struct Properties {
+    name: &'static str,
+    /// The fields that it writes, in lowercase, as far as others write them too.
+    contested: &'static [&'static str],
+    /// Whether it says when, and not only after how long.
+    sends_time: bool,
+    /// Whether it says whose quota it is, as a digest.
+    sends_partitions: bool,
+}
+
+impl Properties {
+    const fn new(name: &'static str, contested: &'static [&'static str]) -> Self {
+        Self {
+            name,
+            contested,
+            sends_time: false,
+            sends_partitions: false,
         }
+    }
+
+    const fn with_time(mut self) -> Self {
+        self.sends_time = true;
+        self
+    }
+
+    const fn with_partitions(mut self) -> Self {
+        self.sends_partitions = true;
+        self
     }
 }
 

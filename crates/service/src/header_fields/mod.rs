@@ -30,6 +30,10 @@ use crate::secret::Secret;
 /// Renders the header fields of answers.
 pub struct HeaderRenderer {
     dialects: Dialects,
+    /// Whether any of them says when, and not only after how long.
+    sends_time: bool,
+    /// Whether any of them says whose quota it is.
+    sends_partitions: bool,
     /// Adds a random delay of at most this much to `Retry-After`.
     jitter: Nanos,
     /// Keys the digests of partitions.
@@ -52,17 +56,22 @@ impl HeaderRenderer {
     /// A renderer of the current draft, without random delays.
     #[must_use]
     pub fn new(secret: Secret) -> Self {
-        Self {
-            dialects: Dialects::default(),
+        let new = Self {
+            dialects: Dialects::NONE,
+            sends_time: false,
+            sends_partitions: false,
             jitter: Nanos::ZERO,
             secret,
             denied: AtomicU64::new(0),
             caches: HeaderCaches::default(),
-        }
+        };
+        new.with_dialects(Dialects::default())
     }
 
-    pub(crate) const fn with_dialects(mut self, dialects: Dialects) -> Self {
+    pub(crate) fn with_dialects(mut self, dialects: Dialects) -> Self {
         self.dialects = dialects;
+        self.sends_time = dialects.iter().any(Dialect::sends_time);
+        self.sends_partitions = dialects.iter().any(Dialect::sends_partitions);
         self
     }
 
@@ -118,7 +127,7 @@ impl HeaderRenderer {
             }
             _ => Jitter::NONE,
         };
-        let now = if self.sends_the_time() {
+        let now = if self.sends_time {
             now()
         } else {
             Timestamp::EPOCH
@@ -186,32 +195,17 @@ impl HeaderRenderer {
             .with_more_after(quota.time_to_next_unit(&state.status))
             .with_cost(state.cost);
         let key = verdict.key(state);
-        if key.is_empty() || !self.sends_partitions() {
+        if key.is_empty() || !self.sends_partitions {
             return Some(standing);
         }
         let partition = PartitionKey::digest(&self.secret.0, key);
         Some(standing.with_partition(partition))
     }
 
-    fn sends_partitions(&self) -> bool {
-        let names = [Dialect::Draft11, Dialect::Next];
-        names.iter().any(|one| self.dialects.contains(*one))
-    }
-
     /// Where the seeds of random delays begin: elsewhere in every process, so that the nodes of a fleet do not add the same.
     fn first_seed(&self) -> u64 {
         let [a, b, c, d, e, f, g, h, ..] = self.secret.0;
         u64::from_be_bytes([a, b, c, d, e, f, g, h])
-    }
-
-    fn sends_the_time(&self) -> bool {
-        let clocks = [
-            Dialect::XRateLimitEpoch,
-            Dialect::XRateLimitEpochMillis,
-            Dialect::Discord,
-            Dialect::GitHub,
-        ];
-        clocks.iter().any(|one| self.dialects.contains(*one))
     }
 }
 
