@@ -39,6 +39,18 @@ pub struct Status {
     pub reset_after: Nanos,
 }
 
+impl Status {
+    /// Whether a smaller part is left than of the other: `remaining / limit` compared without dividing. A limit of
+    /// nothing counts as one of one.
+    #[must_use]
+    pub fn has_less_left_than(&self, other: &Self) -> bool {
+        let part = |of: &Self, by: &Self| {
+            u128::from(of.remaining).saturating_mul(u128::from(by.limit.max(1)))
+        };
+        part(self, other) < part(other, self)
+    }
+}
+
 /// Proof of a charge, needed to give it back or to correct it later.
 ///
 /// A refund looks at when the charge was made and what it was made to, so that nothing that time has already

@@ -149,14 +149,6 @@ impl LimitState {
             QuotaRef::Computed(_) => None,
         }
     }
-
-    /// Whether less than this is left: `remaining / limit` compared without dividing.
-    pub(crate) fn is_tighter_than(&self, other: &Self) -> bool {
-        let part = |of: &Self, by: &Self| {
-            u128::from(of.status.remaining).saturating_mul(by.status.limit.into())
-        };
-        part(self, other) < part(other, self)
-    }
 }
 
 /// What the engine says about a request.

@@ -2,7 +2,7 @@
 //!
 //! Here is decided what is promised; `write` only spells it. Must not know: dialects, header libraries.
 
-use tollgate_core::{Nanos, Outcome, Timestamp};
+use tollgate_core::{Nanos, Outcome, Status, Timestamp};
 
 use crate::standing::Standing;
 use crate::text::seconds;
@@ -182,12 +182,13 @@ fn is_tighter(one: &Standing<'_>, other: &Standing<'_>) -> bool {
         Outcome::Deny { retry_after } => retry_after.max(Nanos::from_nanos(1)),
         Outcome::Allow | Outcome::Wait(_) => Nanos::ZERO,
     };
-    // `remaining / quota` compared without dividing.
-    let part = |of: &Standing<'_>, by: &Standing<'_>| {
-        u128::from(of.remaining()).saturating_mul(by.quota.max(1).into())
+    let status = |standing: &Standing<'_>| Status {
+        limit: standing.quota,
+        remaining: standing.remaining(),
+        reset_after: standing.reset_after,
     };
     let (this, that) = (refusal(one), refusal(other));
-    this > that || (this == that && part(one, other) < part(other, one))
+    this > that || (this == that && status(one).has_less_left_than(&status(other)))
 }
 
 /// The value of `Retry-After` in whole seconds for one limit's outcome, as [`Answer::retry_after`] says it.
