@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tollgate_engine::control::{Adopted, By, Refused, Switch, ToPut, Wake};
 use tollgate_engine::{Counted, OutOfNumbers};
-use tollgate_service::fleet::{Node, Tally};
+use tollgate_service::fleet::{Node, NodeTotals};
 use tollgate_service::reload::{Reload, Reloader, Status};
 use tollgate_service::{InvalidService, RateLimitService};
 use tollgate_store::Clock;
@@ -227,7 +227,7 @@ impl<C: Clock + 'static> Node for EnvoyService<C> {
         Self::generation(self)
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> NodeTotals {
         self.service.tally()
     }
 

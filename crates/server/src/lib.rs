@@ -21,6 +21,7 @@ pub use tollgate_http::{Dialects, Networks};
 // What moved to `tollgate-service` keeps its path here until the next release.
 pub use tollgate_service::metrics::QuotaCounts;
 pub use tollgate_service::{
-    Answered, Cause, InvalidSecret, InvalidService as InvalidApp, LogDenials,
-    MAX_RETRY_JITTER as MOST_RETRY_JITTER, Metrics, Saturation, Secret, Transport, demo_policy,
+    Cause, InvalidSecret, InvalidService as InvalidApp, LogDenials,
+    MAX_RETRY_JITTER as MOST_RETRY_JITTER, Metrics, RequestOutcome as Answered, Saturation, Secret,
+    Transport, demo_policy,
 };

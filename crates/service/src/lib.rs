@@ -31,7 +31,7 @@ pub use error::InvalidService;
 pub use header_fields::{
     HeaderCache, HeaderRenderer, Subject, role_name, with_header_fields, write_problem,
 };
-pub use metrics::{Answered, Cause, Metrics, Transport};
+pub use metrics::{Cause, Metrics, RequestOutcome, Transport};
 pub use operator::ResetError;
 pub use panic_guard::guarded;
 pub use saturation::{DEFAULT_MAX_WAITING, Saturation, WaitPermit};

@@ -40,7 +40,7 @@ pub(super) fn explain(source: &Source, asked: &Asked) -> Result<Said, Unexplaine
 
 #[derive(Serialize)]
 struct Rules<'a> {
-    rules: &'a [config::Explained<'a>],
+    rules: &'a [config::RuleExplanation<'a>],
 }
 
 /// What one descriptor of a request falls under.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use tollgate_policy::source::{Place, Problem};
 
-use super::file::{Described, File, RateLimit};
+use super::file::{DescriptorBlock, File, RateLimit};
 use super::request::MAX_ENTRIES;
 use super::rule::{Level, Quota, Rule, State};
 use super::tree::{Traits, Tree};
@@ -97,7 +97,12 @@ impl Builder {
         self.descriptors(&mut adding, &above, file.descriptors);
     }
 
-    fn descriptors(&mut self, adding: &mut Adding<'_>, above: &Above<'_>, list: Vec<Described>) {
+    fn descriptors(
+        &mut self,
+        adding: &mut Adding<'_>,
+        above: &Above<'_>,
+        list: Vec<DescriptorBlock>,
+    ) {
         if let Some(first) = list.first().filter(|_| above.levels.len() >= MAX_ENTRIES) {
             let message = format!("descriptors lie more than {MAX_ENTRIES} deep in each other");
             adding.problem(first.key.place, message, None);
@@ -108,7 +113,7 @@ impl Builder {
         }
     }
 
-    fn descriptor(&mut self, adding: &mut Adding<'_>, above: &Above<'_>, one: Described) {
+    fn descriptor(&mut self, adding: &mut Adding<'_>, above: &Above<'_>, one: DescriptorBlock) {
         if one.key.value.is_empty() {
             adding.problem(one.key.place, "a descriptor must have a `key`", None);
         }
@@ -170,7 +175,7 @@ impl Builder {
         &mut self,
         adding: &mut Adding<'_>,
         at: &Above<'_>,
-        one: &Described,
+        one: &DescriptorBlock,
         limit: &RateLimit,
     ) -> Option<u32> {
         adding.replaces(limit);

@@ -11,7 +11,7 @@ use super::rule::{Level, Quota, Rule};
 
 /// One limit and what it does, as it displays: one line.
 #[derive(Clone, Copy, Debug)]
-pub struct Explained<'a>(&'a Rule);
+pub struct RuleExplanation<'a>(&'a Rule);
 
 impl EnvoyPolicy {
     /// What each limit does.
@@ -30,12 +30,12 @@ impl EnvoyPolicy {
     /// );
     /// # Ok::<(), tollgate_envoy::config::FilesRefused>(())
     /// ```
-    pub fn explain(&self) -> impl Iterator<Item = Explained<'_>> {
-        self.rules.iter().map(Explained)
+    pub fn explain(&self) -> impl Iterator<Item = RuleExplanation<'_>> {
+        self.rules.iter().map(RuleExplanation)
     }
 }
 
-impl<'a> Explained<'a> {
+impl<'a> RuleExplanation<'a> {
     /// Which limit it is about.
     #[must_use]
     pub const fn rule(&self) -> &'a Rule {
@@ -44,16 +44,16 @@ impl<'a> Explained<'a> {
 }
 
 /// For programs: `{"name", "words"}`.
-impl Serialize for Explained<'_> {
+impl Serialize for RuleExplanation<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_struct("Explained", 2)?;
+        let mut out = serializer.serialize_struct("RuleExplanation", 2)?;
         out.serialize_field("name", &*self.0.name)?;
         out.serialize_field("words", &Words(self.0).to_string())?;
         out.end()
     }
 }
 
-impl fmt::Display for Explained<'_> {
+impl fmt::Display for RuleExplanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.0.name, Words(self.0))
     }

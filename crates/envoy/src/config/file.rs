@@ -7,7 +7,7 @@
 use tollgate_policy::source::{At, Node, Place, Problem, Value};
 
 use super::metadata::Metadata;
-use super::words::{self, Said};
+use super::values::{self, Field};
 
 const ROOT: &[&str] = &["domain", "descriptors"];
 const DESCRIPTOR: &[&str] = &[
@@ -29,17 +29,17 @@ const REPLACED: &[&str] = &["name"];
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) domain: At<Box<str>>,
-    pub(super) descriptors: Vec<Described>,
+    pub(super) descriptors: Vec<DescriptorBlock>,
 }
 
 /// One descriptor.
 #[derive(Debug)]
-pub(super) struct Described {
+pub(super) struct DescriptorBlock {
     pub(super) key: At<Box<str>>,
     /// Empty for any value.
     pub(super) value: At<Box<str>>,
     pub(super) rate_limit: Option<RateLimit>,
-    pub(super) descriptors: Vec<Described>,
+    pub(super) descriptors: Vec<DescriptorBlock>,
     pub(super) shadow_mode: bool,
     pub(super) quota_mode: bool,
     pub(super) detailed_metric: bool,
@@ -75,14 +75,14 @@ impl Reader<'_> {
         }
     }
 
-    fn descriptors(&mut self, fields: &Fields<'_>) -> Vec<Described> {
+    fn descriptors(&mut self, fields: &Fields<'_>) -> Vec<DescriptorBlock> {
         let list = self.list(fields, "descriptors");
         list.iter().map(|node| self.descriptor(node)).collect()
     }
 
-    fn descriptor(&mut self, node: &Node) -> Described {
+    fn descriptor(&mut self, node: &Node) -> DescriptorBlock {
         let fields = self.fields(node, "a descriptor", DESCRIPTOR);
-        Described {
+        DescriptorBlock {
             key: self.text(&fields, "key", node.place),
             value: self.text(&fields, "value", node.place),
             rate_limit: self.rate_limit(&fields),
@@ -188,7 +188,7 @@ impl Reader<'_> {
     }
 
     fn text(&mut self, fields: &Fields<'_>, name: &str, parent: Place) -> At<Box<str>> {
-        let said = self.said(fields, name, words::text, "a text");
+        let said = self.said(fields, name, values::text, "a text");
         said.unwrap_or_else(|| At::new("".into(), parent))
     }
 
@@ -196,7 +196,7 @@ impl Reader<'_> {
         let said = self.said(
             fields,
             name,
-            words::truth,
+            values::truth,
             "`true` or `false`, without quotes",
         );
         said.unwrap_or_default()
@@ -204,7 +204,7 @@ impl Reader<'_> {
 
     fn count(&mut self, fields: &Fields<'_>, name: &str) -> u32 {
         let right = "a whole number from 0 to 4294967295, without quotes";
-        let said = self.said(fields, name, words::count, right);
+        let said = self.said(fields, name, values::count, right);
         said.unwrap_or_default().value
     }
 
@@ -212,7 +212,7 @@ impl Reader<'_> {
         &mut self,
         fields: &Fields<'_>,
         name: &str,
-        read: impl FnOnce(&Node) -> Said<T>,
+        read: impl FnOnce(&Node) -> Field<T>,
         right: &str,
     ) -> Option<At<T>> {
         let node = fields.get(name)?;

@@ -4,7 +4,7 @@
 
 use tollgate_policy::source::{Node, Value};
 
-use super::words::number;
+use super::values::number;
 
 /// A value of a rule's `metadata`. Numbers are what protobuf's `Struct` makes of them.
 #[derive(Clone, Debug, PartialEq)]

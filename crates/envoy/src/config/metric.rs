@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::request::Entry;
 use super::rule::Rule;
-use super::tree::{Tree, Way};
+use super::tree::{DescriptorPath, Tree};
 
 /// A metric's name, as it displays.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub struct MetricName<'a> {
     pub(super) entries: &'a [Entry<'a>],
     /// None for a limit that came with its descriptor.
     pub(super) rule: Option<&'a Rule>,
-    pub(super) way: Way,
+    pub(super) way: DescriptorPath,
 }
 
 impl fmt::Display for MetricName<'_> {

@@ -33,12 +33,12 @@ mod request;
 mod rule;
 mod tree;
 mod unit;
-mod words;
+mod values;
 
 #[cfg(test)]
 mod tests;
 
-pub use explain::Explained;
+pub use explain::RuleExplanation;
 pub use key::{CounterKey, ROOM};
 pub use metadata::Metadata;
 pub use metric::MetricName;

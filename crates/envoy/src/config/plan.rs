@@ -10,7 +10,7 @@ use super::key::CounterKey;
 use super::metric::MetricName;
 use super::request::{BadRequest, Descriptor, MAX_DESCRIPTORS, Override, Request};
 use super::rule::{Quota, Rule, State};
-use super::tree::Way;
+use super::tree::DescriptorPath;
 use super::unit::Unit;
 
 /// What is to be done about a request.
@@ -18,32 +18,32 @@ use super::unit::Unit;
 pub struct Plan<'a> {
     pub(super) policy: &'a EnvoyPolicy,
     pub(super) request: Request<'a>,
-    pub(super) parts: [Part<'a>; MAX_DESCRIPTORS],
+    pub(super) parts: [PlannedDescriptor<'a>; MAX_DESCRIPTORS],
 }
 
 /// What is to be done about one descriptor.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Part<'a> {
-    pub(super) fate: Fate,
+pub(super) struct PlannedDescriptor<'a> {
+    pub(super) fate: Treatment,
     /// The rule that it matches, unless it brings its own limit.
     pub(super) rule: Option<&'a Rule>,
-    pub(super) way: Way,
+    pub(super) way: DescriptorPath,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Fate {
+pub(super) enum Treatment {
     /// No rule applies, or another rule takes its place: it is admitted, and nothing is said about a limit.
     #[default]
     Free,
     /// It is admitted without being counted.
     Unlimited,
     /// It is counted.
-    Counted(Counted),
+    Counted(CountedDescriptor),
 }
 
 /// A charge without what follows from the rest: a plan has room for many and is made for every request, so it is small.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counted {
+pub(super) struct CountedDescriptor {
     pub(super) hits: u64,
     pub(super) requests_per_unit: u32,
     pub(super) state: State,
@@ -84,7 +84,7 @@ impl EnvoyPolicy {
         let mut plan = Plan {
             policy: self,
             request: *request,
-            parts: [Part::default(); MAX_DESCRIPTORS],
+            parts: [PlannedDescriptor::default(); MAX_DESCRIPTORS],
         };
         if let Some(domain) = self.tree.domain(request.domain) {
             for index in 0..request.descriptors.len() {
@@ -102,7 +102,7 @@ impl<'a> Plan<'a> {
     pub fn charges(&self) -> impl Iterator<Item = Charge> {
         let parts = self.parts.iter().take(self.request.descriptors.len());
         parts.enumerate().filter_map(|(descriptor, part)| {
-            let Fate::Counted(counted) = part.fate else {
+            let Treatment::Counted(counted) = part.fate else {
                 return None;
             };
             let limit = match part.rule.map(|rule| rule.quota) {
@@ -151,7 +151,7 @@ impl<'a> Plan<'a> {
     pub fn metric(&self, descriptor: usize) -> Option<MetricName<'_>> {
         let part = self.parts.get(descriptor)?;
         let own = self.request.descriptors.get(descriptor)?;
-        let counted = matches!(part.fate, Fate::Counted(_));
+        let counted = matches!(part.fate, Treatment::Counted(_));
         (part.rule.is_some() || counted).then_some(MetricName {
             tree: &self.policy.tree,
             domain: self.request.domain,
@@ -171,7 +171,7 @@ impl<'a> Plan<'a> {
         let found = self.policy.tree.find(domain, own.entries);
         let matched = found.and_then(|(rule, way)| Some((self.policy.rule(rule)?, way)));
         if let Some(limit) = own.limit {
-            part.fate = Fate::Counted(of_override(&request, own, limit, matched)?);
+            part.fate = Treatment::Counted(of_override(&request, own, limit, matched)?);
             return Ok(());
         }
         let Some((rule, way)) = matched else {
@@ -180,13 +180,13 @@ impl<'a> Plan<'a> {
         part.rule = Some(rule);
         part.way = way;
         part.fate = match rule.quota {
-            Quota::Unlimited => Fate::Unlimited,
+            Quota::Unlimited => Treatment::Unlimited,
             Quota::Limited {
                 requests_per_unit,
                 unit,
                 state,
                 ..
-            } => Fate::Counted(Counted {
+            } => Treatment::Counted(CountedDescriptor {
                 hits: request.hits(own),
                 requests_per_unit,
                 state,
@@ -205,9 +205,9 @@ impl<'a> Plan<'a> {
             // Most rules replace nothing, and then this is all that there is to do.
             for name in replaced {
                 for part in self.parts.iter_mut().take(self.request.descriptors.len()) {
-                    let counted = matches!(part.fate, Fate::Counted(_));
+                    let counted = matches!(part.fate, Treatment::Counted(_));
                     if counted && part.rule.is_some_and(|rule| rule.named == Some(*name)) {
-                        part.fate = Fate::Free;
+                        part.fate = Treatment::Free;
                     }
                 }
             }
@@ -224,7 +224,7 @@ impl<'a> Plan<'a> {
                 .filter(|&other| self.state(other) == Some(state))
                 .filter(|&other| self.counted(other).eq(self.counted(index)))
                 .count();
-            if let Some(Fate::Counted(charge)) =
+            if let Some(Treatment::Counted(charge)) =
                 self.parts.get_mut(index).map(|part| &mut part.fate)
             {
                 charge.round = u8::try_from(before).unwrap_or(u8::MAX);
@@ -234,8 +234,8 @@ impl<'a> Plan<'a> {
 
     fn state(&self, index: usize) -> Option<State> {
         match &self.parts.get(index)?.fate {
-            Fate::Counted(charge) => Some(charge.state),
-            Fate::Free | Fate::Unlimited => None,
+            Treatment::Counted(charge) => Some(charge.state),
+            Treatment::Free | Treatment::Unlimited => None,
         }
     }
 
@@ -260,8 +260,8 @@ fn of_override(
     request: &Request<'_>,
     own: &Descriptor<'_>,
     limit: Override,
-    matched: Option<(&Rule, Way)>,
-) -> Result<Counted, BadRequest> {
+    matched: Option<(&Rule, DescriptorPath)>,
+) -> Result<CountedDescriptor, BadRequest> {
     let rule_state = matched.and_then(|(rule, way)| match rule.quota {
         Quota::Limited { unit, state, .. } if unit == limit.unit && !way.shares() => Some(state),
         _ => None,
@@ -270,7 +270,7 @@ fn of_override(
         .unit
         .limit(limit.requests_per_unit)
         .map_err(BadRequest::Override)?;
-    Ok(Counted {
+    Ok(CountedDescriptor {
         hits: request.hits(own),
         requests_per_unit: limit.requests_per_unit,
         state: rule_state.unwrap_or_else(|| State::of_overrides(limit.unit)),

@@ -5,7 +5,7 @@
 use tollgate_core::{Status, Timestamp};
 
 use super::metadata::Metadata;
-use super::plan::{Counted, Fate, Part, Plan};
+use super::plan::{CountedDescriptor, Plan, PlannedDescriptor, Treatment};
 use super::request::MAX_DESCRIPTORS;
 use super::rule::Rule;
 use super::unit::{Unit, whole_seconds};
@@ -90,13 +90,13 @@ impl<'a> Plan<'a> {
         let parts = self.parts.iter().zip(&mut reply.statuses);
         for (index, (part, status)) in parts.enumerate().take(reply.len) {
             *status = match &part.fate {
-                Fate::Free => DescriptorStatus::default(),
-                Fate::Unlimited => DescriptorStatus {
+                Treatment::Free => DescriptorStatus::default(),
+                Treatment::Unlimited => DescriptorStatus {
                     limit_remaining: u32::MAX,
                     unlimited: true,
                     ..DescriptorStatus::default()
                 },
-                Fate::Counted(charge) => counted(part, charge, answers.next()?, now),
+                Treatment::Counted(charge) => counted(part, charge, answers.next()?, now),
             };
             tally.add(index, part, status, modes);
         }
@@ -137,8 +137,8 @@ impl<'a> Reply<'a> {
 
 /// The status of a counter that was charged.
 fn counted<'a>(
-    part: &Part<'a>,
-    charge: &Counted,
+    part: &PlannedDescriptor<'a>,
+    charge: &CountedDescriptor,
     answer: &Status,
     now: Timestamp,
 ) -> DescriptorStatus<'a> {
@@ -177,7 +177,13 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, index: usize, part: &Part<'_>, status: &DescriptorStatus<'_>, modes: Modes) {
+    fn add(
+        &mut self,
+        index: usize,
+        part: &PlannedDescriptor<'_>,
+        status: &DescriptorStatus<'_>,
+        modes: Modes,
+    ) {
         let least = self.least.unwrap_or(u32::MAX);
         if status.current_limit.is_some() && status.limit_remaining < least {
             self.tightest = Some(index);
@@ -186,7 +192,7 @@ impl Tally {
         if status.unlimited {
             return;
         }
-        let counted = matches!(part.fate, Fate::Counted(_));
+        let counted = matches!(part.fate, Treatment::Counted(_));
         let says_so = counted && part.rule.is_some_and(|rule| rule.quota_mode);
         let is_quota = modes.quota_mode || says_so;
         let denied = status.code == Code::OverLimit;

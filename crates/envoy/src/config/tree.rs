@@ -42,7 +42,7 @@ pub(super) struct Traits {
 
 /// The way that entries took, node by node.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Way {
+pub(super) struct DescriptorPath {
     nodes: [u32; MAX_ENTRIES],
     /// Which entries matched by a pattern; one bit each.
     by_pattern: u16,
@@ -52,7 +52,7 @@ pub(super) struct Way {
     shared: u16,
 }
 
-impl Way {
+impl DescriptorPath {
     /// Whether any entry counts by its pattern.
     pub(super) const fn shares(&self) -> bool {
         self.shared != 0
@@ -108,8 +108,8 @@ impl Tree {
     }
 
     /// The rule that applies to a list of entries, and the way there. It applies only where the entries end.
-    pub(super) fn find(&self, domain: u32, entries: &[Entry<'_>]) -> Option<(u32, Way)> {
-        let mut way = Way::default();
+    pub(super) fn find(&self, domain: u32, entries: &[Entry<'_>]) -> Option<(u32, DescriptorPath)> {
+        let mut way = DescriptorPath::default();
         let mut at = domain;
         for ((index, entry), step) in entries.iter().enumerate().zip(&mut way.nodes) {
             let bit = 1_u16.checked_shl(u32::try_from(index).ok()?)?;
@@ -137,7 +137,12 @@ impl Tree {
     }
 
     /// What counts as an entry's value: its pattern where the pattern's threshold is shared, else the value itself.
-    pub(super) fn counted<'a>(&'a self, way: &Way, index: usize, entry: &Entry<'a>) -> &'a str {
+    pub(super) fn counted<'a>(
+        &'a self,
+        way: &DescriptorPath,
+        index: usize,
+        entry: &Entry<'a>,
+    ) -> &'a str {
         if !has(way.shared, index) {
             return entry.value;
         }
@@ -148,7 +153,12 @@ impl Tree {
     }
 
     /// What stands for an entry's value in the name of its rule's metric.
-    pub(super) fn measured<'a>(&'a self, way: &Way, index: usize, entry: &Entry<'a>) -> &'a str {
+    pub(super) fn measured<'a>(
+        &'a self,
+        way: &DescriptorPath,
+        index: usize,
+        entry: &Entry<'a>,
+    ) -> &'a str {
         let to_metric = || {
             let node = way.nodes.get(index).and_then(|&node| self.node(node));
             node.is_some_and(|node| node.traits.value_to_metric)
@@ -169,7 +179,7 @@ impl Tree {
     }
 
     /// The part of a node's pattern that stands for the value.
-    fn pattern<'a>(&'a self, way: &Way, index: usize, entry: &Entry<'_>) -> &'a str {
+    fn pattern<'a>(&'a self, way: &DescriptorPath, index: usize, entry: &Entry<'_>) -> &'a str {
         let node = way.nodes.get(index).and_then(|&node| self.node(node));
         let reads = node.map_or("", |node| &node.reads);
         let value = reads

@@ -153,7 +153,7 @@ mod tests {
 
     use crate::config::{Code, Descriptor, Entry, FilesRefused, Request};
     use tollgate_engine::Numbering;
-    use tollgate_service::reload::Looked;
+    use tollgate_service::reload::ReloadOutcome;
     use tollgate_store::{ManualClock, Memory};
 
     const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -213,21 +213,21 @@ mod tests {
         let reloader = open(&dir.0).unwrap();
         assert_eq!(admitted(&reloader, "a", "1"), 2);
         assert_eq!(admitted(&reloader, "b", "1"), 3);
-        assert_eq!(reloader.look(), Looked::Same);
+        assert_eq!(reloader.look(), ReloadOutcome::Same);
         dir.write("b.yml", &file("b", 5));
         dir.write("c.yaml", &file("c", 1));
-        assert_eq!(reloader.look(), Looked::Swapped(2));
+        assert_eq!(reloader.look(), ReloadOutcome::Swapped(2));
         // Four were counted, of which one was denied: what was counted stays.
         assert_eq!(admitted(&reloader, "b", "1"), 1);
         assert_eq!(admitted(&reloader, "c", "1"), 1);
         fs::remove_file(dir.0.join("a.yaml")).unwrap();
-        assert_eq!(reloader.look(), Looked::Swapped(3));
+        assert_eq!(reloader.look(), ReloadOutcome::Swapped(3));
         assert_eq!(
             admitted(&reloader, "a", "1"),
             100,
             "it is no domain any more"
         );
-        assert_eq!(reloader.reload_now(), Looked::Swapped(4));
+        assert_eq!(reloader.reload_now(), ReloadOutcome::Swapped(4));
     }
 
     #[test]
@@ -245,18 +245,18 @@ mod tests {
             (&file("a", 1), "b.yaml:1:", "duplicate domain `a`"),
         ] {
             dir.write("b.yaml", wrong);
-            assert_eq!(reloader.look(), Looked::Refused, "{wrong}");
+            assert_eq!(reloader.look(), ReloadOutcome::Refused, "{wrong}");
             let status = reloader.status();
             assert!(!status.valid && status.generation == 1);
             let error = status.error.unwrap().to_string();
             assert!(error.contains(place) && error.contains(reason), "{error}");
-            assert_eq!(reloader.look(), Looked::Same);
+            assert_eq!(reloader.look(), ReloadOutcome::Same);
         }
         assert_eq!(admitted(&reloader, "a", "1"), 2);
         fs::write(dir.0.join("b.yaml"), [0xff, 0xfe]).unwrap();
-        assert_eq!(reloader.look(), Looked::Refused);
+        assert_eq!(reloader.look(), ReloadOutcome::Refused);
         fs::remove_file(dir.0.join("b.yaml")).unwrap();
-        assert_eq!(reloader.look(), Looked::Same);
+        assert_eq!(reloader.look(), ReloadOutcome::Same);
         assert!(reloader.status().valid);
     }
 

@@ -9,16 +9,16 @@ use tokio::sync::Notify;
 use tollgate_core::{Nanos, Timestamp};
 
 use super::demand::Demand;
-use super::limits::{Limit, Under};
+use super::limits::{AppliedLimits, Limit};
 use super::strategy::Strategy;
 
 /// A report about one bucket, and what holds for it.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct BucketReport {
     pub(super) id: Arc<[u8]>,
     pub(super) elapsed: Nanos,
     pub(super) requests: u64,
-    pub(super) under: Under,
+    pub(super) under: AppliedLimits,
 }
 
 #[derive(Debug)]
@@ -27,14 +27,14 @@ pub(super) struct Client {
     /// Buckets about which there is something to be said.
     due: BTreeSet<Arc<[u8]>>,
     /// Buckets that it was told to forget and may not have heard of yet.
-    gone: HashMap<Arc<[u8]>, Gone>,
+    gone: HashMap<Arc<[u8]>, ForgottenBucket>,
     wake: Arc<Notify>,
 }
 
 #[derive(Debug)]
 pub(super) struct Bucket {
     pub(super) claim: u64,
-    pub(super) under: Under,
+    pub(super) under: AppliedLimits,
     pub(super) demand: Demand,
     /// When it was last used.
     pub(super) used: Timestamp,
@@ -48,7 +48,7 @@ pub(super) struct Bucket {
 
 /// A bucket that a client was told to forget.
 #[derive(Debug)]
-pub(super) struct Gone {
+pub(super) struct ForgottenBucket {
     pub(super) at: Timestamp,
     pub(super) claim: u64,
     pub(super) limits: Vec<Limit>,
@@ -77,19 +77,19 @@ impl Client {
 
     /// Whether a report was written before its client heard that it should forget the bucket. One that begins anew is told by
     /// the time since its last report, which is none.
-    pub(super) fn is_stale(&self, heard: &Heard) -> bool {
+    pub(super) fn is_stale(&self, heard: &BucketReport) -> bool {
         let begins = heard.elapsed.is_zero() && heard.requests > 0;
         !begins && self.gone.contains_key(&heard.id)
     }
 
     /// It was told to forget a bucket.
-    pub(super) fn forgets(&mut self, id: Arc<[u8]>, gone: Gone) {
+    pub(super) fn forgets(&mut self, id: Arc<[u8]>, gone: ForgottenBucket) {
         self.gone.insert(id, gone);
     }
 
     /// Those that it has forgotten for certain, now that it has reported something.
-    pub(super) fn forgotten(&mut self, now: Timestamp, grace: Nanos) -> Vec<Gone> {
-        let is_certain = |_: &Arc<[u8]>, gone: &mut Gone| now >= gone.at.after(grace);
+    pub(super) fn forgotten(&mut self, now: Timestamp, grace: Nanos) -> Vec<ForgottenBucket> {
+        let is_certain = |_: &Arc<[u8]>, gone: &mut ForgottenBucket| now >= gone.at.after(grace);
         let forgotten = self.gone.extract_if(is_certain);
         forgotten.map(|(_, gone)| gone).collect()
     }
@@ -115,7 +115,7 @@ impl Bucket {
     pub(super) fn new(claim: u64, now: Timestamp) -> Self {
         Self {
             claim,
-            under: Under::Blanket(Strategy::DenyAll),
+            under: AppliedLimits::Blanket(Strategy::DenyAll),
             demand: Demand::default(),
             used: now,
             told: None,

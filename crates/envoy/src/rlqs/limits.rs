@@ -20,7 +20,7 @@ use crate::rls::DescriptorRequest;
 
 /// What holds for a bucket.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Under {
+pub(super) enum AppliedLimits {
     /// The same for every client, whoever else there is.
     Blanket(Strategy),
     /// These, to be shared with others.
@@ -36,7 +36,7 @@ pub(super) struct Limit {
     pub(super) window: Nanos,
 }
 
-impl Under {
+impl AppliedLimits {
     pub(super) fn limits(&self) -> &[Limit] {
         match self {
             Self::Blanket(_) => &[],
@@ -54,7 +54,7 @@ impl Under {
 
 impl<C: Clock> EnvoyService<C> {
     /// What holds for a bucket by the policy in force.
-    pub(super) fn under(&self, domain: &str, pairs: &[Entry<'_>]) -> Under {
+    pub(super) fn under(&self, domain: &str, pairs: &[Entry<'_>]) -> AppliedLimits {
         let descriptor = Descriptor {
             entries: pairs,
             ..Descriptor::default()
@@ -69,7 +69,7 @@ impl<C: Clock> EnvoyService<C> {
         if let Some(Reason::Listed | Reason::Blocked | Reason::MissingKey | Reason::Unreadable) =
             verdict.reason().filter(|_| !verdict.is_admitted())
         {
-            return Under::Blanket(Strategy::DenyAll);
+            return AppliedLimits::Blanket(Strategy::DenyAll);
         }
         let is_main = |state: &&LimitState| {
             state.enforcement == EnforcementMode::Enforced && state.role() == Role::Main
@@ -77,9 +77,11 @@ impl<C: Clock> EnvoyService<C> {
         let states = verdict.limits().iter().filter(is_main);
         let limits: Vec<Limit> = states.filter_map(|state| limit(&verdict, state)).collect();
         match &*limits {
-            [] => Under::Blanket(Strategy::AllowAll),
-            some if some.iter().any(|limit| limit.units == 0) => Under::Blanket(Strategy::DenyAll),
-            _ => Under::Limits(limits),
+            [] => AppliedLimits::Blanket(Strategy::AllowAll),
+            some if some.iter().any(|limit| limit.units == 0) => {
+                AppliedLimits::Blanket(Strategy::DenyAll)
+            }
+            _ => AppliedLimits::Limits(limits),
         }
     }
 }

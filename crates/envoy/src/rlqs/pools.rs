@@ -18,7 +18,7 @@ const MANY: usize = 64;
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Pools {
-    of: HashMap<Arc<[u8]>, Kept>,
+    of: HashMap<Arc<[u8]>, PoolEntry>,
     /// Those of which something has changed since they were planned.
     changed: BTreeSet<Arc<[u8]>>,
     /// How many claims there are on all of them, also of those who are gone but hold something.
@@ -30,7 +30,7 @@ pub(super) struct Pools {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct PoolEntry {
     pool: Pool,
     window: Nanos,
     planned: Timestamp,
@@ -65,7 +65,7 @@ impl Pools {
     ) {
         for limit in limits {
             let kept = self.of.entry(Arc::clone(&limit.key));
-            let kept = kept.or_insert_with(|| Kept {
+            let kept = kept.or_insert_with(|| PoolEntry {
                 pool: Pool::new(limit.units, self.opens),
                 window: limit.window,
                 planned: Timestamp::EPOCH,

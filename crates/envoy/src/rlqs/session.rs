@@ -11,7 +11,7 @@ use tollgate_service::metrics::QuotaCounts;
 use tollgate_store::Clock;
 
 use super::bounds::QuotaBounds;
-use super::client::Heard;
+use super::client::BucketReport;
 use super::message::{Usage, read_reports, write_response};
 use super::table::Table;
 use crate::EnvoyService;
@@ -93,13 +93,17 @@ impl<C: Clock> Session<C> {
         let most = self.limit(&mut reports.usages);
         // The engine is asked while the table is not locked: others may be heard meanwhile.
         let beyond = reports.usages.len().saturating_sub(most) as u64;
-        let heard = reports.usages.into_iter().take(most).map(|usage| Heard {
-            under: self.envoy.under(domain, &usage.pairs),
-            id: usage.id,
-            elapsed: usage.elapsed,
-            requests: usage.requests,
-        });
-        let heard: Vec<Heard> = heard.collect();
+        let heard = reports
+            .usages
+            .into_iter()
+            .take(most)
+            .map(|usage| BucketReport {
+                under: self.envoy.under(domain, &usage.pairs),
+                id: usage.id,
+                elapsed: usage.elapsed,
+                requests: usage.requests,
+            });
+        let heard: Vec<BucketReport> = heard.collect();
         let now = self.now();
         let mut table = self.envoy.quotas.table();
         table.refuse(reports.unusable.saturating_add(beyond));

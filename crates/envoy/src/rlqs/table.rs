@@ -11,8 +11,8 @@ use tollgate_core::{Nanos, Timestamp};
 use tollgate_service::metrics::QuotaCounts;
 
 use super::bounds::QuotaBounds;
-use super::client::{Bucket, Client, Gone, Heard};
-use super::limits::Under;
+use super::client::{Bucket, BucketReport, Client, ForgottenBucket};
+use super::limits::AppliedLimits;
 use super::message::Action;
 use super::pools::Pools;
 use super::shares::Spans;
@@ -102,7 +102,7 @@ impl Table {
     }
 
     /// Somebody reports.
-    pub(super) fn hear(&mut self, client: u64, heard: Vec<Heard>, now: Timestamp) {
+    pub(super) fn hear(&mut self, client: u64, heard: Vec<BucketReport>, now: Timestamp) {
         let Some(known) = self.clients.get_mut(&client) else {
             return;
         };
@@ -116,7 +116,7 @@ impl Table {
         self.settle(now);
     }
 
-    fn hear_one(&mut self, client: u64, heard: Heard, now: Timestamp) {
+    fn hear_one(&mut self, client: u64, heard: BucketReport, now: Timestamp) {
         // Those who are gone hold on for a while; they count too, or coming and going would fill everything.
         let most_claims = self.bounds.buckets.saturating_mul(CLAIMS);
         let is_full =
@@ -205,7 +205,7 @@ impl Table {
                 self.pools.sent_nothing(claim, &limits, now);
                 self.pools.leave(claim, &limits);
                 let at = now;
-                known.forgets(Arc::clone(&id), Gone { at, claim, limits });
+                known.forgets(Arc::clone(&id), ForgottenBucket { at, claim, limits });
                 self.counts.abandoned = self.counts.abandoned.saturating_add(1);
                 actions.push((id, Action::Abandon));
                 continue;
@@ -238,11 +238,11 @@ impl Table {
 /// What a bucket is told now, on record as sent; nothing if there is nothing to say to it.
 fn assign(bucket: &Bucket, pools: &mut Pools, now: Timestamp) -> Option<Strategy> {
     let limits = match &bucket.under {
-        Under::Blanket(strategy) => {
+        AppliedLimits::Blanket(strategy) => {
             let is_news = bucket.told != Some(*strategy) || bucket.is_asked;
             return is_news.then_some(*strategy);
         }
-        Under::Limits(limits) => limits,
+        AppliedLimits::Limits(limits) => limits,
     };
     let offer = pools.offer(bucket.claim, limits, now)?;
     let is_news = bucket.told != Some(offer.strategy) || bucket.is_asked;

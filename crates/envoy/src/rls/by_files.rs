@@ -4,7 +4,7 @@
 
 use tollgate_core::{Nanos, Outcome};
 use tollgate_http::{Standing, Words as HeaderFields};
-use tollgate_service::{Answered, Transport, with_header_fields};
+use tollgate_service::{RequestOutcome, Transport, with_header_fields};
 use tollgate_store::Clock;
 
 use super::RlsError;
@@ -23,8 +23,8 @@ impl<C: Clock> EnvoyService<C> {
     ) -> Result<T, RlsError> {
         let see = |decided: &Decided<'_>| {
             let answered = match decided.reply.overall {
-                Code::Ok => Answered::Allowed,
-                Code::OverLimit => Answered::Denied,
+                Code::Ok => RequestOutcome::Allowed,
+                Code::OverLimit => RequestOutcome::Denied,
             };
             let metrics = self.service().metrics();
             metrics.count_answer(transport, answered);

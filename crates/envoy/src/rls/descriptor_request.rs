@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use tollgate_core::{Nanos, Outcome};
 use tollgate_engine::{CheckMode, CheckOptions, EnforcementMode, LimitState, Verdict};
+use tollgate_http::retry_after;
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_policy::rules::Role;
 use tollgate_service::{RateLimitService, WaitQueueFull};
@@ -161,18 +162,14 @@ impl<'a> DescriptorDecision<'a> {
         }
         let exhausted = self.exhausted().filter(|_| self.request.is_peek());
         let Some(state) = exhausted.or_else(|| self.verdict.binding()) else {
-            let retry_after = match self.verdict.outcome() {
-                Outcome::Deny { retry_after } => Some(seconds(retry_after).max(1)),
-                _ => None,
-            };
             return RlsStatus {
                 code,
-                until_reset: retry_after,
+                until_reset: retry_after(self.verdict.outcome()),
                 ..RlsStatus::default()
             };
         };
         let until_reset = match (state.retry_after(), state.outcome) {
-            (Some(retry_after), _) => Some(seconds(retry_after).max(1)),
+            (Some(_), outcome) => retry_after(outcome),
             (None, Outcome::Never) => None,
             (None, _) if state.status.remaining == 0 => {
                 Some(seconds(self.until_more(state)).max(1))

@@ -26,7 +26,7 @@ use std::fmt;
 
 use tollgate_core::{Nanos, Outcome};
 use tollgate_http::{Standing, Words as HeaderFields};
-use tollgate_service::{Answered, Refusal, Transport};
+use tollgate_service::{Refusal, RequestOutcome, Transport};
 use tollgate_store::{Clock, ErrorKind, StoreError};
 
 use crate::EnvoyService;
@@ -63,7 +63,9 @@ impl<C: Clock> EnvoyService<C> {
             self.decide_by_policy(transport, request, see).await
         };
         if decided.is_err() {
-            service.metrics().count_answer(transport, Answered::Failed);
+            service
+                .metrics()
+                .count_answer(transport, RequestOutcome::Failed);
         }
         // What comes by HTTP is measured with all else that does.
         if transport == Transport::Grpc {

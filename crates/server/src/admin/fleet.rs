@@ -12,7 +12,7 @@ use super::Admin;
 use super::state::utc;
 use crate::http::response::HttpResponse;
 use crate::http::verdict_body::json;
-use tollgate_service::fleet::{Fellow, Membership, View, What};
+use tollgate_service::fleet::{FleetNode, FleetView, Membership, Mismatch};
 
 /// The whole page; outside a fleet all of it is null.
 #[derive(Serialize, Default)]
@@ -105,7 +105,7 @@ impl<C: Clock + 'static> Admin<C> {
 
 fn shown(membership: &Membership) -> Page {
     let view = membership.view();
-    let View {
+    let FleetView {
         fellows,
         unread,
         load: all,
@@ -146,8 +146,8 @@ fn shown(membership: &Membership) -> Page {
     }
 }
 
-fn node(fellow: Fellow) -> NodeShown {
-    let Fellow {
+fn node(fellow: FleetNode) -> NodeShown {
+    let FleetNode {
         beat,
         age,
         is_self,
@@ -160,7 +160,7 @@ fn node(fellow: Fellow) -> NodeShown {
         policy: format!("{:016x}", beat.policy),
         version: beat.version,
         age_ms: millis(age),
-        differs: differs.map(What::word),
+        differs: differs.map(Mismatch::word),
         load: load(beat.load),
     }
 }

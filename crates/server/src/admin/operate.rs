@@ -7,7 +7,7 @@ use hyper::{Method, StatusCode};
 use serde::Serialize;
 use tollgate_engine::control::{Control, Refused};
 use tollgate_service::ResetError;
-use tollgate_service::reload::Looked;
+use tollgate_service::reload::ReloadOutcome;
 use tollgate_store::{Clock, Memory};
 
 use super::Admin;
@@ -121,11 +121,11 @@ impl<C: Clock + 'static> Admin<C> {
         // The engine logs what came of it; this is who wanted it.
         tracing::info!(%who, %why, "the policy is read again");
         Ok(match reloader.reload_now() {
-            Looked::Swapped(generation) => HttpResponse::json(json(&Reloaded {
+            ReloadOutcome::Swapped(generation) => HttpResponse::json(json(&Reloaded {
                 done: true,
                 generation,
             })),
-            Looked::Same | Looked::Refused => {
+            ReloadOutcome::Same | ReloadOutcome::Refused => {
                 let status = reloader.status();
                 let problems = status.error.map(|problems| problems.to_string());
                 let detail = format!(

@@ -9,5 +9,22 @@ mod tending;
 pub use start::Shared;
 pub use tending::Tending;
 pub use tollgate_service::fleet::{
-    Fellow, FleetMaintenance, Membership, MembershipSettings, Node, Nodes, Tally, View, What,
+    FleetMaintenance, FleetNode, FleetView, Membership, MembershipSettings, Mismatch, Node,
+    NodeTotals, Nodes,
 };
+
+/// The name of [`FleetNode`] before version 0.2.
+#[deprecated(since = "0.2.0", note = "renamed to `FleetNode`")]
+pub type Fellow = FleetNode;
+
+/// The name of [`FleetView`] before version 0.2.
+#[deprecated(since = "0.2.0", note = "renamed to `FleetView`")]
+pub type View = FleetView;
+
+/// The name of [`Mismatch`] before version 0.2.
+#[deprecated(since = "0.2.0", note = "renamed to `Mismatch`")]
+pub type What = Mismatch;
+
+/// The name of [`NodeTotals`] before version 0.2.
+#[deprecated(since = "0.2.0", note = "renamed to `NodeTotals`")]
+pub type Tally = NodeTotals;

@@ -39,8 +39,7 @@ use tollgate_envoy::protobuf as wire;
 use tollgate_envoy::rlqs::Session;
 use tollgate_envoy::rls::RlsError;
 use tollgate_envoy::rls::messages::{Descriptors, Entries, read_request, write_response};
-use tollgate_service::guarded;
-use tollgate_service::{Answered, Transport};
+use tollgate_service::{RequestOutcome, Transport, guarded};
 
 /// gRPC for Envoy: the services of an [`EnvoyService`], health and reflection.
 pub struct Grpc<C> {
@@ -111,7 +110,7 @@ impl<C: Clock + 'static> Grpc<C> {
             Ok(request) => request,
             Err(unreadable) => {
                 let metrics = self.envoy.service().metrics();
-                metrics.count_answer(Transport::Grpc, Answered::Failed);
+                metrics.count_answer(Transport::Grpc, RequestOutcome::Failed);
                 return Err(Status::new(Code::InvalidArgument, unreadable.to_string()));
             }
         };

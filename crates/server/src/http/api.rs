@@ -19,7 +19,7 @@ use crate::http::routes::{Endpoint, Route, max_body_len};
 use crate::http::{HttpHandler, HttpRequest, Limits, run};
 use crate::listen::counters::Counters;
 use crate::listen::{Ended, Listener, Peer, Stopping};
-use tollgate_service::{Answered, Transport};
+use tollgate_service::{RequestOutcome, Transport};
 
 impl<C: Clock> App<C> {
     /// Answers every client that comes to `listener`, until `shutdown` completes; then lets open connections finish. Never ends for
@@ -145,7 +145,7 @@ impl<C: Clock + 'static> HttpHandler for App<C> {
             self.metrics().observe_duration(Transport::Http, span, 1);
             if answered.is_err() {
                 self.metrics()
-                    .count_answer(Transport::Http, Answered::Failed);
+                    .count_answer(Transport::Http, RequestOutcome::Failed);
             }
         }
         answered.unwrap_or_else(|bad| bad_request(&bad))

@@ -6,7 +6,7 @@ use tollgate_core::Nanos;
 
 use super::throttle::Family;
 use tollgate_service::metrics::ThrottleCommand as Throttling;
-use tollgate_service::{Answered, Metrics, Transport};
+use tollgate_service::{Metrics, RequestOutcome, Transport};
 
 /// What a command counts as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,9 +67,9 @@ impl BatchCounts {
         }
         let failed = u64::from(counts.failed);
         for (answered, times) in [
-            (Answered::Allowed, all_allowed),
-            (Answered::Denied, all_denied),
-            (Answered::Failed, failed),
+            (RequestOutcome::Allowed, all_allowed),
+            (RequestOutcome::Denied, all_denied),
+            (RequestOutcome::Failed, failed),
         ] {
             if times > 0 {
                 metrics.count_answers(Transport::Resp, answered, times);
@@ -100,8 +100,8 @@ mod tests {
         counts.hand_over(&metrics, || Nanos::from_nanos(1_500));
         counts.hand_over(&metrics, || panic!("there is nothing to time"));
         let answered = |answered| metrics.answered(Transport::Resp, answered);
-        assert_eq!(answered(Answered::Allowed), 2);
-        assert_eq!(answered(Answered::Denied), 2);
-        assert_eq!(answered(Answered::Failed), 1);
+        assert_eq!(answered(RequestOutcome::Allowed), 2);
+        assert_eq!(answered(RequestOutcome::Denied), 2);
+        assert_eq!(answered(RequestOutcome::Failed), 1);
     }
 }

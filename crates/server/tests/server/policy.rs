@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tollgate_core::Nanos;
 use tollgate_server::{App, Limits};
-use tollgate_service::reload::Looked;
+use tollgate_service::reload::ReloadOutcome;
 use tollgate_store::ManualClock;
 
 use crate::harness::{policy, serve_app, serving};
@@ -178,7 +178,7 @@ async fn a_file_that_changes_is_told_in_its_new_words_and_a_wrong_one_is_not() {
 
     write("limits: [{ name: b, rate: 10/h }]");
     let reloader = server.app.service().reloader().unwrap();
-    assert_eq!(reloader.look(), Looked::Swapped(2));
+    assert_eq!(reloader.look(), ReloadOutcome::Swapped(2));
     let listed = client.get("/v1/limits").await.json();
     assert_eq!(
         (&listed["limits"][0]["name"], &listed["generation"]),
@@ -187,7 +187,7 @@ async fn a_file_that_changes_is_told_in_its_new_words_and_a_wrong_one_is_not() {
     assert_eq!(client.get("/v1/check").await.json()["limit"], "b");
 
     write("limits: [");
-    assert_eq!(reloader.look(), Looked::Refused);
+    assert_eq!(reloader.look(), ReloadOutcome::Refused);
     assert_eq!(
         client.get("/v1/limits").await.json()["limits"][0]["name"],
         "b"

@@ -1,4 +1,5 @@
-//! The one place that decides how a request is refused: 429 or 503, and when to come back.
+//! The one place that says how a request is refused, 429 or 503, and when to come back: for verdicts as the engine has them,
+//! for requests that cannot wait, and for those that nobody decided.
 //!
 //! Must not know: how a status is sent, dialects.
 

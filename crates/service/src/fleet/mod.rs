@@ -7,4 +7,6 @@ mod maintenance;
 mod membership;
 
 pub use maintenance::FleetMaintenance;
-pub use membership::{Fellow, Membership, MembershipSettings, Node, Nodes, Tally, View, What};
+pub use membership::{
+    FleetNode, FleetView, Membership, MembershipSettings, Mismatch, Node, NodeTotals, Nodes,
+};

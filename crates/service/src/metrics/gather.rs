@@ -14,8 +14,8 @@ use super::families::{self as are, Family};
 use super::process::Process;
 use super::sources::{CertificateStatus, ListenerCounts, MetricSources, QuotaCounts};
 use super::text::{Format, Page};
-use super::{AdminRejection, Answered, Cause, Metrics, ThrottleCommand, Transport, reasons};
-use crate::fleet::{Membership, What};
+use super::{AdminRejection, Cause, Metrics, RequestOutcome, ThrottleCommand, Transport, reasons};
+use crate::fleet::{Membership, Mismatch};
 use crate::reload::Status;
 use crate::saturation::Saturation;
 
@@ -180,7 +180,7 @@ fn add_comparisons(sum: &mut Comparisons, more: Comparisons) {
 /// What was answered, how long it took, and who waits.
 fn requests(page: &mut Page, metrics: &Metrics, listeners: Listeners<'_>) {
     let answered = metrics.requests.read();
-    let each = |transport: Transport| Answered::ALL.map(|answered| (transport, answered));
+    let each = |transport: Transport| RequestOutcome::ALL.map(|answered| (transport, answered));
     let mut family = page.family(&are::REQUESTS);
     for ((transport, outcome), count) in Transport::ALL
         .iter()
@@ -347,7 +347,7 @@ fn fleet(page: &mut Page, membership: Option<&Membership>) {
     }
     let mut family = page.family(&are::FLEET_MISMATCH);
     if let Some((_, view)) = &seen {
-        for (what, nodes) in What::ALL.into_iter().zip(view.mismatches) {
+        for (what, nodes) in Mismatch::ALL.into_iter().zip(view.mismatches) {
             family.add(&[what.word()], nodes as u64);
         }
     }

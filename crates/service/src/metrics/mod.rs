@@ -39,7 +39,7 @@ pub enum Transport {
 
 /// What came of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Answered {
+pub enum RequestOutcome {
     /// Go on.
     Allowed,
     /// Go on after a while.
@@ -119,7 +119,7 @@ impl Transport {
     }
 }
 
-impl Answered {
+impl RequestOutcome {
     const ALL: [Self; 5] = [
         Self::Allowed,
         Self::Waited,
@@ -220,9 +220,9 @@ impl Metrics {
     ) {
         let outcome = verdict.outcome();
         if is_look {
-            return self.count_answer(transport, Answered::Looked);
+            return self.count_answer(transport, RequestOutcome::Looked);
         }
-        self.count_answer(transport, Answered::of(outcome));
+        self.count_answer(transport, RequestOutcome::of(outcome));
         if let Outcome::Wait(wait) = outcome {
             self.waits.count(wait, 1);
         } else if outcome != Outcome::Allow {
@@ -240,14 +240,14 @@ impl Metrics {
     /// Counts the answer to a question that no engine has a verdict on: one that was not understood, or that Envoy's rules
     /// decide.
     #[inline]
-    pub fn count_answer(&self, transport: Transport, answered: Answered) {
+    pub fn count_answer(&self, transport: Transport, answered: RequestOutcome) {
         self.count_answers(transport, answered, 1);
     }
 
     /// The same of several.
     #[inline]
-    pub fn count_answers(&self, transport: Transport, answered: Answered, times: u64) {
-        let first = (transport as usize).wrapping_mul(Answered::ALL.len());
+    pub fn count_answers(&self, transport: Transport, answered: RequestOutcome, times: u64) {
+        let first = (transport as usize).wrapping_mul(RequestOutcome::ALL.len());
         self.requests
             .add(first.wrapping_add(answered as usize), times);
     }
@@ -292,8 +292,9 @@ impl Metrics {
 
     /// How often a transport has answered so.
     #[must_use]
-    pub fn answered(&self, transport: Transport, answered: Answered) -> u64 {
-        let place = (transport as usize * Answered::ALL.len()).saturating_add(answered as usize);
+    pub fn answered(&self, transport: Transport, answered: RequestOutcome) -> u64 {
+        let place =
+            (transport as usize * RequestOutcome::ALL.len()).saturating_add(answered as usize);
         self.requests.read().get(place).copied().unwrap_or_default()
     }
 
@@ -329,14 +330,17 @@ mod tests {
         let metrics = Metrics::new();
         let mut expected = Vec::new();
         for (index, transport) in Transport::ALL.into_iter().enumerate() {
-            for (number, answered) in Answered::ALL.into_iter().enumerate() {
+            for (number, answered) in RequestOutcome::ALL.into_iter().enumerate() {
                 let times = (index * 5 + number + 1) as u64;
                 metrics.count_answers(transport, answered, times);
                 expected.push(times);
             }
         }
         assert_eq!(metrics.requests.read().to_vec(), expected);
-        assert_eq!(metrics.answered(Transport::Resp, Answered::Failed), 15);
+        assert_eq!(
+            metrics.answered(Transport::Resp, RequestOutcome::Failed),
+            15
+        );
         for command in ThrottleCommand::ALL {
             metrics.throttled(command, 1 + command as u64, 10 + command as u64);
         }

@@ -7,7 +7,7 @@ use std::path::Path;
 use tollgate_core::Timestamp;
 use tollgate_policy::source::Problems;
 
-use super::{Fingerprint, Looked, Status};
+use super::{Fingerprint, ReloadOutcome, Status};
 
 /// What is known of one file, or of several that are one policy together.
 pub(super) struct FileStatus {
@@ -77,7 +77,7 @@ impl FileStatus {
     }
 
     /// Keeps the first thing that is wrong. One line when files go wrong, not one for each byte that somebody writes.
-    pub(super) fn refuse(&mut self, path: &Path, problems: Vec<Problems>) -> Looked {
+    pub(super) fn refuse(&mut self, path: &Path, problems: Vec<Problems>) -> ReloadOutcome {
         let (path, generation) = (path.display(), self.status.generation);
         let all: String = problems.iter().map(ToString::to_string).collect();
         if self.status.valid {
@@ -87,7 +87,7 @@ impl FileStatus {
         }
         self.status.valid = false;
         self.status.error = problems.into_iter().next();
-        Looked::Refused
+        ReloadOutcome::Refused
     }
 
     fn recover(&mut self, path: &Path) {

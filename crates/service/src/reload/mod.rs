@@ -123,7 +123,7 @@ impl fmt::Debug for Fingerprint {
 
 /// What came of looking at the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Looked {
+pub enum ReloadOutcome {
     /// It says what it said before.
     Same,
     /// It says something else, which is in force now as this generation.
@@ -135,11 +135,11 @@ pub enum Looked {
 /// A [`Reloader`] of any rules.
 pub trait Reload: Send + Sync {
     /// Looks at the files, and puts them in force if they have changed and are right.
-    fn look(&self) -> Looked;
+    fn look(&self) -> ReloadOutcome;
 
     /// The same even if they have not changed: what was refused is tried again, and what somebody has put in force by other
     /// means is replaced.
-    fn reload_now(&self) -> Looked;
+    fn reload_now(&self) -> ReloadOutcome;
 
     /// What is known of the files.
     fn status(&self) -> Status;
@@ -189,12 +189,12 @@ impl<E: Reloadable> Reloader<E> {
     }
 
     /// See [`Reload::look`].
-    pub fn look(&self) -> Looked {
+    pub fn look(&self) -> ReloadOutcome {
         self.look_at(false)
     }
 
     /// See [`Reload::reload_now`].
-    pub fn reload_now(&self) -> Looked {
+    pub fn reload_now(&self) -> ReloadOutcome {
         self.look_at(true)
     }
 
@@ -210,7 +210,7 @@ impl<E: Reloadable> Reloader<E> {
         &self.path
     }
 
-    fn look_at(&self, always: bool) -> Looked {
+    fn look_at(&self, always: bool) -> ReloadOutcome {
         let mut status = self.lock();
         let sources = match E::read(&self.path) {
             Ok(sources) => sources,
@@ -221,7 +221,7 @@ impl<E: Reloadable> Reloader<E> {
         };
         let hash = E::fingerprint(&sources, self.secret);
         if !status.read(&self.path, hash, always) {
-            return Looked::Same;
+            return ReloadOutcome::Same;
         }
         let compiled = E::compile(sources, &self.path, self.secret);
         let swapped = compiled.and_then(|rules| {
@@ -231,7 +231,7 @@ impl<E: Reloadable> Reloader<E> {
         match swapped {
             Ok(generation) => {
                 status.loaded(&self.path, generation, self.engine.now(), hash);
-                Looked::Swapped(generation)
+                ReloadOutcome::Swapped(generation)
             }
             Err(problems) => {
                 status.wrong();
@@ -254,11 +254,11 @@ pub fn whole(path: &Path, why: &str) -> Problems {
 }
 
 impl<E: Reloadable> Reload for Reloader<E> {
-    fn look(&self) -> Looked {
+    fn look(&self) -> ReloadOutcome {
         Self::look(self)
     }
 
-    fn reload_now(&self) -> Looked {
+    fn reload_now(&self) -> ReloadOutcome {
         Self::reload_now(self)
     }
 

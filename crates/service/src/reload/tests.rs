@@ -14,7 +14,7 @@ use tollgate_engine::control::{By, Halt, Switch};
 use tollgate_policy::load_path;
 use tollgate_store::{ManualClock, Memory};
 
-use super::{Events, Fingerprint, Looked, Next, PolicyReloader, Timing, Watch, follow};
+use super::{Events, Fingerprint, Next, PolicyReloader, ReloadOutcome, Timing, Watch, follow};
 use tollgate_testkit::requests::Caller;
 
 /// When tests begin.
@@ -80,7 +80,7 @@ fn a_changed_file_is_put_in_force_and_the_status_says_so() {
     dir.write("policy.yaml", &policy(5));
     let path = dir.path("policy.yaml");
     let (reloader, clock) = open(&path);
-    assert_eq!(reloader.look(), Looked::Same);
+    assert_eq!(reloader.look(), ReloadOutcome::Same);
     let first = reloader.status();
     assert_eq!(
         (first.valid, first.generation, first.loaded_at),
@@ -88,8 +88,8 @@ fn a_changed_file_is_put_in_force_and_the_status_says_so() {
     );
     clock.advance(Nanos::MINUTE);
     dir.write("policy.yaml", &policy(9));
-    assert_eq!(reloader.look(), Looked::Swapped(2));
-    assert_eq!(reloader.look(), Looked::Same);
+    assert_eq!(reloader.look(), ReloadOutcome::Swapped(2));
+    assert_eq!(reloader.look(), ReloadOutcome::Same);
     let second = reloader.status();
     assert_eq!(
         (second.generation, second.loaded_at),
@@ -103,7 +103,7 @@ fn a_changed_file_is_put_in_force_and_the_status_says_so() {
     assert_eq!(in_force(&reloader), 9);
     assert_eq!(
         reloader.reload_now(),
-        Looked::Swapped(3),
+        ReloadOutcome::Swapped(3),
         "whoever asks for it gets it"
     );
 }
@@ -135,7 +135,7 @@ fn s40_whatever_is_wrong_with_a_file_the_last_good_one_stays_and_the_error_says_
     ];
     for (what, text, place) in wrong {
         dir.write("policy.yaml", &text);
-        assert_eq!(reloader.look(), Looked::Refused, "{what}");
+        assert_eq!(reloader.look(), ReloadOutcome::Refused, "{what}");
         let status = reloader.status();
         assert!(!status.valid, "{what}");
         assert_eq!((status.generation, in_force(&reloader)), (1, 5), "{what}");
@@ -150,22 +150,26 @@ fn s40_whatever_is_wrong_with_a_file_the_last_good_one_stays_and_the_error_says_
             told.starts_with(&format!("{}:{place}", path.display())),
             "{what}: {told}"
         );
-        assert_eq!(reloader.look(), Looked::Same, "{what}: once is enough");
+        assert_eq!(
+            reloader.look(),
+            ReloadOutcome::Same,
+            "{what}: once is enough"
+        );
         assert_eq!(
             reloader.reload_now(),
-            Looked::Refused,
+            ReloadOutcome::Refused,
             "{what}: unless somebody asks"
         );
         // The mistake is taken back.
         dir.write("policy.yaml", &policy(5));
-        assert_eq!(reloader.look(), Looked::Same, "{what}");
+        assert_eq!(reloader.look(), ReloadOutcome::Same, "{what}");
         assert!(
             reloader.status().valid && reloader.status().error.is_none(),
             "{what}"
         );
     }
     fs::write(&path, [0xff, 0xfe, 0x00]).unwrap();
-    assert_eq!(reloader.look(), Looked::Refused);
+    assert_eq!(reloader.look(), ReloadOutcome::Refused);
     assert_eq!(in_force(&reloader), 5);
 }
 
@@ -177,7 +181,7 @@ fn s40_a_file_that_cannot_be_read_is_tried_again_each_time() {
     let (reloader, _clock) = open(&path);
     let refused = |what: &str| {
         for _ in 0..2 {
-            assert_eq!(reloader.look(), Looked::Refused, "{what}");
+            assert_eq!(reloader.look(), ReloadOutcome::Refused, "{what}");
         }
         let status = reloader.status();
         assert_eq!((status.valid, in_force(&reloader)), (false, 5), "{what}");
@@ -196,7 +200,7 @@ fn s40_a_file_that_cannot_be_read_is_tried_again_each_time() {
     dir.write("nowhere", &policy(6));
     assert_eq!(
         reloader.look(),
-        Looked::Swapped(2),
+        ReloadOutcome::Swapped(2),
         "the link leads somewhere now"
     );
     assert!(reloader.status().valid);
@@ -204,7 +208,7 @@ fn s40_a_file_that_cannot_be_read_is_tried_again_each_time() {
 }
 
 /// Every beginning of a file, with what a look at it came to.
-fn grown(name: &str, before: &str, text: &str) -> Vec<(usize, Looked, u64)> {
+fn grown(name: &str, before: &str, text: &str) -> Vec<(usize, ReloadOutcome, u64)> {
     let dir = Dir::new(name);
     dir.write("policy.yaml", before);
     let (reloader, _clock) = open(&dir.path("policy.yaml"));
@@ -224,7 +228,7 @@ fn s40_a_file_that_is_written_byte_by_byte_is_never_less_than_one_of_its_version
         let written = &after[..*len];
         // What looks complete is taken for complete; no beginning of a file drops the limit or all limits.
         match looked {
-            Looked::Swapped(_) => assert!(written.contains("rate: 80/s"), "{written:?}"),
+            ReloadOutcome::Swapped(_) => assert!(written.contains("rate: 80/s"), "{written:?}"),
             _ => assert!(
                 *limit == 5 || written.contains("rate: 80/s"),
                 "{written:?}: {limit}"
@@ -234,7 +238,7 @@ fn s40_a_file_that_is_written_byte_by_byte_is_never_less_than_one_of_its_version
     assert_eq!(seen.last().unwrap().2, 80);
     assert_eq!(
         seen.iter()
-            .filter(|(_, looked, _)| matches!(looked, Looked::Swapped(_)))
+            .filter(|(_, looked, _)| matches!(looked, ReloadOutcome::Swapped(_)))
             .count(),
         2
     );
@@ -289,10 +293,10 @@ fn s40_a_link_that_kubernetes_swaps_is_followed() {
     std::os::unix::fs::symlink("..data/policy.yaml", dir.path("policy.yaml")).unwrap();
     let (reloader, _clock) = open(&dir.path("policy.yaml"));
     version("..2026_02", 8);
-    assert_eq!(reloader.look(), Looked::Same);
+    assert_eq!(reloader.look(), ReloadOutcome::Same);
     link("..2026_02");
     fs::remove_dir_all(dir.path("..2026_01")).unwrap();
-    assert_eq!(reloader.look(), Looked::Swapped(2));
+    assert_eq!(reloader.look(), ReloadOutcome::Swapped(2));
     assert_eq!(in_force(&reloader), 8);
 }
 
@@ -316,7 +320,7 @@ fn s41_a_limit_is_raised_lowered_and_counted_otherwise_while_it_is_hot() {
     while ask().is_admitted() {}
     let change = |text: &str| {
         dir.write("policy.yaml", text);
-        assert!(matches!(reloader.look(), Looked::Swapped(_)));
+        assert!(matches!(reloader.look(), ReloadOutcome::Swapped(_)));
         let verdict = reloader.engine().engine().peek(&alice);
         let status = verdict.limits()[0].status;
         assert!(status.remaining <= status.limit);
@@ -362,7 +366,7 @@ fn switches_hold_whatever_the_file_becomes() {
         .switch(Some("api"), Switch::halted(Halt::Shadow), by)
         .unwrap();
     dir.write("policy.yaml", &policy(2));
-    assert_eq!(reloader.look(), Looked::Swapped(2));
+    assert_eq!(reloader.look(), ReloadOutcome::Swapped(2));
     for _ in 0..9 {
         assert!(
             reloader
@@ -422,9 +426,9 @@ fn i09_every_verdict_under_reloads_of_right_and_wrong_files_is_explained_by_one_
                 dir.rename_in("policy.yaml", &text);
                 let before = reloader.status().generation;
                 let expected = if is_right {
-                    Looked::Swapped(before + 1)
+                    ReloadOutcome::Swapped(before + 1)
                 } else {
-                    Looked::Refused
+                    ReloadOutcome::Refused
                 };
                 assert_eq!(reloader.look(), expected);
                 assert_eq!(reloader.status().valid, is_right);
@@ -526,7 +530,7 @@ fn where_nobody_tells_of_changes_the_poll_finds_them() {
     follow(&mut Deaf(2), Timing::default(), || {
         looked.push(reloader.look());
     });
-    assert_eq!(looked, [Looked::Swapped(2), Looked::Same]);
+    assert_eq!(looked, [ReloadOutcome::Swapped(2), ReloadOutcome::Same]);
 }
 
 #[test]
@@ -549,7 +553,7 @@ fn the_operating_system_tells_of_a_link_that_kubernetes_swaps() {
     let told = move |looked| send.send(looked).unwrap();
     let _watch = Watch::start(Arc::new(reloader), timing, told).unwrap();
     link("..2026_02", 6);
-    while looks.recv_timeout(Duration::from_secs(60)).unwrap() != Looked::Swapped(2) {}
+    while looks.recv_timeout(Duration::from_secs(60)).unwrap() != ReloadOutcome::Swapped(2) {}
 }
 
 #[test]
@@ -569,21 +573,21 @@ fn the_operating_system_tells_of_changes_and_the_thread_ends_with_its_watch() {
     assert!(watch.is_told());
     let next = || loop {
         match looks.recv_timeout(Duration::from_secs(60)).unwrap() {
-            Looked::Same => {}
+            ReloadOutcome::Same => {}
             other => break other,
         }
     };
     dir.write("policy.yaml", &policy(6));
     // A file that is written in place may be seen empty first.
     let mut first = next();
-    while first == Looked::Refused {
+    while first == ReloadOutcome::Refused {
         first = next();
     }
-    assert_eq!(first, Looked::Swapped(2));
+    assert_eq!(first, ReloadOutcome::Swapped(2));
     dir.rename_in("policy.yaml", &policy(7));
-    assert_eq!(next(), Looked::Swapped(3));
+    assert_eq!(next(), ReloadOutcome::Swapped(3));
     dir.rename_in("policy.yaml", "limits: [");
-    assert_eq!(next(), Looked::Refused);
+    assert_eq!(next(), ReloadOutcome::Refused);
     assert_eq!(in_force(&reloader), 7);
     drop(watch);
     assert_eq!(Arc::strong_count(&reloader), 1, "the thread is gone");

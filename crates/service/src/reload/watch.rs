@@ -14,7 +14,7 @@ use std::time::Duration;
 use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use super::{Events, Looked, Next, Reload, Timing, follow};
+use super::{Events, Next, Reload, ReloadOutcome, Timing, follow};
 
 /// A thread that looks at files when they change: those of a [`Reload`], or others. It ends when this is dropped.
 #[derive(Debug)]
@@ -27,12 +27,12 @@ pub struct Watch {
 }
 
 /// Events of the operating system, one of which may wait.
-struct Heard {
+struct FileEvents {
     receiver: Receiver<()>,
     is_over: Arc<AtomicBool>,
 }
 
-impl Events for Heard {
+impl Events for FileEvents {
     fn next(&mut self, patience: Duration) -> Next {
         let heard = self.receiver.recv_timeout(patience);
         if self.is_over.load(Ordering::Acquire) {
@@ -55,7 +55,7 @@ impl Watch {
     pub fn start<R: Reload + ?Sized + 'static>(
         reloader: Arc<R>,
         timing: Timing,
-        told: impl Fn(Looked) + Send + 'static,
+        told: impl Fn(ReloadOutcome) + Send + 'static,
     ) -> std::io::Result<Self> {
         let path = reloader.path().to_owned();
         Self::over([&*path], timing, move || told(reloader.look()))
@@ -77,7 +77,7 @@ impl Watch {
         if let Err(error) = &watcher {
             tracing::warn!(%error, "changes of files are not told; they are polled");
         }
-        let mut heard = Heard {
+        let mut heard = FileEvents {
             receiver,
             is_over: Arc::clone(&is_over),
         };

@@ -9,8 +9,8 @@ use tollgate_core::{Nanos, Timestamp};
 
 use super::world::Dice;
 use crate::rlqs::QuotaBounds;
-use crate::rlqs::client::Heard;
-use crate::rlqs::limits::{Limit, Under};
+use crate::rlqs::client::BucketReport;
+use crate::rlqs::limits::{AppliedLimits, Limit};
 use crate::rlqs::message::Action;
 use crate::rlqs::strategy::{Strategy, Tokens};
 use crate::rlqs::table::Table;
@@ -32,12 +32,12 @@ fn limit(name: &str, units: u64, window: Nanos) -> Limit {
     }
 }
 
-fn heard(name: &str, requests: u64, limits: &[Limit]) -> Heard {
-    Heard {
+fn heard(name: &str, requests: u64, limits: &[Limit]) -> BucketReport {
+    BucketReport {
         id: name.as_bytes().into(),
         elapsed: Nanos::from_secs(5),
         requests,
-        under: Under::Limits(limits.to_vec()),
+        under: AppliedLimits::Limits(limits.to_vec()),
     }
 }
 
@@ -197,11 +197,11 @@ fn buckets_under_several_limits_keep_to_all_of_them_together() {
             for (stream, client) in streams.iter_mut().zip(&mut clients) {
                 if dice.below(50) == 0 {
                     let user = &users[usize::try_from(dice.below(6)).unwrap()];
-                    let report = Heard {
+                    let report = BucketReport {
                         id: Arc::clone(user),
                         elapsed: Nanos::from_secs(5),
                         requests: dice.below(4) * 300,
-                        under: Under::Limits(limits_of[user].clone()),
+                        under: AppliedLimits::Limits(limits_of[user].clone()),
                     };
                     table.hear(*stream, vec![report], now);
                 }

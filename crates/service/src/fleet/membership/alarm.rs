@@ -4,14 +4,14 @@
 
 /// What nodes must have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum What {
+pub enum Mismatch {
     /// The secret that keys digests: nodes with different ones count apart, each to the whole limit.
     Secret,
     /// The policy in force.
     Policy,
 }
 
-impl What {
+impl Mismatch {
     /// Each of them.
     pub const ALL: [Self; 2] = [Self::Secret, Self::Policy];
 
@@ -27,7 +27,7 @@ impl What {
 
 /// What has changed about an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turned {
+pub(super) enum AlarmChange {
     On,
     Off,
 }
@@ -43,16 +43,16 @@ pub(super) struct Alarm {
 
 impl Alarm {
     /// So many nodes differ at this beat.
-    pub(super) fn look(&mut self, differing: usize, patience: u32) -> Option<Turned> {
+    pub(super) fn look(&mut self, differing: usize, patience: u32) -> Option<AlarmChange> {
         self.differing = differing;
         if differing == 0 {
             self.beats = 0;
-            return std::mem::replace(&mut self.is_on, false).then_some(Turned::Off);
+            return std::mem::replace(&mut self.is_on, false).then_some(AlarmChange::Off);
         }
         self.beats = self.beats.saturating_add(1);
         let goes_off = !self.is_on && self.beats > patience;
         self.is_on |= goes_off;
-        goes_off.then_some(Turned::On)
+        goes_off.then_some(AlarmChange::On)
     }
 
     /// How many nodes differ, if that is alarming.
@@ -76,9 +76,9 @@ mod tests {
         assert_eq!(look(0), (None, 0), "it was a reload");
         assert_eq!(look(1), (None, 0));
         assert_eq!(look(1), (None, 0));
-        assert_eq!(look(1), (Some(Turned::On), 1));
+        assert_eq!(look(1), (Some(AlarmChange::On), 1));
         assert_eq!(look(3), (None, 3), "told once");
-        assert_eq!(look(0), (Some(Turned::Off), 0));
+        assert_eq!(look(0), (Some(AlarmChange::Off), 0));
         assert_eq!(look(0), (None, 0));
     }
 }

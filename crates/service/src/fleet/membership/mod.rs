@@ -22,12 +22,12 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tollgate_store::register::{FleetName, NodeId};
 
-pub use alarm::What;
-pub use node::{Node, Tally};
-pub use view::{Fellow, View};
+pub use alarm::Mismatch;
+pub use node::{Node, NodeTotals};
+pub use view::{FleetNode, FleetView};
 
 use crate::secret::Secret;
-use view::Seen;
+use view::FleetState;
 
 #[cfg(doc)]
 use tollgate_store::register::Register;
@@ -97,7 +97,7 @@ pub struct Membership {
     id: NodeId,
     settings: MembershipSettings,
     fingerprint: u64,
-    seen: Mutex<Seen>,
+    seen: Mutex<FleetState>,
     /// Whether the register was heard, or did not answer, since the start.
     begun: watch::Sender<bool>,
     nudge: Arc<Notify>,
@@ -155,7 +155,7 @@ impl Membership {
 
     /// Everything that is known now.
     #[must_use]
-    pub fn view(&self) -> View {
+    pub fn view(&self) -> FleetView {
         self.seen().view(self.id, self.fingerprint)
     }
 
@@ -165,7 +165,7 @@ impl Membership {
         self.panics.load(Ordering::Relaxed)
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, FleetState> {
         // Every field is written by itself, so a thread that died left nothing that could mislead.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }

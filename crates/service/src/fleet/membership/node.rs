@@ -10,7 +10,7 @@ use tollgate_engine::control::{Adopted, ToPut, Wake};
 use tollgate_store::Clock;
 use tollgate_store::register::Said;
 
-use crate::metrics::{Answered, Transport};
+use crate::metrics::{RequestOutcome, Transport};
 use crate::service::RateLimitService;
 
 /// A server, as its place in a fleet sees it.
@@ -22,7 +22,7 @@ pub trait Node: Send + Sync {
     fn generation(&self) -> u64;
 
     /// What it has done so far.
-    fn tally(&self) -> Tally;
+    fn tally(&self) -> NodeTotals;
 
     /// So many nodes share the limits now.
     fn share_among(&self, nodes: NonZeroU32);
@@ -51,7 +51,7 @@ pub trait Node: Send + Sync {
 
 /// What a server has done since it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Tally {
+pub struct NodeTotals {
     /// Requests that are held back now.
     pub in_flight: u64,
     /// Requests admitted, those that had to wait included.
@@ -77,18 +77,18 @@ impl<C: Clock + 'static> Node for RateLimitService<C> {
         self.engine().generation().number()
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> NodeTotals {
         let metrics = self.metrics();
-        let sum = |which: &[Answered]| {
+        let sum = |which: &[RequestOutcome]| {
             let each = Transport::ALL
                 .iter()
                 .flat_map(|transport| which.iter().map(|one| metrics.answered(*transport, *one)));
             each.fold(0, u64::saturating_add)
         };
-        Tally {
+        NodeTotals {
             in_flight: self.saturation().waiting() as u64,
-            admitted: sum(&[Answered::Allowed, Answered::Waited]),
-            denied: sum(&[Answered::Denied]),
+            admitted: sum(&[RequestOutcome::Allowed, RequestOutcome::Waited]),
+            denied: sum(&[RequestOutcome::Denied]),
             shed: self.saturation().refused(),
         }
     }

@@ -17,10 +17,10 @@ use tollgate_core::Nanos;
 use tollgate_store::register::{Beat, Load, Register};
 use tollgate_store::{ErrorKind, StoreError};
 
-use super::alarm::{Turned, What};
+use super::alarm::{AlarmChange, Mismatch};
 use super::exchange::Exchange;
-use super::node::{Node, Tally};
-use super::view::News;
+use super::node::{Node, NodeTotals};
+use super::view::FleetChanges;
 use super::{Membership, Nodes};
 
 /// So many nodes beat at full pace.
@@ -187,7 +187,7 @@ impl Membership {
         }
     }
 
-    fn log(&self, news: &News) {
+    fn log(&self, news: &FleetChanges) {
         if news.is_back {
             tracing::info!("the fleet's register answers");
         }
@@ -196,14 +196,14 @@ impl Membership {
         }
         for (what, turned, nodes) in &news.alarms {
             match (what, turned) {
-                (What::Secret, Turned::On) => tracing::error!(
+                (Mismatch::Secret, AlarmChange::On) => tracing::error!(
                     nodes,
                     "other nodes have another fleet.secret: every limit is counted several times, each to the whole"
                 ),
-                (What::Policy, Turned::On) => {
+                (Mismatch::Policy, AlarmChange::On) => {
                     tracing::warn!(nodes, "other nodes have another policy in force");
                 }
-                (what, Turned::Off) => {
+                (what, AlarmChange::Off) => {
                     tracing::info!(what = what.word(), "all nodes have the same again");
                 }
             }
@@ -213,10 +213,10 @@ impl Membership {
 
 /// Counts per second, by what was counted last time.
 #[derive(Debug, Default)]
-struct Rates(Option<(Tally, Instant)>);
+struct Rates(Option<(NodeTotals, Instant)>);
 
 impl Rates {
-    fn load(&mut self, tally: Tally, now: Instant) -> Load {
+    fn load(&mut self, tally: NodeTotals, now: Instant) -> Load {
         let before = self.0.replace((tally, now));
         let (before, then) = before.unwrap_or((tally, now));
         let millis = now.saturating_duration_since(then).as_millis().max(1);

@@ -14,7 +14,7 @@ use tollgate_store::register::{NodeId, Register, Said};
 use tollgate_testkit::register::{ModelRegister, Mood};
 
 use super::exchange::Exchange;
-use super::{Membership, MembershipSettings, Node, Nodes, Tally};
+use super::{Membership, MembershipSettings, Node, NodeTotals, Nodes};
 use crate::{RateLimitService, Secret};
 
 const BY: By<'_> = By {
@@ -328,7 +328,7 @@ impl Node for Buggy {
         Node::generation(&*self.service)
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> NodeTotals {
         self.service.tally()
     }
 

@@ -9,11 +9,11 @@ use tollgate_core::Nanos;
 use tollgate_store::register::{Beat, Load, Mark, NodeId, Roll};
 
 use super::MembershipSettings;
-use super::alarm::{Alarm, Turned, What};
+use super::alarm::{Alarm, AlarmChange, Mismatch};
 
 /// What is known, and since when.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct FleetState {
     roll: Option<(Roll, Instant)>,
     alarms: [Alarm; 2],
     /// Why the register did not answer; `None` while it does.
@@ -29,9 +29,9 @@ pub(super) struct Seen {
 
 /// Everything that is known of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
+pub struct FleetView {
     /// Who is there, by number; those whose life ended since are still in it.
-    pub fellows: Vec<Fellow>,
+    pub fellows: Vec<FleetNode>,
     /// Nodes that are there and of which nothing else can be read.
     pub unread: usize,
     /// What all of them have to do.
@@ -56,7 +56,7 @@ pub struct View {
 
 /// One of the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fellow {
+pub struct FleetNode {
     /// What it said of itself.
     pub beat: Beat,
     /// How long ago.
@@ -64,19 +64,19 @@ pub struct Fellow {
     /// Whether it is this one.
     pub is_self: bool,
     /// What it has differently from this one.
-    pub differs: Option<What>,
+    pub differs: Option<Mismatch>,
 }
 
 /// What is different since the last beat, to be logged.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct News {
+pub(super) struct FleetChanges {
     pub(super) nodes: Option<u32>,
-    pub(super) alarms: Vec<(What, Turned, usize)>,
+    pub(super) alarms: Vec<(Mismatch, AlarmChange, usize)>,
     /// Whether the register had not answered before.
     pub(super) is_back: bool,
 }
 
-impl Seen {
+impl FleetState {
     pub(super) fn began(&mut self, now: Instant) {
         self.began.get_or_insert(now);
     }
@@ -93,16 +93,16 @@ impl Seen {
         own: &Beat,
         settings: &MembershipSettings,
         now: Instant,
-    ) -> News {
+    ) -> FleetChanges {
         let before = self.nodes();
-        let differing = What::ALL.map(|what| {
+        let differing = Mismatch::ALL.map(|what| {
             let fellows = roll.nodes.iter();
             fellows
                 .filter(|seen| differs(&seen.beat, own) == Some(what))
                 .count()
         });
         let patience = [settings.secret_patience, settings.policy_patience];
-        let looked = What::ALL.into_iter().zip(&mut self.alarms);
+        let looked = Mismatch::ALL.into_iter().zip(&mut self.alarms);
         let alarms = looked
             .zip(differing.into_iter().zip(patience))
             .filter_map(|((what, alarm), (differing, patience))| {
@@ -111,7 +111,7 @@ impl Seen {
             .collect();
         self.roll = Some((roll, now));
         let nodes = self.nodes();
-        News {
+        FleetChanges {
             nodes: nodes.filter(|_| nodes != before).map(NonZeroU32::get),
             alarms,
             is_back: self.trouble.take().is_some(),
@@ -140,7 +140,7 @@ impl Seen {
         self.unheard = unheard;
     }
 
-    pub(super) fn view(&self, id: NodeId, fingerprint: u64) -> View {
+    pub(super) fn view(&self, id: NodeId, fingerprint: u64) -> FleetView {
         let now = Instant::now();
         let since = |then: Instant| {
             let nanos = now.saturating_duration_since(then).as_nanos();
@@ -155,17 +155,17 @@ impl Seen {
         let roll = roll.map_or(&nobody, |(roll, _)| roll);
         let own = roll.nodes.iter().find(|seen| seen.beat.node == id);
         let own = own.map(|seen| seen.beat.clone());
-        let fellows = roll.nodes.iter().map(|seen| Fellow {
+        let fellows = roll.nodes.iter().map(|seen| FleetNode {
             beat: seen.beat.clone(),
             age: seen.age.saturating_add(waited),
             is_self: seen.beat.node == id,
             differs: match &own {
                 Some(own) => differs(&seen.beat, own),
-                None => (seen.beat.fingerprint != fingerprint).then_some(What::Secret),
+                None => (seen.beat.fingerprint != fingerprint).then_some(Mismatch::Secret),
             },
         });
         let [secret, policy] = self.alarms;
-        View {
+        FleetView {
             fellows: fellows.collect(),
             unread: roll.unread,
             load: roll.load,
@@ -182,9 +182,9 @@ impl Seen {
 }
 
 /// What a node has differently. Digests of policies are keyed by the secret: with another one they say nothing.
-fn differs(fellow: &Beat, own: &Beat) -> Option<What> {
+fn differs(fellow: &Beat, own: &Beat) -> Option<Mismatch> {
     if fellow.fingerprint != own.fingerprint {
-        return Some(What::Secret);
+        return Some(Mismatch::Secret);
     }
-    (fellow.policy != own.policy).then_some(What::Policy)
+    (fellow.policy != own.policy).then_some(Mismatch::Policy)
 }

@@ -6,10 +6,10 @@
 use tollgate_policy::source::{Node, Value};
 
 /// Nothing said, said rightly, or said wrongly.
-pub(super) type Said<T> = Result<Option<T>, ()>;
+pub(super) type Field<T> = Result<Option<T>, ()>;
 
 /// A text: any scalar as it is written, in quotes or not.
-pub(super) fn text(node: &Node) -> Said<Box<str>> {
+pub(super) fn text(node: &Node) -> Field<Box<str>> {
     match &node.value {
         Value::Nothing => Ok(None),
         Value::Scalar { text, .. } => Ok(Some(text.clone())),
@@ -18,7 +18,7 @@ pub(super) fn text(node: &Node) -> Said<Box<str>> {
 }
 
 /// A truth. In quotes it would be a text.
-pub(super) fn truth(node: &Node) -> Said<bool> {
+pub(super) fn truth(node: &Node) -> Field<bool> {
     let Value::Scalar {
         text,
         quoted: false,
@@ -38,7 +38,7 @@ pub(super) fn truth(node: &Node) -> Said<bool> {
 }
 
 /// A whole number of requests. In quotes it would be a text.
-pub(super) fn count(node: &Node) -> Said<u32> {
+pub(super) fn count(node: &Node) -> Field<u32> {
     let Value::Scalar {
         text,
         quoted: false,
@@ -50,7 +50,7 @@ pub(super) fn count(node: &Node) -> Said<u32> {
     whole.map(Some).ok_or(())
 }
 
-fn nothing_or_wrong<T>(node: &Node) -> Said<T> {
+fn nothing_or_wrong<T>(node: &Node) -> Field<T> {
     match node.value {
         Value::Nothing => Ok(None),
         _ => Err(()),
