@@ -13,7 +13,8 @@ const MACHINE_PATHS: &[&str] = &[
 
 const DECISIONS: &str = "docs/adr/";
 const DECISIONS_LIST: &str = "docs/adr/README.md";
-const MAP: &str = "ARCHITECTURE.md";
+/// The documents that name functions and tests of ours.
+const MAPS: [&str; 2] = ["ARCHITECTURE.md", "docs/guarantees.md"];
 
 /// Paths of somebody's machine, in any text file.
 pub(super) fn machine_paths(file: &File) -> Vec<String> {
@@ -59,11 +60,17 @@ pub(super) fn decisions_are_listed(files: &[File]) -> Vec<String> {
         .collect()
 }
 
-/// Every `path.rs::function` in the map must exist, and every invariant in its table must name one.
+/// Every `path.rs::function` in these documents must exist, and every invariant in a table must name one.
 pub(super) fn named_tests_exist(files: &[File]) -> Vec<String> {
-    let Some(map) = files.iter().find(|file| file.path == MAP) else {
-        return vec![format!("{MAP} is missing")];
+    let check = |map: &str| match files.iter().find(|file| file.path == map) {
+        Some(map) => named_in(map, files),
+        None => vec![format!("{map} is missing")],
     };
+    MAPS.into_iter().flat_map(check).collect()
+}
+
+fn named_in(map: &File, files: &[File]) -> Vec<String> {
+    let path = &map.path;
     let mut complaints = Vec::new();
     for (index, line) in map.text.lines().enumerate() {
         let tests: Vec<(&str, &str)> = line
@@ -76,16 +83,16 @@ pub(super) fn named_tests_exist(files: &[File]) -> Vec<String> {
             && tests.is_empty()
         {
             complaints.push(format!(
-                "{MAP}:{}: {invariant} names no test (`path.rs::function`)",
+                "{path}:{}: {invariant} names no test (`path.rs::function`)",
                 index + 1
             ));
         }
         complaints.extend(
             tests
                 .iter()
-                .filter(|(path, function)| !exists(files, path, function))
-                .map(|(path, function)| {
-                    format!("{MAP}:{}: there is no `{path}::{function}`", index + 1)
+                .filter(|(file, function)| !exists(files, file, function))
+                .map(|(file, function)| {
+                    format!("{path}:{}: there is no `{file}::{function}`", index + 1)
                 }),
         );
     }
@@ -155,7 +162,8 @@ mod tests {
             "crates/a/src/b.rs",
             "fn holds() {}\nfn generic<T>() {}\nfn holds_not_quite() {}\n",
         );
-        named_tests_exist(&[file(MAP, map), code])
+        let [first, second] = MAPS;
+        named_tests_exist(&[file(first, map), file(second, ""), code])
     }
 
     #[test]
@@ -194,6 +202,6 @@ mod tests {
 
     #[test]
     fn a_missing_map_is_caught() {
-        assert_eq!(named_tests_exist(&[]).len(), 1);
+        assert_eq!(named_tests_exist(&[]).len(), MAPS.len());
     }
 }

@@ -7,6 +7,7 @@ mod oracle;
 mod quota_info;
 mod quotas;
 mod responses;
+mod simulated_driver;
 mod swap;
 mod threads;
 mod traces;
