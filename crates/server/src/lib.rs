@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
-mod awaited;
 pub mod fleet;
 pub mod grpc;
 mod http;

@@ -14,9 +14,9 @@ use tokio::time::sleep;
 use tollgate_core::Timestamp;
 use tollgate_fleet::Fleet;
 use tollgate_redis::{RedisStore, Unwise};
+use tollgate_service::guarded;
 
 use super::start::Shared;
-use crate::awaited::guarded;
 
 /// Within so long after a part went away it is tried for the first time; as often it is looked whether one has.
 const FIRST: Duration = Duration::from_millis(50);

@@ -22,7 +22,6 @@ use super::frame::Inbox;
 use super::limits::GrpcLimits;
 use super::methods::{GrpcHandler, GrpcReply, Method};
 use super::status::{Code, Status, well};
-use crate::awaited::at_once;
 use crate::listen::Stopping;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
@@ -119,12 +118,16 @@ impl Call {
                     Poll::Pending => Step::Deciding(self, deciding),
                 }
             }
+            // Over memory it is ready now. It is large, so it stays on the stack and is not copied into a box.
             Some(Ok(message)) => {
-                let answer = at_once(pin!(service.answer(method, &message, is_stopping)));
-                self.end(answer.unwrap_or_else(|| {
-                    let message = "an answer that is there at once was not";
-                    Err(Status::new(Code::Internal, message))
-                }))
+                let answer = pin!(service.answer(method, &message, is_stopping));
+                match answer.poll(context) {
+                    Poll::Ready(answer) => self.end(answer),
+                    Poll::Pending => {
+                        let message = "the answer was awaited, and no fleet decides";
+                        self.end(Err(Status::new(Code::Internal, message)))
+                    }
+                }
             }
         }
     }

@@ -32,7 +32,6 @@ use self::connection::live;
 use self::frame::{frame, sealed};
 use self::methods::{GrpcHandler, GrpcReply, Method, QuotaSubscriber};
 use self::status::{Code, Status};
-use crate::awaited::guarded;
 use crate::listen::counters::{Counters, count};
 use crate::listen::{Ended, Listener, Peer, Serve, Stopping, Stream, accept};
 use tollgate_envoy::EnvoyService;
@@ -40,7 +39,7 @@ use tollgate_envoy::protobuf as wire;
 use tollgate_envoy::rlqs::Session;
 use tollgate_envoy::rls::RlsError;
 use tollgate_envoy::rls::messages::{Descriptors, Entries, read_request, write_response};
-use tollgate_service::{RequestOutcome, Transport};
+use tollgate_service::{RequestOutcome, Transport, guarded};
 
 /// gRPC for Envoy: the services of an [`EnvoyService`], health and reflection.
 pub struct Grpc<C> {

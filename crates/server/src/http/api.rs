@@ -126,7 +126,7 @@ impl<C: Clock + 'static> HttpHandler for App<C> {
             Endpoint::Batch => self.check_batch(request).await,
             Endpoint::Acquire => self.acquire(request).await,
             Endpoint::Reserve => self.reserve(request).await,
-            // In a box: it is large, and rare beside checks.
+            // What is in a box is large, and rare beside checks: an idle connection has room for the largest future.
             Endpoint::Report(report) => Box::pin(self.report(report, request)).await,
             Endpoint::Auth(gateway) => self.authorize(gateway, request).await,
             Endpoint::Status => self.status(request).await,
@@ -134,7 +134,7 @@ impl<C: Clock + 'static> HttpHandler for App<C> {
             Endpoint::OpenApi => Ok(HttpResponse::json(openapi::DOCUMENT)),
             Endpoint::Health => Ok(HttpResponse::text("ok\n")),
             Endpoint::EnvoysHealth => Ok(HttpResponse::text("OK")),
-            Endpoint::Envoy => Ok(self.answer_rls_json(request.body).await),
+            Endpoint::Envoy => Ok(Box::pin(self.answer_rls_json(request.body)).await),
             Endpoint::Ready => Ok(self.ready()),
             Endpoint::Front => Ok(HttpResponse::text(
                 self.introduction(&request.peer.local, &[]),

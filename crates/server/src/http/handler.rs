@@ -6,9 +6,9 @@ use std::future::Future;
 use std::pin::pin;
 
 use hyper::{HeaderMap, Method, StatusCode};
+use tollgate_service::guarded;
 
 use super::response::HttpResponse;
-use crate::awaited::guarded;
 use crate::listen::Peer;
 use crate::listen::counters::{Counters, count};
 

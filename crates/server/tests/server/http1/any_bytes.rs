@@ -11,15 +11,14 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use tokio::io::{AsyncRead as _, AsyncWrite as _, DuplexStream, ReadBuf, duplex};
 use tokio::runtime::Runtime;
-use tollgate_core::Timestamp;
-use tollgate_policy::model::Policy;
+use tollgate_core::{Nanos, Timestamp};
 use tollgate_policy::source::Format;
 use tollgate_server::listen::{Peer, Reached, Stop};
-use tollgate_server::{App, Limits, Secret};
+use tollgate_server::{App, Limits};
 use tollgate_store::ManualClock;
 
 /// Large enough for everything that one input sends and is answered.
-const PIPE_LEN: usize = 4 << 20;
+const PIPE_LEN: usize = 256 << 10;
 
 /// What random bytes hardly ever are: pieces that mean something to a reader of HTTP/1.
 const PIECES: [&[u8]; 32] = [
@@ -88,24 +87,34 @@ fn compare(bytes: &[u8]) {
 
 /// What the server answers to these packets on the fast path, and by hyper alone. To be compared as text.
 pub(crate) fn both(packets: &[&[u8]]) -> (String, String) {
-    let run = |fast_path| {
-        let mut limits = Limits::default();
-        limits.fast_path = fast_path;
-        comparable(&answers(&app(), limits, packets))
-    };
-    (run(true), run(false))
+    (run(true, packets), run(false, packets))
 }
 
-/// A server that has answered nobody yet. All of them draw the same digests.
-pub(crate) fn app() -> Arc<App<ManualClock>> {
+/// What the server answers to these packets, with its fast path or by hyper alone.
+pub(crate) fn run(fast_path: bool, packets: &[&[u8]]) -> String {
+    let mut limits = Limits::default();
+    limits.fast_path = fast_path;
+    comparable(&answers(&app(), limits, packets))
+}
+
+/// A server that knows of nobody: a day has passed since it answered the last request, and every limit is forgotten by then.
+pub(crate) fn app() -> Arc<App<Arc<ManualClock>>> {
+    thread_local! {
+        static ONE: (Arc<ManualClock>, Arc<App<Arc<ManualClock>>>) = new_app();
+    }
+    ONE.with(|(clock, app)| {
+        clock.advance(Nanos::from_secs(24 * 3_600));
+        Arc::clone(app)
+    })
+}
+
+fn new_app() -> (Arc<ManualClock>, Arc<App<Arc<ManualClock>>>) {
     let text = "limits: [{ name: per-key, key: header.x-api-key, rate: 2/m, missing: skip }, \
                 { name: per-ip, key: ip, rate: 3/m, missing: skip }, { name: in-flight, key: ip, concurrency: 3, missing: skip }]";
-    static POLICY: OnceLock<Policy> = OnceLock::new();
-    let policy =
-        POLICY.get_or_init(|| tollgate_policy::load(text, "p.yaml", Format::Yaml).unwrap());
-    let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
-    let secret = Secret::shared(b"the same in every run").unwrap();
-    Arc::new(App::keyed(policy, 64, clock, secret).unwrap())
+    let policy = tollgate_policy::load(text, "p.yaml", Format::Yaml).unwrap();
+    let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
+    let app = App::new(&policy, 64, Arc::clone(&clock)).unwrap();
+    (clock, Arc::new(app))
 }
 
 /// Who is connected.
@@ -119,7 +128,11 @@ pub(crate) fn peer() -> Peer {
 
 /// Everything that one connection is answered. Each packet is answered as far as it can be before the next arrives, then the
 /// client leaves.
-pub(crate) fn answers(app: &Arc<App<ManualClock>>, limits: Limits, packets: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn answers(
+    app: &Arc<App<Arc<ManualClock>>>,
+    limits: Limits,
+    packets: &[&[u8]],
+) -> Vec<u8> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     let runtime = RUNTIME.get_or_init(|| {
         let mut builder = tokio::runtime::Builder::new_current_thread();
