@@ -43,7 +43,7 @@ impl Dice {
     /// There are none.
     #[expect(
         clippy::indexing_slicing,
-        reason = "a test that picks from nothing must fail"
+        reason = "a test that has nothing to pick from has to end"
     )]
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         let index = self.below(from.len() as u64);

@@ -4,7 +4,7 @@
 
 #![expect(
     clippy::unwrap_used,
-    reason = "a test that writes its request wrong must fail"
+    reason = "a test that cannot make its request or policy has to end"
 )]
 
 use std::net::IpAddr;

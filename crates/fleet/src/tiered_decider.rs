@@ -130,7 +130,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         if let Some(leading) = leading {
             leading.landed(!matches!(decided, Ok(Decided::WithoutStore(_))));
         }
-        let is_admitted = decided.as_ref().map_or(false, |decided| match decided {
+        let is_admitted = decided.as_ref().is_ok_and(|decided| match decided {
             Decided::ByAll(is_admitted) | Decided::WithoutStore(is_admitted) => *is_admitted,
         });
         self.finish(&mut batch, is_admitted);
