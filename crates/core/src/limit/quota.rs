@@ -186,15 +186,16 @@ impl Limit {
 
     /// The token bucket whose arithmetic decides, where it is one: token buckets, leaky buckets and queues.
     #[must_use]
+    #[inline]
     pub fn bucket(&self) -> Option<&TokenBucket> {
         each!(&self.quota, quota => quota.bucket())
     }
 
     /// The same, where what does not fit is denied. A queue asks to wait instead, so its future depends on who waits.
     #[must_use]
+    #[inline]
     pub fn denying_bucket(&self) -> Option<&TokenBucket> {
-        let is_queue = self.kind() == AlgorithmKind::LeakyQueue;
-        self.bucket().filter(|_| !is_queue)
+        each!(&self.quota, quota => quota.bucket().filter(|_| quota.kind() != AlgorithmKind::LeakyQueue))
     }
 
     /// A bucket that admits no more than this limit, at once and in the long run. `None` where there is no such thing.
