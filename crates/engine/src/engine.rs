@@ -7,10 +7,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
-use tollgate_core::limit::Quota;
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::rules::Rules;
-use tollgate_store::{Ruled, StoreError};
+use tollgate_store::StoreError;
 
 use crate::candidate::Divergence;
 use crate::carried_over::CarriedOverCounters;
@@ -123,7 +122,7 @@ impl<S: StateStore> Engine<S> {
         let mut carried = HashSet::new();
         for (old, new) in generation.quotas(Some(&before)) {
             if let Some(old) = old.filter(|old| *old != new)
-                && (carried.insert(new.id) || !changes_length(old, new))
+                && (carried.insert(new.id) || !new.limit.has_to_carry_over(&old.limit))
             {
                 self.store.replace(old, new);
             }
@@ -312,14 +311,6 @@ impl Registry {
     ) -> Result<Prepared, OutOfNumbers> {
         self.carried_over.tidy(&rules);
         Generation::prepare(rules, numbers, &mut self.carried_over, number, store.now())
-    }
-}
-
-/// Whether counts in windows of one length become counts in windows of another.
-fn changes_length(old: &Ruled, new: &Ruled) -> bool {
-    match (old.limit.quota(), new.limit.quota()) {
-        (Quota::SlidingCounter(old), Quota::SlidingCounter(new)) => old.window() != new.window(),
-        _ => false,
     }
 }
 

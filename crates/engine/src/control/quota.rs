@@ -76,7 +76,7 @@ fn read(word: &str, meters: &[Meter]) -> Result<Asked, Wrong> {
     let own = meters.iter().find(|meter| meter.role == Role::Main);
     let own = own.and_then(|meter| meter.quotas.first());
     let unit = own.map(Limit::unit).unwrap_or_default();
-    if own.is_some_and(|own| matches!(own.quota(), Quota::Concurrency(_))) {
+    if own.is_some_and(|own| own.lease().is_some()) {
         return words::count(word.trim()).map(Asked::Places);
     }
     let (rate, burst) = match word.split_once(" burst ") {
@@ -141,8 +141,7 @@ fn fit(meter: &Meter, asked: Asked) -> Option<Formula> {
         }
         _ => return None,
     };
-    let has_burst = matches!(own.quota(), Quota::TokenBucket(_) | Quota::LeakyBucket(_));
-    (burst.is_none() || has_burst).then_some(found)
+    (burst.is_none() || own.bucket().is_some()).then_some(found)
 }
 
 /// How far below zero a bucket goes, in units.
@@ -172,10 +171,12 @@ fn turns_with(window: Window, period: Period) -> bool {
 fn misfit(meters: &[Meter], word: &str) -> String {
     let own = meters.iter().find(|meter| meter.role == Role::Main);
     let own = own.and_then(|meter| meter.quotas.first());
-    let what = match own.map(Limit::quota) {
+    let what = match own {
         None => "it limits nobody",
-        Some(Quota::TokenBucket(_) | Quota::LeakyBucket(_)) => "it has fewer windows",
-        _ => "it counts in windows of another length, or has fewer of them, and they have no burst",
+        Some(own) if own.bucket().is_some() => "it has fewer windows",
+        Some(_) => {
+            "it counts in windows of another length, or has fewer of them, and they have no burst"
+        }
     };
     format!("`{word}`: {what}")
 }

@@ -14,8 +14,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{Nanos, Outcome, Status, Timestamp, TokenBucket};
+use tollgate_core::limit::{AlgorithmKind, Limit};
+use tollgate_core::{Nanos, Outcome, Status, Timestamp};
 use tollgate_engine::DenialCaching;
 use tollgate_store::{Answer, Check, Key, LimitId, Note, Op};
 
@@ -260,7 +260,9 @@ fn until(denial: &Denial, limit: &Limit, cost: u64) -> Option<Timestamp> {
     if cost == denial.cost {
         return Some(denial.until);
     }
-    let bucket = bucket_of(limit).filter(|bucket| cost <= bucket.limit())?;
+    let bucket = limit
+        .denying_bucket()
+        .filter(|bucket| cost <= bucket.limit())?;
     let blocks = |cost: u64| cost.div_ceil(bucket.block());
     let more = blocks(cost).checked_sub(blocks(denial.cost))?;
     let span = more.saturating_mul(bucket.interval().as_nanos());
@@ -272,24 +274,13 @@ fn next_unit(limit: &Limit, answer: &Answer) -> Option<Nanos> {
     if answer.status.remaining > 0 || answer.receipt.cost == 0 {
         return None;
     }
-    if let Some(bucket) = bucket_of(limit) {
+    if let Some(bucket) = limit.denying_bucket() {
         let next = bucket.decide(answer.receipt.mark, answer.receipt.at, 1);
         return match next.outcome {
             Outcome::Deny { retry_after } => Some(retry_after),
             _ => None,
         };
     }
-    match limit.quota() {
-        Quota::FixedWindow(_) => Some(answer.status.reset_after).filter(|span| !span.is_zero()),
-        _ => None,
-    }
-}
-
-/// The bucket that decides, where it is one that denies instead of queueing.
-const fn bucket_of(limit: &Limit) -> Option<&TokenBucket> {
-    match limit.quota() {
-        Quota::TokenBucket(bucket) => Some(bucket),
-        Quota::LeakyBucket(bucket) if !bucket.is_queue() => Some(bucket.as_tokens()),
-        _ => None,
-    }
+    let is_window = limit.kind() == AlgorithmKind::FixedWindow;
+    Some(answer.status.reset_after).filter(|span| is_window && !span.is_zero())
 }

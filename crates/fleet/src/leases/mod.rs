@@ -90,7 +90,7 @@ impl Leases {
     /// Whether slices can be taken from this limit: token buckets, and leaky buckets that are no queues. Others are decided on
     /// exactly.
     #[must_use]
-    pub const fn can_lend(limit: &Limit) -> bool {
+    pub fn can_lend(limit: &Limit) -> bool {
         lendable(limit).is_some()
     }
 

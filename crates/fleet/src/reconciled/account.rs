@@ -51,11 +51,11 @@ enum Fleet {
 /// The limit as the store is asked to count by it: debt that nodes may have made together is kept, not forgiven.
 pub(super) fn merged(limit: &Limit, interval: Nanos, nodes: NonZeroU32) -> Option<Limit> {
     let others = u64::from(nodes.get()).saturating_sub(1).max(1);
+    if let Some(bucket) = limit.denying_bucket() {
+        let bucket = overdrawn(bucket, interval, others);
+        return Some(Limit::new(bucket).counting(limit.unit()));
+    }
     let quota: Quota = match limit.quota() {
-        Quota::TokenBucket(bucket) => overdrawn(bucket, interval, others).into(),
-        Quota::LeakyBucket(bucket) if !bucket.is_queue() => {
-            overdrawn(bucket.as_tokens(), interval, others).into()
-        }
         Quota::FixedWindow(window) => {
             let debt = window.limit().saturating_mul(others);
             let window = FixedWindow::of(window.limit(), window.window()).overdraft(debt);
@@ -79,14 +79,6 @@ pub(super) fn merged(limit: &Limit, interval: Nanos, nodes: NonZeroU32) -> Optio
 fn overdrawn(bucket: &TokenBucket, interval: Nanos, others: u64) -> TokenBucket {
     let each = bucket.refill().saturating_add(interval).as_nanos();
     bucket.overdrawn_by(Nanos::from_nanos(each.saturating_mul(others)))
-}
-
-const fn bucket_of(limit: &Limit) -> Option<&TokenBucket> {
-    match limit.quota() {
-        Quota::TokenBucket(bucket) => Some(bucket),
-        Quota::LeakyBucket(bucket) if !bucket.is_queue() => Some(bucket.as_tokens()),
-        _ => None,
-    }
 }
 
 impl Account {
@@ -242,7 +234,7 @@ impl Account {
         self.under_way = None;
         let debt = status.reset_after.as_nanos();
         let before = self.heard.replace((now, debt));
-        if let Some(bucket) = bucket_of(merged) {
+        if let Some(bucket) = merged.denying_bucket() {
             if let Some((at, before)) = before {
                 // What is owed beyond what is left of the last debt was spent meanwhile, by all.
                 let allowed = now.since(at).as_nanos();
@@ -296,7 +288,7 @@ impl Account {
     }
 
     fn fleet_says(&self, now: Timestamp, cost: u64) -> Outcome {
-        match (self.fleet, bucket_of(&self.ruled.limit)) {
+        match (self.fleet, self.ruled.limit.denying_bucket()) {
             (Fleet::Bucket(tat), Some(bucket)) => {
                 // Everybody's spending is charged when it is told, and not when it was spent, so the debt is too large by up to
                 // the time between. Without this a burst that is smaller than what is spent in that time would never be met.
@@ -342,7 +334,7 @@ impl Account {
     /// The worse of what this node has spent and what the fleet has.
     fn status(&self, now: Timestamp) -> Status {
         let own = self.ruled.limit.status(&self.own, now);
-        let fleet = match (self.fleet, bucket_of(&self.ruled.limit)) {
+        let fleet = match (self.fleet, self.ruled.limit.denying_bucket()) {
             (Fleet::Bucket(tat), Some(bucket)) => {
                 let debt = tat.saturating_sub(now.as_nanos());
                 Status {
@@ -367,7 +359,7 @@ impl Account {
 
 /// What so many units of a bucket are in time; nothing for others.
 fn price(limit: &Limit, units: u64) -> Nanos {
-    bucket_of(limit).map_or(Nanos::ZERO, |bucket| {
+    limit.denying_bucket().map_or(Nanos::ZERO, |bucket| {
         let blocks = units.div_ceil(bucket.block().max(1));
         Nanos::from_nanos(blocks.saturating_mul(bucket.interval().as_nanos()))
     })

@@ -18,7 +18,7 @@ mod tests;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use tollgate_core::limit::{Limit, Quota};
+use tollgate_core::limit::{AlgorithmKind, Limit};
 use tollgate_core::{Nanos, Receipt, Timestamp};
 use tollgate_store::{Check, Key, Op};
 
@@ -72,12 +72,9 @@ impl Reconciled {
 
     /// Whether a limit can be counted like this: token buckets, leaky buckets that are no queues, fixed and sliding windows.
     #[must_use]
-    pub const fn can_reconcile(limit: &Limit) -> bool {
-        match limit.quota() {
-            Quota::TokenBucket(_) | Quota::FixedWindow(_) | Quota::SlidingCounter(_) => true,
-            Quota::LeakyBucket(bucket) => !bucket.is_queue(),
-            _ => false,
-        }
+    pub fn can_reconcile(limit: &Limit) -> bool {
+        use AlgorithmKind::{FixedWindow, SlidingCounter};
+        limit.denying_bucket().is_some() || matches!(limit.kind(), FixedWindow | SlidingCounter)
     }
 
     /// Says how many nodes share the quotas, as was last seen. Debt that they may have made together is not forgiven.

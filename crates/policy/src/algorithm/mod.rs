@@ -306,13 +306,7 @@ pub(crate) fn build(formula: &Formula, units: u64, overdraft: u64) -> Result<Lim
 /// The first quota, accepting as much in a state that it shares with the second as that does.
 #[must_use]
 pub fn sharing(limit: Limit, other: &Limit) -> Limit {
-    let shared: Quota = match (*limit.quota(), other.quota()) {
-        (Quota::TokenBucket(one), Quota::TokenBucket(two)) => one.sharing_state_with(two).into(),
-        (Quota::LeakyBucket(one), Quota::LeakyBucket(two)) => one.sharing_state_with(two).into(),
-        (Quota::SlidingLog(one), Quota::SlidingLog(two)) => one.sharing_state_with(two).into(),
-        (quota, _) => quota,
-    };
-    Limit::new(shared).counting(limit.unit())
+    limit.sharing_state_with(other)
 }
 
 /// How often an interval fits into a span.

@@ -8,7 +8,6 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
 use tollgate_core::Unit;
-use tollgate_core::limit::Quota;
 use tollgate_engine::{Generation, LimitState, QuotaInfo, Verdict};
 use tollgate_http::{Policy, Scope};
 use tollgate_policy::rules::{Meter, MeterRef, Role, Rule};
@@ -112,10 +111,10 @@ fn render(verdict: &Verdict, state: &LimitState, quota: &QuotaInfo<'_>) -> Optio
     let meter = rule.meters.get(state.meter_index())?;
     let name = full_name(rule, meter, state);
     let limit = state.status.limit;
-    let is_concurrency = matches!(
-        meter.quotas.first().map(tollgate_core::limit::Limit::quota),
-        Some(Quota::Concurrency(_))
-    );
+    let is_concurrency = meter
+        .quotas
+        .first()
+        .is_some_and(|own| own.lease().is_some());
     let policy = if is_concurrency {
         Policy::concurrent(&name, limit)
     } else {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use tokio::sync::Notify;
 use tollgate_core::lending::{Granted, LoanId, Report, Slice, Want};
-use tollgate_core::limit::{Limit, Quota};
+use tollgate_core::limit::Limit;
 use tollgate_core::{Nanos, Outcome, Status, Timestamp, TokenBucket};
 use tollgate_store::{Answer, Ruled, StoreError};
 
@@ -25,12 +25,8 @@ const OVER: usize = 4;
 pub(super) type Reports = ArrayVec<Report, { OVER + 2 }>;
 
 /// The bucket that slices of this limit are taken from, if it is one that can be lent.
-pub(super) const fn lendable(limit: &Limit) -> Option<&TokenBucket> {
-    match limit.quota() {
-        Quota::TokenBucket(bucket) => Some(bucket),
-        Quota::LeakyBucket(bucket) if !bucket.is_queue() => Some(bucket.as_tokens()),
-        _ => None,
-    }
+pub(super) fn lendable(limit: &Limit) -> Option<&TokenBucket> {
+    limit.denying_bucket()
 }
 
 /// What a node has of one key.
