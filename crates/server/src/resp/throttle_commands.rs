@@ -64,52 +64,40 @@ pub(super) fn run<'s, C: Clock>(
     pipeline: &mut Pipeline<'s>,
     out: &mut Vec<u8>,
 ) {
-    let (is_resp3, recent) = (session.is_resp3, &mut session.recent);
-    let decided = match (Call::read(family, command), throttle.fleet()) {
-        (Err(wrong), _) => Err(wrong),
-        (Ok(call), None) => Key::of(command.word(1))
-            .map_err(Wrong::Key)
-            .and_then(|key| {
-                let reply = throttle.decide(family, key, &call.terms, call.wish, recent);
-                Ok((call, reply.map_err(Wrong::Store)?))
-            }),
-        (Ok(call), Some(fleet)) => {
-            let key = (family, command.word(1));
-            let reply = throttle.decide_with(fleet, key, &call.terms, call.wish, recent);
-            return pipeline.push(async move {
-                let reply = match reply.await {
-                    Ok(reply) => reply.map_err(Wrong::Store),
-                    Err(too_long) => Err(Wrong::Key(too_long)),
-                };
-                let mut bytes = Vec::new();
-                let decided = reply.map(|reply| (call, reply));
-                let counted = render(&decided, family, &mut Reply::new(&mut bytes, is_resp3));
-                Rendered { bytes, counted }
+    let is_resp3 = session.is_resp3;
+    let call = match Call::read(family, command) {
+        Ok(call) => call,
+        Err(wrong) => {
+            session.counts.add(Counted::Failed);
+            return pipeline.reply(out, |out| {
+                Reply::new(out, is_resp3).error(format_args!("{wrong}"));
             });
         }
     };
+    if let Some(fleet) = throttle.fleet() {
+        let key = (family, command.word(1));
+        let recent = &mut session.recent;
+        let reply = throttle.decide_with(fleet, key, &call.terms, call.wish, recent);
+        return pipeline.push(async move {
+            let decided = match reply.await {
+                Ok(reply) => reply.map_err(Wrong::Store),
+                Err(too_long) => Err(Wrong::Key(too_long)),
+            };
+            let mut bytes = Vec::new();
+            let counted = call.render(&decided, family, &mut Reply::new(&mut bytes, is_resp3));
+            Rendered { bytes, counted }
+        });
+    }
+    let key = Key::of(command.word(1)).map_err(Wrong::Key);
+    let decided = key.and_then(|key| {
+        let recent = &mut session.recent;
+        let decided = throttle.decide(family, key, &call.terms, call.wish, recent);
+        decided.map_err(Wrong::Store)
+    });
     let counts = &mut session.counts;
     pipeline.reply(out, |out| {
-        counts.add(render(&decided, family, &mut Reply::new(out, is_resp3)));
+        counts.add(call.render(&decided, family, &mut Reply::new(out, is_resp3)));
     });
-}
-
-/// Writes what came of a call.
-fn render(
-    decided: &Result<(Call, ThrottleReply), Wrong<'_>>,
-    family: Family,
-    reply: &mut Reply<'_>,
-) -> Counted {
-    match decided {
-        Ok((call, told)) => {
-            reply.integers(call.numbers(family, told));
-            Counted::Throttled(family, told.is_limited)
-        }
-        Err(wrong) => {
-            reply.error(format_args!("{wrong}"));
-            Counted::Failed
-        }
-    }
 }
 
 /// What a call says.
@@ -121,6 +109,26 @@ struct Call {
 }
 
 impl Call {
+    /// Writes what came of it.
+    #[inline]
+    fn render(
+        &self,
+        decided: &Result<ThrottleReply, Wrong<'_>>,
+        family: Family,
+        reply: &mut Reply<'_>,
+    ) -> Counted {
+        match decided {
+            Ok(told) => {
+                reply.integers(self.numbers(family, told));
+                Counted::Throttled(family, told.is_limited)
+            }
+            Err(wrong) => {
+                reply.error(format_args!("{wrong}"));
+                Counted::Failed
+            }
+        }
+    }
+
     fn read<'a>(family: Family, command: &Command<'a>) -> Result<Self, Wrong<'a>> {
         match family {
             Family::Cell => Self::cell(command),
