@@ -58,7 +58,7 @@ fn decisions_that_overlap_in_simulated_time_admit_exactly_the_limit() {
             (0..80_u64).map(|n| START.after(Nanos::from_millis(25 * n.saturating_sub(40))));
         let arrivals: Vec<Timestamp> = arrivals.collect();
         let admitted = simulate(&engine, &arrivals, Nanos::from_millis(latency), |now| {
-            clock.set(now)
+            clock.set(now);
         });
         assert_eq!(admitted, 10 + 9, "{latency} ms");
     }
