@@ -35,7 +35,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Answer checks over HTTP by a policy, with its state in memory
+    /// Answer checks over HTTP, gRPC and the Redis protocol by a policy
     Serve(Box<serve::Options>),
     /// Say whether a server on this machine is ready; the exit code is 0 if it is
     Health(health::Options),
