@@ -2,7 +2,7 @@
 //!
 //! Must not know: how threads count without waiting for each other, what is done with the numbers.
 
-use crate::lines::Lines;
+use crate::sharded_counters::ShardedCounters;
 
 /// What can be counted of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct Counted {
 
 /// The counters of one limit, one for each [`Event`].
 #[derive(Debug, Default)]
-pub struct Counters(Lines<7>);
+pub struct Counters(ShardedCounters<7>);
 
 impl Counters {
     /// Nothing was counted yet.

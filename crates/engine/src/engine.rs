@@ -19,7 +19,7 @@ use crate::counters::{Counted, Counters};
 use crate::decision::Decision;
 use crate::generation::{Generation, Prepared};
 use crate::lease_ids::LeaseIdGenerator;
-use crate::numbers::{Numbering, Numbers, OutOfNumbers};
+use crate::limit_ids::{LimitIdAllocator, Numbers, OutOfNumbers};
 use crate::settlement::SettleAction;
 use crate::steps::run_local;
 use crate::store::StateStore;
@@ -59,7 +59,7 @@ pub struct Engine<S> {
 /// What outlives a generation.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    numbering: Numbering,
+    numbering: LimitIdAllocator,
     carried_over: CarriedOverCounters,
     /// What operators have said.
     pub(crate) controls: Controls,
@@ -75,14 +75,18 @@ impl<S: StateStore> Engine<S> {
     /// # Errors
     /// There are more states to be numbered than numbers.
     pub fn new(rules: Rules, store: S) -> Result<Self, OutOfNumbers> {
-        Self::sharing(rules, store, &Numbering::default())
+        Self::sharing(rules, store, &LimitIdAllocator::default())
     }
 
     /// The same on a store that others have a part in, who share its numbering.
     ///
     /// # Errors
     /// There are more states to be numbered than numbers.
-    pub fn sharing(rules: Rules, store: S, numbering: &Numbering) -> Result<Self, OutOfNumbers> {
+    pub fn sharing(
+        rules: Rules,
+        store: S,
+        numbering: &LimitIdAllocator,
+    ) -> Result<Self, OutOfNumbers> {
         let mut registry = Registry {
             numbering: numbering.clone(),
             ..Registry::default()
@@ -272,7 +276,7 @@ impl<S: StateStore> Engine<S> {
 
     /// The numbers of its store, for whoever else has a part in that.
     #[must_use]
-    pub fn numbering(&self) -> Numbering {
+    pub fn numbering(&self) -> LimitIdAllocator {
         self.registry().numbering.clone()
     }
 

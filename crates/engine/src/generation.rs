@@ -16,12 +16,12 @@ use tollgate_store::{LimitId, Ruled};
 use crate::candidate::{Comparison, Comparisons, Divergence};
 use crate::carried_over::CarriedOverCounters;
 use crate::counters::{Counted, Counters};
-use crate::numbers::{Assigned, Kind, Numbers, OutOfNumbers, Wanted, lifetime};
+use crate::limit_ids::{Assigned, Kind, Numbers, OutOfNumbers, Wanted, lifetime};
 use crate::override_snapshot::OverrideSlot;
 use crate::plan::QuotaRef;
+use crate::queueing::{Queueing, QueueingQuota, bound};
 use crate::rollout::RolloutSampler;
 use crate::sharing::DenialCaching;
-use crate::waiting::{Patience, Patient, bound};
 
 /// One version of a policy.
 #[derive(Debug)]
@@ -66,9 +66,9 @@ pub(crate) struct MeterState {
     /// Its quotas with that number, in the order of the meter's.
     pub(crate) listed: Box<[Ruled]>,
     /// The same quotas where they may be waited for.
-    pub(crate) queueing: Box<[Option<(Ruled, Patient)>]>,
+    pub(crate) queueing: Box<[Option<(Ruled, QueueingQuota)>]>,
     /// How quotas computed for a request may be waited for.
-    pub(crate) patience: Option<Patience>,
+    pub(crate) patience: Option<Queueing>,
     /// The quota that decides on every request, where it depends neither on the request nor on its key.
     pub(crate) only_quota: Option<QuotaRef>,
     pub(crate) is_concurrency: bool,
@@ -299,7 +299,7 @@ impl MeterState {
         let may_wait = matches!(meter.role, Role::Main | Role::Local | Role::Candidate)
             && rule.count == Count::Requests;
         let wait = rule.wait.filter(|_| may_wait);
-        let patience = wait.and_then(|wait| Patience::of(&meter.quotas, wait));
+        let patience = wait.and_then(|wait| Queueing::of(&meter.quotas, wait));
         let own = |limit: &Limit| match (patience, wait) {
             (Some(patience), _) => patience.own(limit),
             (None, Some(wait)) => bound(limit, wait),

@@ -9,7 +9,9 @@ use tollgate_core::Nanos;
 use tollgate_core::limit::Limit;
 use tollgate_store::{LimitId, Ruled};
 
-use crate::numbers::{Assigned, ENVOY, Kind, Numbering, OutOfNumbers, Party, Wanted, lifetime};
+use crate::limit_ids::{
+    Assigned, ENVOY, Kind, LimitIdAllocator, OutOfNumbers, Party, Wanted, lifetime,
+};
 use crate::store::StateStore;
 
 /// The counters of guest rules: fixed windows, by identity.
@@ -22,7 +24,7 @@ pub struct GuestCounters<'a> {
     pub limits: &'a [(usize, Limit)],
 }
 
-impl Numbering {
+impl LimitIdAllocator {
     /// Puts the counters of other rules in force. Counters of the same identity keep their numbers and counts. `swap` gets
     /// the number of every identity, in their order, and lets requests see the new rules; after it the store forgets
     /// counters that are gone. `before` are the limits in force until now.

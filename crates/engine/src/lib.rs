@@ -20,13 +20,14 @@ mod generation;
 mod guest_counters;
 mod key_states;
 mod lease_ids;
-mod lines;
-mod numbers;
+mod limit_ids;
 mod override_snapshot;
 mod plan;
+mod queueing;
 mod quota_info;
 mod rollout;
 mod settlement;
+mod sharded_counters;
 mod sharing;
 mod steps;
 mod store;
@@ -37,7 +38,6 @@ mod tests;
 mod ticket;
 mod verdict;
 mod verdict_builder;
-mod waiting;
 
 pub use candidate::{Agreement, Comparisons, Divergence};
 pub use check_options::{CheckMode, CheckOptions};
@@ -48,10 +48,10 @@ pub use engine::Engine;
 pub use generation::Generation;
 pub use guest_counters::GuestCounters;
 pub use key_states::KeyState;
-pub use lines::Lines;
-pub use numbers::{Numbering, OutOfNumbers};
+pub use limit_ids::{LimitIdAllocator, OutOfNumbers};
 pub use quota_info::QuotaInfo;
 pub use settlement::{SettleAction, Settlement};
+pub use sharded_counters::ShardedCounters;
 pub use sharing::{DenialCaching, Sharing};
 pub use steps::{StoreSteps, checks, run_local};
 pub use store::StateStore;
@@ -59,3 +59,11 @@ pub use ticket::{Response, Ticket};
 #[expect(deprecated, reason = "the old name works for one release")]
 pub use verdict::Standing;
 pub use verdict::{Degraded, EnforcementMode, LimitState, Reason, Verdict};
+
+/// The former name of [`LimitIdAllocator`].
+#[deprecated(since = "0.2.0", note = "renamed to `LimitIdAllocator`")]
+pub type Numbering = LimitIdAllocator;
+
+/// The former name of [`ShardedCounters`].
+#[deprecated(since = "0.2.0", note = "renamed to `ShardedCounters`")]
+pub type Lines<const N: usize> = ShardedCounters<N>;

@@ -32,7 +32,7 @@ pub trait StateStore: Store {
     fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool;
 }
 
-/// A store that several engines share, whose numbers must then come [from one place](crate::Numbering).
+/// A store that several engines share, whose numbers must then come [from one place](crate::LimitIdAllocator).
 impl<S: StateStore> StateStore for Arc<S> {
     fn now(&self) -> Timestamp {
         (**self).now()

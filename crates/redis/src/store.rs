@@ -12,10 +12,10 @@ use tollgate_core::compose::BatchOutcome;
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{Answer, Check, ErrorKind, Key, StoreError};
 
+use crate::multi_slot::{self, Debts, Part};
 use crate::name::{Named, Secret};
 use crate::options::{Options, Remembering};
 use crate::remote::Probes;
-use crate::spread::{self, Debts, Part};
 use crate::topology::{Finding, Place, Topology};
 use crate::wire::{Request, decode};
 
@@ -128,7 +128,16 @@ impl RedisStore {
                 shared.ask(place, &request, checks, answers, until).await
             }
             // In a box, so that whoever keeps all in one place does not carry its room around.
-            _ => Box::pin(spread::decide(shared, &self.debts, &parts, answers, until)).await,
+            _ => {
+                Box::pin(multi_slot::decide(
+                    shared,
+                    &self.debts,
+                    &parts,
+                    answers,
+                    until,
+                ))
+                .await
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_engine::Numbering;
+use tollgate_engine::LimitIdAllocator;
 use tollgate_envoy::config::{
     Code, Descriptor, Entry, EnvoyPolicy, Plan, Quota, Reply as Answered, Request,
 };
@@ -34,7 +34,7 @@ impl<'a> Envoy<'a> {
         let clock = Arc::new(ManualClock::at(start));
         let store =
             Memory::with_clock(KEYS, Arc::clone(&clock)).map_err(|error| error.to_string())?;
-        let engine = EnvoyEngine::new(own, SECRET, store, &Numbering::default());
+        let engine = EnvoyEngine::new(own, SECRET, store, &LimitIdAllocator::default());
         Ok(Self {
             policy,
             engine: engine.map_err(|error| error.to_string())?,

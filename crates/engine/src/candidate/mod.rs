@@ -29,7 +29,7 @@ use tollgate_policy::model::Percent;
 use tollgate_policy::rules::{Recipe, Role, Rule};
 
 use self::sketch::Sketch;
-use crate::lines::own_index;
+use crate::sharded_counters::own_index;
 
 /// Beyond this many lines of counters threads share.
 const MOST_LINES: usize = 8;

@@ -16,9 +16,9 @@ use tollgate_store::{Answer, Check, Key, Note, Op, Ruled};
 
 use self::keys::Keys;
 use crate::generation::{Generation, MeterState};
+use crate::queueing::QueueingQuota;
 use crate::quota_info::QuotaInfo;
 use crate::sharing::{DenialCaching, Sharing};
-use crate::waiting::Patient;
 
 /// One check that is planned: which meter is asked, and for what.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +62,7 @@ pub(crate) struct Plan {
     planned: Vec<PlannedCheck>,
     replies: Vec<Answer>,
     keys: Keys,
-    computed: Vec<(Ruled, Option<Patient>)>,
+    computed: Vec<(Ruled, Option<QueueingQuota>)>,
 }
 
 impl Plan {
@@ -248,7 +248,7 @@ impl Plan {
             return QuotaInfo::NOTHING;
         };
         let queueing = self.queueing(generation, quota);
-        QuotaInfo::of(&ruled.limit, queueing.map(Patient::capacity))
+        QuotaInfo::of(&ruled.limit, queueing.map(QueueingQuota::capacity))
     }
 
     #[inline]
@@ -256,7 +256,7 @@ impl Plan {
         &'a self,
         generation: &'a Generation,
         (rule, meter, quota): (usize, usize, QuotaRef),
-    ) -> Option<&'a Patient> {
+    ) -> Option<&'a QueueingQuota> {
         match quota {
             QuotaRef::Listed(_) => None,
             QuotaRef::Queueing(index) => {

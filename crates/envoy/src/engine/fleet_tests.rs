@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate_core::Timestamp;
 use tollgate_core::compose::Verdict as BatchOutcome;
-use tollgate_engine::Numbering;
+use tollgate_engine::LimitIdAllocator;
 use tollgate_fleet::Fleet;
 use tollgate_store::{Answer, Check, ErrorKind, Key, ManualClock, Memory, Ruled, StoreError};
 use tollgate_store::{Awaited, RemoteStore};
@@ -66,7 +66,7 @@ descriptors:
     let fleet = Fleet::new(Arc::new(Away), store.now());
     fleet.set_nodes(nodes);
     let policy = config::load(&[("edge.yaml", &text)]).unwrap();
-    let engine = EnvoyEngine::new(policy, [7; 16], store, &Numbering::default()).unwrap();
+    let engine = EnvoyEngine::new(policy, [7; 16], store, &LimitIdAllocator::default()).unwrap();
     let entries = [Entry::new("user", "alice")];
     let descriptors = [Descriptor::new(&entries)];
     let request = Request::new("edge", &descriptors);

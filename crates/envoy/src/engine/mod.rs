@@ -23,7 +23,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use tollgate_core::limit::Limit;
-use tollgate_engine::{Counted, GuestCounters, Numbering, OutOfNumbers, StateStore, run_local};
+use tollgate_engine::{
+    Counted, GuestCounters, LimitIdAllocator, OutOfNumbers, StateStore, run_local,
+};
 use tollgate_fleet::{Fleet, TieredDecider};
 use tollgate_store::{LimitId, Ruled, StoreError};
 
@@ -33,7 +35,7 @@ use crate::config::{BadRequest, EnvoyPolicy, Modes, Plan, Quota, Reply, Request,
 /// Decides by files of envoyproxy/ratelimit that can be replaced at any time.
 ///
 /// ```
-/// use tollgate_engine::Numbering;
+/// use tollgate_engine::LimitIdAllocator;
 /// use tollgate_envoy::config::{self, Code, Descriptor, Entry, Request};
 /// use tollgate_envoy::engine::EnvoyEngine;
 /// use tollgate_store::Memory;
@@ -45,7 +47,7 @@ use crate::config::{BadRequest, EnvoyPolicy, Modes, Plan, Quota, Reply, Request,
 ///     rate_limit: { unit: year, requests_per_unit: 1 }
 /// ";
 /// let policy = config::load(&[("edge.yaml", text)])?;
-/// let engine = EnvoyEngine::new(policy, [7; 16], Memory::for_keys(1_000)?, &Numbering::default())?;
+/// let engine = EnvoyEngine::new(policy, [7; 16], Memory::for_keys(1_000)?, &LimitIdAllocator::default())?;
 ///
 /// let entries = [Entry::new("remote_address", "203.0.113.7")];
 /// let descriptors = [Descriptor::new(&entries)];
@@ -61,7 +63,7 @@ pub struct EnvoyEngine<S> {
     secret: [u8; 16],
     shadow_mode: AtomicBool,
     quota_mode: AtomicBool,
-    numbering: Numbering,
+    numbering: LimitIdAllocator,
     /// Held while files are replaced, one after another.
     replacing: Mutex<()>,
 }
@@ -106,7 +108,7 @@ impl<S: StateStore> EnvoyEngine<S> {
         policy: EnvoyPolicy,
         secret: [u8; 16],
         store: S,
-        numbering: &Numbering,
+        numbering: &LimitIdAllocator,
     ) -> Result<Self, OutOfNumbers> {
         let version = put_in_force(numbering, &store, policy, None, |version| version)?;
         Ok(Self {
@@ -268,7 +270,7 @@ impl FileVersion {
 
 /// Numbers the counters of files and puts them in force by `swap`.
 fn put_in_force<S: StateStore, T>(
-    numbering: &Numbering,
+    numbering: &LimitIdAllocator,
     store: &S,
     policy: EnvoyPolicy,
     before: Option<&FileVersion>,

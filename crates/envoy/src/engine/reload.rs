@@ -152,7 +152,7 @@ mod tests {
     use std::fs;
 
     use crate::config::{Code, Descriptor, Entry, FilesRefused, Request};
-    use tollgate_engine::Numbering;
+    use tollgate_engine::LimitIdAllocator;
     use tollgate_service::reload::ReloadOutcome;
     use tollgate_store::{ManualClock, Memory};
 
@@ -188,7 +188,7 @@ mod tests {
 
     fn open(path: &Path) -> Result<EnvoyReloader<Memory<ManualClock>>, FilesRefused> {
         let store = Memory::with_clock(1_000, ManualClock::at(START)).unwrap();
-        let make = |files| EnvoyEngine::new(files, [7; 16], store, &Numbering::default());
+        let make = |files| EnvoyEngine::new(files, [7; 16], store, &LimitIdAllocator::default());
         EnvoyReloader::open(path, [7; 16], make).map_err(FilesRefused)
     }
 

@@ -10,7 +10,7 @@ use tollgate_core::{Nanos, Timestamp};
 use tollgate_store::{ManualClock, Memory};
 use tollgate_testkit::allocation::calls;
 
-use tollgate_engine::{Engine, Numbering};
+use tollgate_engine::{Engine, LimitIdAllocator};
 use tollgate_testkit::dice::Dice;
 use tollgate_testkit::requests::{Caller, limit, per_second, rules};
 
@@ -52,7 +52,8 @@ fn load(text: &str) -> EnvoyPolicy {
 fn engine_of(text: &str) -> (EnvoyEngine<Store>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(START));
     let store = Arc::new(Memory::with_clock(10_000, Arc::clone(&clock)).unwrap());
-    let engine = EnvoyEngine::new(load(text), [7; 16], store, &Numbering::default()).unwrap();
+    let engine =
+        EnvoyEngine::new(load(text), [7; 16], store, &LimitIdAllocator::default()).unwrap();
     (engine, clock)
 }
 
@@ -359,7 +360,7 @@ fn a_warm_decision_allocates_nothing() {
 fn both_engines_share_a_store_without_taking_each_others_counters() {
     let clock = Arc::new(ManualClock::at(START));
     let store: Store = Arc::new(Memory::with_clock(1_000, Arc::clone(&clock)).unwrap());
-    let numbering = Numbering::default();
+    let numbering = LimitIdAllocator::default();
     let native = || rules(vec![limit("api", per_second(4))]);
     let engine = Engine::sharing(native(), Arc::clone(&store), &numbering).unwrap();
     let envoys = EnvoyEngine::new(load(FILE), [7; 16], store, &numbering).unwrap();

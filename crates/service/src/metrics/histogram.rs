@@ -4,7 +4,7 @@
 
 use tollgate_core::Nanos;
 
-use tollgate_engine::Lines;
+use tollgate_engine::ShardedCounters;
 
 /// The upper ends of buckets in nanoseconds, and as they are told in seconds. A decision takes microseconds, so that is
 /// where the buckets are; the last ones are for whoever was held up.
@@ -44,7 +44,7 @@ pub(super) const WAIT: [(u64, &str); 9] = [
 #[derive(Debug)]
 pub(super) struct Histogram<const N: usize> {
     ends: &'static [(u64, &'static str)],
-    lines: Lines<N>,
+    lines: ShardedCounters<N>,
 }
 
 /// What a histogram has come to.
@@ -63,7 +63,7 @@ impl<const N: usize> Histogram<N> {
         debug_assert_eq!(ends.len().saturating_add(2), N);
         Self {
             ends,
-            lines: Lines::new(),
+            lines: ShardedCounters::new(),
         }
     }
 

@@ -19,7 +19,7 @@ pub use text::Format;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{Nanos, Outcome, Timestamp};
-use tollgate_engine::{Lines, Reason, Verdict};
+use tollgate_engine::{Reason, ShardedCounters, Verdict};
 
 use histogram::{Histogram, LATENCY, Spans, WAIT};
 
@@ -78,12 +78,12 @@ pub enum Cause {
 #[derive(Debug)]
 pub struct Metrics {
     /// Outcomes of every transport, one after the other.
-    requests: Lines<15>,
+    requests: ShardedCounters<15>,
     durations: [Histogram<17>; 3],
-    refusals: Lines<REASONS>,
+    refusals: ShardedCounters<REASONS>,
     waits: Histogram<11>,
     /// Allowed and denied of every command, one after the other.
-    throttled: Lines<6>,
+    throttled: ShardedCounters<6>,
     /// When decisions were last not exact, by cause, in nanoseconds since 1970.
     degraded: [AtomicU64; 3],
     suppressed_logs: AtomicU64,
@@ -197,11 +197,11 @@ impl Metrics {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            requests: Lines::new(),
+            requests: ShardedCounters::new(),
             durations: std::array::from_fn(|_| Histogram::new(&LATENCY)),
-            refusals: Lines::new(),
+            refusals: ShardedCounters::new(),
             waits: Histogram::new(&WAIT),
-            throttled: Lines::new(),
+            throttled: ShardedCounters::new(),
             degraded: Default::default(),
             suppressed_logs: AtomicU64::new(0),
             rejected: Default::default(),

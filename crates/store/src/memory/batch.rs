@@ -14,9 +14,9 @@ use super::Memory;
 use super::bit::Held;
 use super::group::{Owned, Slot};
 use super::hash::Place;
-use super::shelf::{Shelf, Shelves};
 use super::step::{Step, Stepped};
 use super::table::{Room, Table};
+use super::variable_state::{VariableStateTable, VariableStates};
 use crate::clock::Clock;
 use crate::contract::{Answer, Check, Op};
 use crate::failure::{ErrorKind, StoreError};
@@ -41,11 +41,11 @@ pub(super) struct Batch<'a, const N: usize> {
     holdings: [Holding<'a>; N],
     doors: [Option<Held<'a>>; N],
     /// Locked shelves with their indices, in ascending order.
-    shelves: [Option<(usize, MutexGuard<'a, Shelf>)>; N],
+    shelves: [Option<(usize, MutexGuard<'a, VariableStateTable>)>; N],
     /// The overflow sketch, locked last and only if it is needed.
     overflow: Option<MutexGuard<'a, Sketch>>,
     /// The instant of the decision, and who cleans the shelves up after it.
-    decided: Option<(Timestamp, &'a Shelves)>,
+    decided: Option<(Timestamp, &'a VariableStates)>,
 }
 
 impl<const N: usize> Drop for Batch<'_, N> {

@@ -9,7 +9,8 @@
 
 mod batch;
 mod bit;
-mod brisk;
+mod eviction_priority;
+mod fast_path;
 mod group;
 mod hash;
 #[cfg(all(test, loom))]
@@ -17,14 +18,13 @@ mod loom_models;
 mod occupancy;
 mod overflow;
 mod pages;
-mod shelf;
 mod snapshot;
 mod spend;
 mod states;
 mod step;
 mod sync;
 mod table;
-mod worth;
+mod variable_state;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,12 +37,12 @@ pub use self::occupancy::Occupancy;
 pub use self::snapshot::SnapshotError;
 
 use self::batch::Batch;
+use self::eviction_priority::EvictionPriorities;
 use self::hash::{Place, Secret, limit_of};
 use self::overflow::Overflow;
-use self::shelf::Shelves;
 use self::states::{InWords as _, Words};
 use self::table::Table;
-use self::worth::Worths;
+use self::variable_state::VariableStates;
 use crate::clock::{Clock, SystemClock};
 use crate::contract::{Answer, Check, LimitId, MAX_CHECKS, Ruled, Store};
 use crate::error::InvalidSize;
@@ -83,10 +83,10 @@ const TABLE_BYTES_PER_KEY: usize = 128 / 4 + 128 / 3 + 1;
 pub struct Memory<C = SystemClock> {
     clock: C,
     secret: Secret,
-    worths: Worths,
+    worths: EvictionPriorities,
     words: Table<1>,
     pairs: Table<2>,
-    shelves: Shelves,
+    shelves: VariableStates,
     overflow: Overflow,
     forgiven: AtomicU64,
 }
@@ -146,10 +146,10 @@ impl<C: Clock> Memory<C> {
         Ok(Self {
             clock,
             secret: Secret::random(),
-            worths: Worths::new(),
+            worths: EvictionPriorities::new(),
             words: Table::for_keys(keys).map_err(no_memory)?,
             pairs: Table::for_keys(keys).map_err(no_memory)?,
-            shelves: Shelves::new(keys, keys.saturating_mul(COLLECTION_BYTES_PER_KEY)),
+            shelves: VariableStates::new(keys, keys.saturating_mul(COLLECTION_BYTES_PER_KEY)),
             overflow: Overflow::new()
                 .map_err(|_fixed| invalid("its overflow sketch is too large"))?,
             forgiven: AtomicU64::new(0),
@@ -283,7 +283,7 @@ impl<C: Clock> Memory<C> {
         checks: &[Check<'_>],
         answers: &mut [Answer],
     ) -> Result<BatchOutcome, StoreError> {
-        match brisk::spend_all::<N, C>(self, checks, answers) {
+        match fast_path::spend_all::<N, C>(self, checks, answers) {
             Some(verdict) => Ok(verdict),
             None => Batch::<N>::decide(self, checks, answers),
         }
@@ -304,11 +304,11 @@ impl<C> Memory<C> {
         &self.pairs
     }
 
-    const fn shelves(&self) -> &Shelves {
+    const fn shelves(&self) -> &VariableStates {
         &self.shelves
     }
 
-    const fn worths(&self) -> &Worths {
+    const fn worths(&self) -> &EvictionPriorities {
         &self.worths
     }
 

@@ -7,10 +7,10 @@
 use tollgate_core::Timestamp;
 
 use super::Memory;
+use super::eviction_priority::{EvictionPriorities, EvictionPriority};
 use super::group::slots;
 use super::hash::limit_of;
 use super::table::Table;
-use super::worth::{Worth, Worths};
 use crate::clock::Clock;
 
 /// So many groups of each table are looked at: all of a store for a hundred thousand keys, 4 MiB of a larger one, whose
@@ -41,13 +41,17 @@ impl<C: Clock> Memory<C> {
     }
 }
 
-fn of_table<const W: usize>(table: &Table<W>, now: Timestamp, worths: &Worths) -> Occupancy {
+fn of_table<const W: usize>(
+    table: &Table<W>,
+    now: Timestamp,
+    worths: &EvictionPriorities,
+) -> Occupancy {
     let all = count(table.slots());
     let seen = table.slots().min(MOST_GROUPS.saturating_mul(slots(W)));
     let is_live = |number: &usize| {
         table.slot(*number).is_some_and(|slot| {
             let tag = slot.tag();
-            tag != 0 && worths.of(limit_of(tag), slot.glimpse(), now) != Worth::Nothing
+            tag != 0 && worths.of(limit_of(tag), slot.glimpse(), now) != EvictionPriority::Nothing
         })
     };
     let live = count((0..seen).filter(is_live).count());

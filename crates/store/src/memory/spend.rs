@@ -8,7 +8,7 @@ use tollgate_core::{Outcome, TokenBucket};
 
 use super::hash::Place;
 use super::sync::stand_back;
-use super::{Memory, brisk};
+use super::{Memory, fast_path};
 use crate::clock::Clock;
 use crate::contract::{Answer, Check, LimitId, Op, Ruled, Store as _};
 use crate::failure::StoreError;
@@ -85,9 +85,9 @@ impl<C: Clock> Memory<C> {
     ) -> Result<BatchOutcome, StoreError> {
         let digest = self.secret.digest(key);
         let verdict = match buckets.len() {
-            0..=2 => brisk::spend_each::<2, C>(self, digest, buckets, cost),
-            3..=4 => brisk::spend_each::<4, C>(self, digest, buckets, cost),
-            5..=8 => brisk::spend_each::<8, C>(self, digest, buckets, cost),
+            0..=2 => fast_path::spend_each::<2, C>(self, digest, buckets, cost),
+            3..=4 => fast_path::spend_each::<4, C>(self, digest, buckets, cost),
+            5..=8 => fast_path::spend_each::<8, C>(self, digest, buckets, cost),
             _ => None,
         };
         verdict.map_or_else(|| self.spend_all_first(key, buckets, cost), Ok)

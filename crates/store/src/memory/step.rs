@@ -13,8 +13,8 @@ use tollgate_core::{Nanos, Outcome, Receipt, Status, Timestamp, Transition};
 use super::Memory;
 use super::batch::Holding;
 use super::hash::Place;
-use super::shelf::Shelf;
 use super::states::{self, Words};
+use super::variable_state::VariableStateTable;
 use crate::contract::{Answer, Check, Note, Op};
 use crate::failure::{ErrorKind, StoreError};
 
@@ -25,7 +25,7 @@ pub(super) struct Step<'b, 'a, C> {
     pub(super) place: Place,
     pub(super) now: Timestamp,
     pub(super) holding: &'b mut Holding<'a>,
-    pub(super) shelf: Option<&'b mut Shelf>,
+    pub(super) shelf: Option<&'b mut VariableStateTable>,
     pub(super) overflow: &'b mut Option<MutexGuard<'a, Sketch>>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Stepped {
 enum Change {
     Word([u64; 1]),
     Pair([u64; 2]),
-    Shelf(Edit),
+    VariableStateTable(Edit),
     Overflow(Tat),
 }
 
@@ -179,7 +179,7 @@ impl<C> Step<'_, '_, C> {
         }
         match decided {
             Ok(transition) => Ok(Stepped {
-                transition: transition.map(Change::Shelf),
+                transition: transition.map(Change::VariableStateTable),
                 note: Note::Plain,
                 ledger: LedgerChange::Nothing,
             }),
@@ -312,7 +312,7 @@ impl<C> Step<'_, '_, C> {
             (Change::Pair(state), Holding::NewPair(room)) => {
                 self.memory.count_move(room.house(self.place, state));
             }
-            (Change::Shelf(edit), _) => {
+            (Change::VariableStateTable(edit), _) => {
                 if let Some(stored) = self.shelf.as_deref_mut().and_then(|s| s.get(self.place)) {
                     stored.state.apply(edit);
                     self.memory.shelves().recount(stored);

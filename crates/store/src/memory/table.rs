@@ -15,10 +15,10 @@ use std::io;
 use tollgate_core::Timestamp;
 
 use super::bit::Held;
+use super::eviction_priority::{EvictionPriorities, EvictionPriority};
 use super::group::{Group, Owned, Slot, slots};
 use super::hash::{Place, limit_of};
 use super::pages::Pages;
-use super::worth::{Worth, Worths};
 
 /// Keys for which a group is meant: with this many on average, fewer than one in ten thousand finds both of its groups
 /// full.
@@ -120,7 +120,7 @@ impl<const W: usize> Table<W> {
         place: Place,
         door: &mut Held<'_>,
         now: Timestamp,
-        worths: &Worths,
+        worths: &EvictionPriorities,
     ) -> Option<Room<'_, W>> {
         let groups = self.pages.groups();
         let home = self.home(place)?;
@@ -225,11 +225,11 @@ fn free<'a, const W: usize>(
     group: &'a Group,
     favourite: usize,
     now: Timestamp,
-    worths: &Worths,
+    worths: &EvictionPriorities,
 ) -> Option<Owned<'a, W>> {
     let looks_free = |slot: &Slot<'_, W>| {
         let tag = slot.tag();
-        tag == 0 || worths.of(limit_of(tag), slot.glimpse(), now) == Worth::Nothing
+        tag == 0 || worths.of(limit_of(tag), slot.glimpse(), now) == EvictionPriority::Nothing
     };
     let first = group.slot::<W>(favourite).into_iter();
     first.chain(group.all()).find_map(|slot| {
@@ -241,9 +241,13 @@ fn free<'a, const W: usize>(
 }
 
 /// Whether nobody needs the slot.
-fn is_free<const W: usize>(slot: &Owned<'_, W>, now: Timestamp, worths: &Worths) -> bool {
+fn is_free<const W: usize>(
+    slot: &Owned<'_, W>,
+    now: Timestamp,
+    worths: &EvictionPriorities,
+) -> bool {
     let tag = slot.tag();
-    tag == 0 || worths.of(limit_of(tag), slot.state(), now) == Worth::Nothing
+    tag == 0 || worths.of(limit_of(tag), slot.state(), now) == EvictionPriority::Nothing
 }
 
 /// The slot whose loss forgives the least, and whether it is in the first group. Denied keys stay.
@@ -251,7 +255,7 @@ fn victim<'a, const W: usize>(
     home: &'a Group,
     refuge: &'a Group,
     now: Timestamp,
-    worths: &Worths,
+    worths: &EvictionPriorities,
 ) -> Option<(Owned<'a, W>, bool)> {
     let worth = |tag, state| worths.of(limit_of(tag), state, now);
     // Somebody may use a candidate between the look and the bit; then the next smallest is tried.
@@ -261,10 +265,10 @@ fn victim<'a, const W: usize>(
             .chain(refuge.all().map(|slot| (slot, false)))
             .filter(|(slot, _)| !slot.is_held())
             .map(|(slot, is_home)| (worth(slot.tag(), slot.glimpse()), slot, is_home))
-            .filter(|(worth, ..)| *worth < Worth::Denied)
+            .filter(|(worth, ..)| *worth < EvictionPriority::Denied)
             .min_by_key(|(worth, ..)| *worth)?;
         if let Some(owned) = slot.try_take()
-            && worth(owned.tag(), owned.state()) < Worth::Denied
+            && worth(owned.tag(), owned.state()) < EvictionPriority::Denied
         {
             return Some((owned, is_home));
         }

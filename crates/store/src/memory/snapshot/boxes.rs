@@ -15,7 +15,7 @@ use super::known::limit;
 use super::words::{Reader, Writer};
 use super::{SnapshotError, wide};
 use crate::memory::hash::Place;
-use crate::memory::shelf::{Shelves, Stored};
+use crate::memory::variable_state::{Stored, VariableStates};
 
 /// What a box begins with, and what stands for none in its place.
 const BOX: u64 = 1;
@@ -28,7 +28,7 @@ const LEASES: u64 = 2;
 /// Every box that has not expired.
 pub(super) fn write(
     out: &mut Writer<impl Write>,
-    shelves: &Shelves,
+    shelves: &VariableStates,
     now: Timestamp,
 ) -> io::Result<()> {
     let terms = shelves.terms(Nanos::ZERO);
@@ -46,7 +46,7 @@ pub(super) fn write(
 /// The names of all reservations that are open and whose charge is in a table.
 pub(super) fn write_open(
     out: &mut Writer<impl Write>,
-    shelves: &Shelves,
+    shelves: &VariableStates,
     now: Timestamp,
 ) -> io::Result<()> {
     let terms = shelves.terms(Nanos::ZERO);
@@ -66,7 +66,10 @@ pub(super) fn write_open(
 }
 
 /// Reads no more than threads could have put on the shelves.
-pub(super) fn read(input: &mut Reader<impl Read>, shelves: &Shelves) -> Result<(), SnapshotError> {
+pub(super) fn read(
+    input: &mut Reader<impl Read>,
+    shelves: &VariableStates,
+) -> Result<(), SnapshotError> {
     while let Some(place) = next_key(input)? {
         let quota = read_quota(input)?;
         let state = read_state(input, shelves)?;
@@ -84,7 +87,7 @@ pub(super) fn read(input: &mut Reader<impl Read>, shelves: &Shelves) -> Result<(
 /// Opens the reservations again that were open before the tables and after.
 pub(super) fn read_open(
     input: &mut Reader<impl Read>,
-    shelves: &Shelves,
+    shelves: &VariableStates,
 ) -> Result<(), SnapshotError> {
     while let Some(place) = next_key(input)? {
         let count = input.take()?;
@@ -186,7 +189,10 @@ fn log_quota(block: u64, [limit, saturation]: [u64; 2], times: [u64; 2]) -> Opti
     Some(quota.sharing_state_with(&longest))
 }
 
-fn read_state(input: &mut Reader<impl Read>, shelves: &Shelves) -> Result<State, SnapshotError> {
+fn read_state(
+    input: &mut Reader<impl Read>,
+    shelves: &VariableStates,
+) -> Result<State, SnapshotError> {
     let kind = input.take()?;
     if kind == NONE {
         return Ok(State::Empty);
@@ -334,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_quota_is_the_same_after_reading_it_as_it_was_written() {
-        let shelves = Shelves::new(100, 1 << 20);
+        let shelves = VariableStates::new(100, 1 << 20);
         let long = SlidingLog::of(1, MAX_CAPACITY).build().unwrap();
         let logs = [
             SlidingLog::of(0, Nanos::from_nanos(1)),

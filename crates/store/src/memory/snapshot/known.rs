@@ -12,14 +12,17 @@ use tollgate_core::limit::UsageScale;
 use super::words::{Reader, Writer};
 use super::{SnapshotError, wide};
 use crate::contract::LimitId;
+use crate::memory::eviction_priority::{EvictionPriorities, MAX_TIERS};
 use crate::memory::overflow::Overflow;
-use crate::memory::worth::{MAX_TIERS, Worths};
 
 /// No cell has this number.
 const END: u64 = u64::MAX;
 
 /// Number and measures of each limit; zero, which no limit is, ends them.
-pub(super) fn write_limits(out: &mut Writer<impl Write>, worths: &Worths) -> io::Result<()> {
+pub(super) fn write_limits(
+    out: &mut Writer<impl Write>,
+    worths: &EvictionPriorities,
+) -> io::Result<()> {
     for (id, measures) in worths.all() {
         out.put_all([u64::from(id), wide(measures.len())])?;
         for measure in measures {
@@ -32,7 +35,7 @@ pub(super) fn write_limits(out: &mut Writer<impl Write>, worths: &Worths) -> io:
 /// Limits come in ascending order, so there are no more than there are numbers.
 pub(super) fn read_limits(
     input: &mut Reader<impl Read>,
-    worths: &Worths,
+    worths: &EvictionPriorities,
 ) -> Result<(), SnapshotError> {
     let mut last = None;
     loop {

@@ -8,9 +8,9 @@ use tollgate_core::Timestamp;
 
 use super::words::{Reader, Writer};
 use super::{SnapshotError, wide};
+use crate::memory::eviction_priority::{EvictionPriorities, EvictionPriority};
 use crate::memory::hash::limit_of;
 use crate::memory::table::Table;
-use crate::memory::worth::{Worth, Worths};
 
 /// No slot has this number.
 const END: u64 = u64::MAX;
@@ -18,7 +18,7 @@ const END: u64 = u64::MAX;
 pub(super) fn write<const W: usize>(
     out: &mut Writer<impl Write>,
     table: &Table<W>,
-    worths: &Worths,
+    worths: &EvictionPriorities,
     now: Timestamp,
 ) -> io::Result<()> {
     for number in 0..table.slots() {
@@ -29,7 +29,7 @@ pub(super) fn write<const W: usize>(
             let owned = slot.take();
             (owned.tag(), owned.state())
         };
-        if tag != 0 && worths.of(limit_of(tag), state, now) != Worth::Nothing {
+        if tag != 0 && worths.of(limit_of(tag), state, now) != EvictionPriority::Nothing {
             out.put_all([wide(number), tag])?;
             out.put_all(state)?;
         }

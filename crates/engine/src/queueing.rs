@@ -13,7 +13,7 @@ use tollgate_store::Answer;
 
 /// A quota and how long one may wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Patient {
+pub(crate) struct QueueingQuota {
     /// What decides: the quota with the wait added to its capacity.
     pub(crate) limit: Limit,
     /// The most that is admitted at once. A larger cost is never admitted, however long it waits.
@@ -26,13 +26,13 @@ pub(crate) struct Patient {
 
 /// What a meter's quotas become if they may be waited for: all with the same ceiling, because they share states.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Queueing {
     wait: Nanos,
     /// Accepts as much debt as any quota of the meter with the wait added.
     widest: TokenBucket,
 }
 
-impl Patience {
+impl Queueing {
     /// For a meter of these quotas. `None` where nobody can be promised anything.
     pub(crate) fn of(quotas: &[Limit], wait: Nanos) -> Option<Self> {
         let ceilings = quotas
@@ -55,7 +55,7 @@ impl Patience {
     }
 
     /// The quota with the wait added. `None` for one that admits nothing, and where the wait is shorter than one unit.
-    pub(crate) fn stretch(&self, limit: &Limit) -> Option<Patient> {
+    pub(crate) fn stretch(&self, limit: &Limit) -> Option<QueueingQuota> {
         let own = limit.denying_bucket().filter(|bucket| bucket.limit() > 0)?;
         let interval = own.interval().as_nanos();
         let blocks = |span: u64| span.checked_div(interval).unwrap_or(0);
@@ -71,7 +71,7 @@ impl Patience {
             .build()
             .ok()?
             .sharing_state_with(&self.widest);
-        Some(Patient {
+        Some(QueueingQuota {
             limit: Limit::new(stretched).counting(limit.unit()),
             most: own.limit(),
             capacity: own.refill(),
@@ -80,7 +80,7 @@ impl Patience {
     }
 }
 
-impl Patient {
+impl QueueingQuota {
     /// The debt from which on one waits: what the quota admits by itself.
     pub(crate) const fn capacity(&self) -> Nanos {
         self.capacity
@@ -143,7 +143,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
-    fn asked(patient: &Patient, state: &mut State, now: Timestamp, cost: u64) -> Answer {
+    fn asked(patient: &QueueingQuota, state: &mut State, now: Timestamp, cost: u64) -> Answer {
         let decided = patient.limit.decide(state, now, Op::Spend(cost)).unwrap();
         if let Some(edit) = decided.next {
             state.apply(edit);
@@ -158,8 +158,8 @@ mod tests {
         answer
     }
 
-    fn patient(limit: Limit, wait: Nanos) -> Patient {
-        Patience::of(&[limit], wait)
+    fn patient(limit: Limit, wait: Nanos) -> QueueingQuota {
+        Queueing::of(&[limit], wait)
             .unwrap()
             .stretch(&limit)
             .unwrap()
@@ -237,9 +237,9 @@ mod tests {
             .build()
             .unwrap()
             .into();
-        assert!(Patience::of(&[window], Nanos::SECOND).is_none());
+        assert!(Queueing::of(&[window], Nanos::SECOND).is_none());
         let bucket: Limit = TokenBucket::at(Rate::per_minute(1)).build().unwrap().into();
-        let patience = Patience::of(&[bucket], Nanos::SECOND).unwrap();
+        let patience = Queueing::of(&[bucket], Nanos::SECOND).unwrap();
         assert!(patience.stretch(&bucket).is_none());
     }
 

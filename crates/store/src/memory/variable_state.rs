@@ -16,7 +16,7 @@ use crate::contract::{LimitId, MAX_CHECKS};
 
 /// Boxes on one shelf.
 const BOXES: usize = 8;
-/// Shelves in one case: eight kibibytes, put up in a microsecond or two.
+/// VariableStates in one case: eight kibibytes, put up in a microsecond or two.
 const SHELVES: usize = 256;
 /// What one entry of a collection takes at most, with what growing by doubling wastes.
 const ENTRY_BYTES: usize = 160;
@@ -30,7 +30,7 @@ const MOST_RESERVATIONS: usize = 1_024;
 /// All shelves, in cases that are put up when somebody first needs one: whoever keeps only words pays for none, and
 /// nobody waits for all of them.
 #[derive(Debug)]
-pub(super) struct Shelves {
+pub(super) struct VariableStates {
     cases: Box<[OnceLock<Case>]>,
     count: usize,
     /// Bytes that all boxes together may take, and that they do.
@@ -42,11 +42,11 @@ pub(super) struct Shelves {
     most: usize,
 }
 
-type Case = Box<[Mutex<Shelf>]>;
+type Case = Box<[Mutex<VariableStateTable>]>;
 
 /// A few boxes under one lock.
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
+pub(super) struct VariableStateTable {
     boxes: Vec<Stored>,
 }
 
@@ -73,8 +73,8 @@ enum Claim {
     New,
 }
 
-impl Shelves {
-    /// Shelves for about so many keys, whose collections may take so many bytes.
+impl VariableStates {
+    /// VariableStates for about so many keys, whose collections may take so many bytes.
     pub(super) fn new(keys: usize, budget: usize) -> Self {
         let count = keys.div_ceil(BOXES / 2).max(1);
         let mut cases = Vec::new();
@@ -109,7 +109,7 @@ impl Shelves {
         place.home(self.count)
     }
 
-    pub(super) fn lock(&self, index: usize) -> Option<MutexGuard<'_, Shelf>> {
+    pub(super) fn lock(&self, index: usize) -> Option<MutexGuard<'_, VariableStateTable>> {
         // A panic under the lock left whole boxes behind: each change to one is a single call.
         let case = self.cases.get(index / SHELVES)?.get_or_init(|| {
             let mut case = Vec::new();
@@ -124,7 +124,7 @@ impl Shelves {
     /// no room for one. Whether there are bytes for it to grow is another question.
     pub(super) fn provide<'a>(
         &self,
-        shelf: &'a mut Shelf,
+        shelf: &'a mut VariableStateTable,
         place: Place,
         limit: &Limit,
         now: Timestamp,
@@ -143,7 +143,7 @@ impl Shelves {
     }
 
     /// Whether one more entry may be remembered, after making what room the shelf allows.
-    pub(super) fn may_grow(&self, shelf: &mut Shelf, now: Timestamp) -> bool {
+    pub(super) fn may_grow(&self, shelf: &mut VariableStateTable, now: Timestamp) -> bool {
         if !self.has_bytes() {
             self.clear_expired(shelf, now);
         }
@@ -151,7 +151,7 @@ impl Shelves {
     }
 
     /// Ends a batch on this shelf: newcomers that came to nothing leave, others leave for those that stay.
-    pub(super) fn tidy(&self, shelf: &mut Shelf, now: Timestamp) {
+    pub(super) fn tidy(&self, shelf: &mut VariableStateTable, now: Timestamp) {
         self.retain(shelf, |stored| {
             stored.claim != Claim::New || !stored.is_blank()
         });
@@ -170,7 +170,7 @@ impl Shelves {
     }
 
     /// Every shelf of the cases that have been put up, one after the other, locked for as long as it is looked at.
-    pub(super) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, Shelf>> {
+    pub(super) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, VariableStateTable>> {
         let put_up = self.cases.iter().filter_map(OnceLock::get);
         put_up
             .flatten()
@@ -255,7 +255,7 @@ impl Shelves {
     }
 
     /// Takes a key's box away. Answers whether there was one.
-    pub(super) fn remove(&self, shelf: &mut Shelf, place: Place) -> bool {
+    pub(super) fn remove(&self, shelf: &mut VariableStateTable, place: Place) -> bool {
         let Some(index) = shelf.position(place) else {
             return false;
         };
@@ -273,14 +273,14 @@ impl Shelves {
         self.used().saturating_add(ENTRY_BYTES) <= self.budget
     }
 
-    fn clear_expired(&self, shelf: &mut Shelf, now: Timestamp) {
+    fn clear_expired(&self, shelf: &mut VariableStateTable, now: Timestamp) {
         let terms = self.terms(Nanos::ZERO);
         self.retain(shelf, |stored| {
             stored.claim != Claim::None || !stored.is_expired(now, &terms)
         });
     }
 
-    fn retain(&self, shelf: &mut Shelf, stays: impl Fn(&Stored) -> bool) {
+    fn retain(&self, shelf: &mut VariableStateTable, stays: impl Fn(&Stored) -> bool) {
         shelf.boxes.retain(|stored| {
             let stays = stays(stored);
             if !stays {
@@ -294,7 +294,7 @@ impl Shelves {
     /// decided. A request that is denied, or only looks, must cost nobody their state.
     fn place_new(
         &self,
-        shelf: &mut Shelf,
+        shelf: &mut VariableStateTable,
         place: Place,
         limit: &Limit,
         now: Timestamp,
@@ -323,7 +323,7 @@ impl Shelves {
     }
 }
 
-impl Shelf {
+impl VariableStateTable {
     /// The key's box, if it has one.
     pub(super) fn get(&mut self, place: Place) -> Option<&mut Stored> {
         let index = self.position(place)?;
@@ -420,11 +420,11 @@ mod tests {
     }
 
     /// One shelf with bytes for everything.
-    fn one_shelf() -> Shelves {
-        Shelves::new(1, 1 << 20)
+    fn one_shelf() -> VariableStates {
+        VariableStates::new(1, 1 << 20)
     }
 
-    fn spend(shelves: &Shelves, name: &str, cost: u64) {
+    fn spend(shelves: &VariableStates, name: &str, cost: u64) {
         let limit = log(Nanos::MINUTE);
         let mut shelf = shelves.lock(0).unwrap();
         let stored = shelves.provide(&mut shelf, place(name), &limit, NOW);
@@ -435,7 +435,7 @@ mod tests {
         shelves.tidy(&mut shelf, NOW);
     }
 
-    fn full() -> Shelves {
+    fn full() -> VariableStates {
         let shelves = one_shelf();
         for n in 0..BOXES {
             spend(&shelves, &format!("old-{n}"), 2);

@@ -27,7 +27,7 @@ const GONE: u64 = u64::MAX;
 
 /// What is known of every limit by number. A limit that is not known any more is worth nothing: its slots are free.
 #[derive(Debug)]
-pub(super) struct Worths {
+pub(super) struct EvictionPriorities {
     limits: Box<[Entry]>,
     /// What entries are made of that are not a single quota. Whoever changes an entry holds the lock.
     tiers: Mutex<BTreeMap<u16, Tiers>>,
@@ -56,7 +56,7 @@ struct Tiers {
 
 /// What a state is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Worth {
+pub(super) enum EvictionPriority {
     /// Nothing: the state has expired or its limit is gone.
     Nothing,
     /// So much of the quota is used; losing the state forgives that much.
@@ -67,7 +67,7 @@ pub(super) enum Worth {
     Denied,
 }
 
-impl Worths {
+impl EvictionPriorities {
     pub(super) fn new() -> Self {
         let mut limits = Vec::new();
         limits.resize_with(LIMITS, Entry::default);
@@ -140,16 +140,21 @@ impl Worths {
     }
 
     /// What a state of one or two words is worth under the limit of this number.
-    pub(super) fn of<const W: usize>(&self, limit: u16, state: [u64; W], now: Timestamp) -> Worth {
+    pub(super) fn of<const W: usize>(
+        &self,
+        limit: u16,
+        state: [u64; W],
+        now: Timestamp,
+    ) -> EvictionPriority {
         let Some(entry) = self.limits.get(usize::from(limit)) else {
-            return Worth::Nothing;
+            return EvictionPriority::Nothing;
         };
         let full = entry.full.load(Ordering::Relaxed);
         let tail = entry.tail.load(Ordering::Relaxed);
         let [first, second] = [state.first(), state.get(1)].map(Option::<&u64>::copied);
         let until = first.unwrap_or(0).saturating_add(tail);
         if full == 0 || full == GONE || until <= now.as_nanos() {
-            return Worth::Nothing;
+            return EvictionPriority::Nothing;
         }
         let used = match second {
             None => until.saturating_sub(now.as_nanos()),
@@ -157,14 +162,14 @@ impl Worths {
             Some(counts) => (counts >> 32).saturating_add(counts & 0xffff_ffff),
         };
         if used > entry.denied_above.load(Ordering::Relaxed) {
-            return Worth::Denied;
+            return EvictionPriority::Denied;
         }
         let part = u128::from(used).wrapping_mul(u128::from(WHOLE)) / u128::from(full);
         let part = u64::try_from(part).unwrap_or(u64::MAX);
         if used > entry.doubtful_above.load(Ordering::Relaxed) {
-            return Worth::Doubtful(part);
+            return EvictionPriority::Doubtful(part);
         }
-        Worth::Used(part)
+        EvictionPriority::Used(part)
     }
 
     /// Changes a limit's entry, and its tiers if it has several. What is gone stays gone.
@@ -262,9 +267,9 @@ mod tests {
 
     #[test]
     fn a_state_is_worth_what_losing_it_would_forgive() {
-        let worths = Worths::new();
+        let worths = EvictionPriorities::new();
         let anything = worths.of(1, [u64::MAX >> 1], Timestamp::EPOCH);
-        assert_eq!(anything, Worth::Nothing, "no such limit");
+        assert_eq!(anything, EvictionPriority::Nothing, "no such limit");
         let quota = TokenBucket::at(Rate::per_second(1))
             .burst(4)
             .build()
@@ -272,16 +277,16 @@ mod tests {
         worths.learn(ID, &quota.into());
         let (now, second) = (Timestamp::from_secs(100), 1_000_000_000);
         let of = |ahead| worths.of(1, [now.as_nanos() + ahead], now);
-        assert_eq!(of(0), Worth::Nothing);
-        assert_eq!(of(second), Worth::Used(WHOLE / 4));
-        assert_eq!(of(3 * second), Worth::Used(WHOLE / 4 * 3));
-        assert_eq!(of(3 * second + 1), Worth::Denied);
+        assert_eq!(of(0), EvictionPriority::Nothing);
+        assert_eq!(of(second), EvictionPriority::Used(WHOLE / 4));
+        assert_eq!(of(3 * second), EvictionPriority::Used(WHOLE / 4 * 3));
+        assert_eq!(of(3 * second + 1), EvictionPriority::Denied);
         worths.forget(ID);
         worths.know(ID, &quota.into());
         let forgotten = worths.of(1, [now.as_nanos() + second], now);
         assert_eq!(
             forgotten,
-            Worth::Nothing,
+            EvictionPriority::Nothing,
             "a straggler does not bring it back"
         );
     }
@@ -292,7 +297,7 @@ mod tests {
     }
 
     /// A key's worth that has used so many units of a bucket.
-    fn used(worths: &Worths, units: u64) -> Worth {
+    fn used(worths: &EvictionPriorities, units: u64) -> EvictionPriority {
         worths.of(1, [units * 1_000_000_000], Timestamp::EPOCH)
     }
 
@@ -300,48 +305,52 @@ mod tests {
     /// seemed to be in little debt, and was the first to be forgiven.
     #[test]
     fn a_replaced_quota_counts_no_more_and_whom_the_lower_one_denies_is_denied() {
-        let worths = Worths::new();
+        let worths = EvictionPriorities::new();
         worths.learn(ID, &bucket(100));
-        assert_eq!(used(&worths, 10), Worth::Used(WHOLE / 10));
+        assert_eq!(used(&worths, 10), EvictionPriority::Used(WHOLE / 10));
         worths.replace(ID, &bucket(100), &bucket(10));
-        assert_eq!(used(&worths, 10), Worth::Denied);
-        assert_eq!(used(&worths, 5), Worth::Used(WHOLE / 2));
+        assert_eq!(used(&worths, 10), EvictionPriority::Denied);
+        assert_eq!(used(&worths, 5), EvictionPriority::Used(WHOLE / 2));
         worths.replace(ID, &bucket(10), &bucket(100));
-        assert_eq!(used(&worths, 10), Worth::Used(WHOLE / 10));
+        assert_eq!(used(&worths, 10), EvictionPriority::Used(WHOLE / 10));
     }
 
     #[test]
     fn tiers_count_until_they_are_replaced_themselves() {
-        let worths = Worths::new();
+        let worths = EvictionPriorities::new();
         worths.learn(ID, &bucket(10));
         worths.learn(ID, &bucket(100));
         worths.learn(ID, &bucket(100));
-        assert_eq!(used(&worths, 9), Worth::Used(WHOLE * 9 / 100));
-        assert_eq!(used(&worths, 50), Worth::Doubtful(WHOLE / 2));
-        assert_eq!(used(&worths, 100), Worth::Denied);
+        assert_eq!(used(&worths, 9), EvictionPriority::Used(WHOLE * 9 / 100));
+        assert_eq!(used(&worths, 50), EvictionPriority::Doubtful(WHOLE / 2));
+        assert_eq!(used(&worths, 100), EvictionPriority::Denied);
         worths.replace(ID, &bucket(10), &bucket(20));
-        assert_eq!(used(&worths, 15), Worth::Used(WHOLE * 15 / 100));
+        assert_eq!(used(&worths, 15), EvictionPriority::Used(WHOLE * 15 / 100));
         worths.replace(ID, &bucket(100), &bucket(20));
-        assert_eq!(used(&worths, 20), Worth::Denied, "both tiers are the same");
+        assert_eq!(
+            used(&worths, 20),
+            EvictionPriority::Denied,
+            "both tiers are the same"
+        );
         worths.forget(ID);
         worths.replace(ID, &bucket(20), &bucket(30));
-        assert_eq!(used(&worths, 20), Worth::Nothing, "it is gone");
+        assert_eq!(used(&worths, 20), EvictionPriority::Nothing, "it is gone");
     }
 
     #[test]
     fn what_a_snapshot_says_counts_until_a_quota_is_learnt() {
-        let (worths, again) = (Worths::new(), Worths::new());
+        let (worths, again) = (EvictionPriorities::new(), EvictionPriorities::new());
         worths.learn(ID, &bucket(10));
         worths.learn(ID, &bucket(100));
         for (id, measures) in worths.all() {
             again.restore(LimitId(NonZeroU16::new(id).unwrap()), measures);
         }
-        assert_eq!(used(&again, 50), Worth::Doubtful(WHOLE / 2));
+        assert_eq!(used(&again, 50), EvictionPriority::Doubtful(WHOLE / 2));
         assert_eq!(worths.all(), again.all());
         again.know(ID, &bucket(20));
-        assert_eq!(used(&again, 50), Worth::Doubtful(WHOLE / 2));
+        assert_eq!(used(&again, 50), EvictionPriority::Doubtful(WHOLE / 2));
         again.learn(ID, &bucket(20));
-        assert_eq!(used(&again, 20), Worth::Denied);
+        assert_eq!(used(&again, 20), EvictionPriority::Denied);
         for burst in 0..2_000 {
             again.learn(ID, &bucket(burst + 1));
         }
@@ -350,21 +359,27 @@ mod tests {
 
     #[test]
     fn windows_are_worth_their_counts_until_they_end() {
-        let worths = Worths::new();
+        let worths = EvictionPriorities::new();
         let minute = SlidingCounter::of(100, Nanos::MINUTE).build().unwrap();
         worths.learn(ID, &minute.into());
         let at = Timestamp::from_secs;
         let state = [60_000_000_000, (10 << 32) | 15];
-        assert_eq!(worths.of(1, state, at(100)), Worth::Used(WHOLE / 4));
-        assert_eq!(worths.of(1, state, at(179)), Worth::Used(WHOLE / 4));
-        assert_eq!(worths.of(1, state, at(180)), Worth::Nothing);
+        assert_eq!(
+            worths.of(1, state, at(100)),
+            EvictionPriority::Used(WHOLE / 4)
+        );
+        assert_eq!(
+            worths.of(1, state, at(179)),
+            EvictionPriority::Used(WHOLE / 4)
+        );
+        assert_eq!(worths.of(1, state, at(180)), EvictionPriority::Nothing);
     }
 
     #[test]
     fn the_order_of_worth_is_the_order_of_staying() {
-        assert!(Worth::Nothing < Worth::Used(1));
-        assert!(Worth::Used(1) < Worth::Used(2));
-        assert!(Worth::Used(u64::MAX) < Worth::Doubtful(1));
-        assert!(Worth::Doubtful(u64::MAX) < Worth::Denied);
+        assert!(EvictionPriority::Nothing < EvictionPriority::Used(1));
+        assert!(EvictionPriority::Used(1) < EvictionPriority::Used(2));
+        assert!(EvictionPriority::Used(u64::MAX) < EvictionPriority::Doubtful(1));
+        assert!(EvictionPriority::Doubtful(u64::MAX) < EvictionPriority::Denied);
     }
 }

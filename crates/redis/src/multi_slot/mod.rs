@@ -5,9 +5,9 @@
 //! deadline, others see what it was charged so far. After a fault in the middle at most the batch's own cost stays charged,
 //! once, until it refills; never less than was admitted, so no limit is exceeded. Must not know: connections, scripts.
 
-mod lately;
-mod owed;
+mod compensation;
 mod pieces;
+mod recent_denials;
 
 use tokio::time::Instant;
 use tollgate_core::compose::BatchOutcome;
@@ -19,7 +19,7 @@ use crate::name::Named;
 use crate::store::Shared;
 use crate::topology::Place;
 
-pub(crate) use self::owed::{Debts, Owed};
+pub(crate) use self::compensation::{Debts, Owed};
 
 /// One check of the batch with everything that is known of it.
 #[derive(Clone, Copy, Debug)]

@@ -14,8 +14,8 @@ use tollgate_core::{Nanos, Receipt};
 use tollgate_store::{Answer, Check, Note, Op, StoreError};
 
 use super::Part;
-use super::lately::Lately;
 use super::pieces::Piece;
+use super::recent_denials::Lately;
 use crate::store::Shared;
 use crate::task::{Task, jittered};
 use crate::topology::Place;

@@ -72,11 +72,11 @@ impl Party {
 /// The numbers of one store. Engines that share a store must share this too, or their limits would be taken for each
 /// other's.
 #[derive(Clone, Debug, Default)]
-pub struct Numbering {
+pub struct LimitIdAllocator {
     numbers: Arc<Mutex<Numbers>>,
 }
 
-impl Numbering {
+impl LimitIdAllocator {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Numbers> {
         // Numbers are replaced as a whole, so a thread that died left nothing half done.
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner)

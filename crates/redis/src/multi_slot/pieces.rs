@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tollgate_core::compose::BatchOutcome;
 use tollgate_store::{Answer, Check, Op, StoreError};
 
-use super::lately::Lately;
+use super::recent_denials::Lately;
 use super::{Part, looking, unasked};
 use crate::store::Shared;
 use crate::topology::Place;

@@ -13,12 +13,12 @@ const MOST_LINES: usize = 16;
 /// N counters, each of which only grows.
 ///
 /// ```
-/// let lines = tollgate_engine::Lines::<2>::new();
+/// let lines = tollgate_engine::ShardedCounters::<2>::new();
 /// lines.add(1, 3);
 /// assert_eq!(lines.read(), [0, 3]);
 /// ```
 #[derive(Debug)]
-pub struct Lines<const N: usize> {
+pub struct ShardedCounters<const N: usize> {
     lines: Box<[Line<N>]>,
 }
 
@@ -27,7 +27,7 @@ pub struct Lines<const N: usize> {
 #[repr(align(64))]
 struct Line<const N: usize>([AtomicU64; N]);
 
-impl<const N: usize> Lines<N> {
+impl<const N: usize> ShardedCounters<N> {
     /// With one line for each core, within bounds.
     #[must_use]
     pub fn new() -> Self {
@@ -63,7 +63,7 @@ impl<const N: usize> Lines<N> {
     }
 }
 
-impl<const N: usize> Default for Lines<N> {
+impl<const N: usize> Default for ShardedCounters<N> {
     fn default() -> Self {
         Self::new()
     }
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn what_many_threads_count_adds_up() {
-        let lines = Lines::<3>::new();
+        let lines = ShardedCounters::<3>::new();
         thread::scope(|scope| {
             for _ in 0..40 {
                 scope.spawn(|| {
