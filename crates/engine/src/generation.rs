@@ -332,7 +332,7 @@ fn only_quota(rule: &Rule, meter: &Meter) -> Option<QuotaRef> {
         return None;
     }
     match meter.chosen(0, &NoAttributes, None) {
-        Chosen::Listed(index) => u16::try_from(index).ok().map(QuotaRef::Listed),
+        Chosen::Listed(index) => u32::try_from(index).ok().map(QuotaRef::Listed),
         Chosen::Computed(_) | Chosen::Unlimited => None,
     }
 }

@@ -145,7 +145,7 @@ impl LimitState {
     #[must_use]
     pub fn quota_index(&self) -> Option<usize> {
         match self.quota {
-            QuotaRef::Listed(index) | QuotaRef::Queueing(index) => Some(usize::from(index)),
+            QuotaRef::Listed(index) | QuotaRef::Queueing(index) => usize::try_from(index).ok(),
             QuotaRef::Computed(_) => None,
         }
     }

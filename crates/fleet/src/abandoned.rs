@@ -18,7 +18,7 @@ pub(crate) struct AbandonedTickets {
 }
 
 impl AbandonedTickets {
-    fn push(&self, ticket: Ticket) {
+    pub(crate) fn push(&self, ticket: Ticket) {
         let mut tickets = self.lock();
         if tickets.len() < MOST {
             tickets.push_back(ticket);

@@ -4,8 +4,8 @@
 
 use tollgate_core::compose::Verdict as BatchOutcome;
 use tollgate_engine::{
-    CheckOptions, Engine, Response, SettleAction, Sharing, StateStore, StoreSteps, Ticket, Verdict,
-    checks,
+    CheckOptions, Engine, KeyState, Response, SettleAction, Sharing, StateStore, StoreSteps,
+    Ticket, Verdict, checks,
 };
 use tollgate_policy::attributes::Attributes;
 use tollgate_store::contract::MAX_CHECKS;
@@ -14,6 +14,9 @@ use tollgate_store::{Answer, ErrorKind, Key, KeyTooLong, StoreError};
 use crate::abandoned::UntilDecided;
 use crate::fleet::Fleet;
 use crate::tiered_decider::{SharingPolicy, TieredDecider};
+
+/// The most tickets that are cancelled in one round.
+const CANCELLED_AT_ONCE: usize = 64;
 
 /// An engine whose states a fleet shares; its own store is this node's tier.
 #[derive(Debug)]
@@ -92,9 +95,13 @@ impl<'e, S: StateStore> FleetEngine<'e, S> {
         self.settle_as(ticket, SettleAction::Renew).await
     }
 
-    /// Cancels what decisions had taken whose callers left before the verdict. To be called again and again.
+    /// Cancels some of what decisions had taken whose callers left before the verdict. To be called again and again; a round
+    /// is short, so that what else is done in turn with it is not held up.
     pub async fn cancel_abandoned(self) {
-        while let Some(ticket) = self.fleet.abandoned.pop() {
+        for _ in 0..CANCELLED_AT_ONCE {
+            let Some(ticket) = self.fleet.abandoned.pop() else {
+                return;
+            };
             // What cannot be given back now returns with its lease.
             let _cancelled = self.cancel(ticket).await;
         }
@@ -106,19 +113,28 @@ impl<'e, S: StateStore> FleetEngine<'e, S> {
     /// # Errors
     /// The store did not answer. Some of it may be forgotten.
     pub async fn erase(self, limit: &str, values: &[&str]) -> Result<bool, StoreError> {
-        let mut found = false;
-        for state in self.engine.generation().key_states(limit, values) {
-            let too_long =
-                |error: KeyTooLong| StoreError::new(ErrorKind::BadRequest, error.to_string());
-            let key = Key::of(&state.key).map_err(too_long)?;
-            let slot_key = state.slot_key.as_deref().map(Key::of);
-            let slot_key = slot_key.transpose().map_err(too_long)?;
-            let remote = self.fleet.remote();
-            found |= remote.erase(slot_key, key, &state.ruled).await?;
+        let states = self.engine.generation().key_states(limit, values);
+        let mut found = Ok(false);
+        for state in &states {
+            let erased = self.erase_state(state).await;
+            found = found.and_then(|before| Ok(before | erased?));
+            if found.is_err() {
+                break;
+            }
         }
-        // A decision that was under way may have cached the denial again.
+        // A decision that was under way may have cached the denial again, also of what was erased before an error.
         self.engine.control().forget_denials();
-        Ok(found)
+        found
+    }
+
+    async fn erase_state(self, state: &KeyState) -> Result<bool, StoreError> {
+        let too_long =
+            |error: KeyTooLong| StoreError::new(ErrorKind::BadRequest, error.to_string());
+        let key = Key::of(&state.key).map_err(too_long)?;
+        let slot_key = state.slot_key.as_deref().map(Key::of);
+        let slot_key = slot_key.transpose().map_err(too_long)?;
+        let remote = self.fleet.remote();
+        remote.erase(slot_key, key, &state.ruled).await
     }
 
     async fn settle_as(
@@ -182,10 +198,18 @@ impl<S: StateStore> TieredDecider<'_, S> {
     fn ask_alone<const N: usize, P: StoreSteps + Sync>(&self, steps: &mut P) {
         let mut replies = steps.take_replies();
         let checks = checks::<N, P>(steps);
-        let outcome = self.decide_alone::<N>(&checks, &StepSharing(steps), &mut replies);
+        let outcome = match checks.len() == replies.len() {
+            true => self.decide_alone::<N>(&checks, &StepSharing(steps), &mut replies),
+            false => Err(incomplete()),
+        };
         drop(checks);
         steps.resume(replies, outcome);
     }
+}
+
+/// What the memory store says of such a batch, too.
+fn incomplete() -> StoreError {
+    StoreError::new(ErrorKind::BadRequest, "a check has no quota or no key")
 }
 
 /// How the states of a procedure's batch are shared.

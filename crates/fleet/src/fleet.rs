@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tollgate_core::Timestamp;
-use tollgate_engine::StateStore;
+use tollgate_engine::{StateStore, Ticket};
 use tollgate_store::{Answer, Check, ErrorKind, Key, Lender, RemoteStore, StoreError};
 
 use crate::abandoned::AbandonedTickets;
@@ -138,6 +138,11 @@ impl Fleet {
         if let Some(lender) = &self.lender {
             self.leases.give_all_back(&**lender, now).await;
         }
+    }
+
+    /// Keeps a ticket whose request nobody waits for any more, to be cancelled in the background.
+    pub fn abandon(&self, ticket: Ticket) {
+        self.abandoned.push(ticket);
     }
 
     /// The store that is shared.

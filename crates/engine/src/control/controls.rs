@@ -93,7 +93,7 @@ pub struct KeyOverride {
     pub key: NamedKey,
     /// As in a policy: `9000/min burst 500`.
     pub quota: Box<str>,
-    /// OverrideExpiry when, in nanoseconds since 1970; without it until it is taken back.
+    /// Until when, in nanoseconds since 1970; without it until it is taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<u64>,
 }
@@ -106,7 +106,7 @@ pub enum Block {
     Key {
         /// The key.
         key: NamedKey,
-        /// OverrideExpiry when, in nanoseconds since 1970; without it until it is taken back.
+        /// Until when, in nanoseconds since 1970; without it until it is taken back.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<u64>,
     },
@@ -114,7 +114,7 @@ pub enum Block {
     Address {
         /// `192.0.2.7` or `10.0.0.0/8`.
         address: String,
-        /// OverrideExpiry when, in nanoseconds since 1970; without it until it is taken back.
+        /// Until when, in nanoseconds since 1970; without it until it is taken back.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<u64>,
     },

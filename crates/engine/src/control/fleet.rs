@@ -72,7 +72,7 @@ impl<S: StateStore> Control<'_, S> {
     }
 
     /// Tells other nodes that a key was [reset](Self::reset), so that they forget that it was denied. To be said once the store
-    /// that is shared has [forgotten](crate::Together::erase) it, too: who asks that before remembers the denial again.
+    /// that is shared has forgotten it, too: a decision before that caches the denial again.
     ///
     /// # Errors
     /// There is no such limit or key, or it is not signed.

@@ -33,8 +33,7 @@ pub(crate) use log::Log;
 pub(crate) use sharing::Sharing;
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_policy::rules::{KeyBuffer, MeterRef, Role};
-use tollgate_store::{Key, Ruled};
+use tollgate_store::Key;
 
 use crate::engine::Engine;
 use crate::generation::Generation;
@@ -287,7 +286,7 @@ impl<'a, S: StateStore> Control<'a, S> {
         self.change(by, |generation, _, _| {
             let index = known(generation, limit)?;
             let named = named(generation, index, limit, key)?;
-            found = self.erase(generation, index, key);
+            found = self.erase(generation, limit, key);
             let change = Change::Reset {
                 limit: limit.into(),
                 key: named.shown.clone(),
@@ -359,25 +358,14 @@ impl<'a, S: StateStore> Control<'a, S> {
         Ok(())
     }
 
-    fn erase(&self, generation: &Generation, index: usize, values: &[&str]) -> bool {
-        let Some((rule, entry)) = generation.rule(index) else {
-            return false;
-        };
+    fn erase(&self, generation: &Generation, limit: &str, values: &[&str]) -> bool {
         let mut found = false;
-        let mut buffer = KeyBuffer::new();
-        for (meter, (of, metered)) in rule.meters.iter().zip(&entry.meters).enumerate() {
-            let place = MeterRef { rule: index, meter };
-            let is_his = of.role != Role::Seen
-                && generation
-                    .rules()
-                    .key_of(place, values, &mut buffer)
-                    .is_some();
-            let quota: Option<&Ruled> = metered.listed.first().filter(|_| is_his);
-            if let (Some(ruled), Ok(key)) = (quota, Key::of(buffer.as_bytes())) {
-                found |= self.engine.store().erase(&key, ruled);
-                self.engine.forget_denials();
+        for state in generation.key_states(limit, values) {
+            if let Ok(key) = Key::of(&state.key) {
+                found |= self.engine.store().erase(&key, &state.ruled);
             }
         }
+        self.engine.forget_denials();
         found
     }
 }

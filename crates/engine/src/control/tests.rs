@@ -758,3 +758,23 @@ fn a_policy_that_counts_nothing_can_be_operated_too() {
         .unwrap();
     assert!(engine.decide(&Caller::named("alice")).is_admitted());
 }
+
+/// Found in review: when the only check that was left turned out to be a value that is known already, the decision ended there
+/// and no shadow limit was decided.
+#[test]
+fn shadow_limits_are_decided_though_an_unlimited_key_shows_a_value_again() {
+    let mut paths = limit("paths", per_second(100));
+    paths.distinct = Some(tollgate_policy::attributes::Attribute::Path.into());
+    let mut shadow = limit("shadow", per_second(100));
+    shadow.mode = tollgate_policy::model::Mode::Shadow;
+    let (engine, _clock) = engine(vec![paths, shadow]);
+    engine
+        .control()
+        .override_key("paths", &["alice"], "unlimited", None, BY)
+        .unwrap();
+    let alice = Caller::named("alice").with("path", "/one");
+    for _ in 0..3 {
+        assert!(engine.decide(&alice).is_admitted());
+    }
+    assert_eq!(engine.counted("shadow").unwrap().allowed, 3);
+}

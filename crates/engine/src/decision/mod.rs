@@ -72,6 +72,8 @@ pub struct Decision<'a> {
     /// Whether a fleet decides, which has to know where states lie.
     is_fleet: bool,
     generation: Guard<Arc<Generation>>,
+    /// The version of the policy and of the overrides.
+    version: u64,
     /// What operators have overridden, as it was when the decision began.
     overrides: Option<Guard<Option<Arc<OverrideSnapshot>>>>,
     /// The time, where operators have overridden something.
@@ -109,8 +111,11 @@ impl<'a> Decision<'a> {
         is_fleet: bool,
         now: impl FnOnce() -> Timestamp,
     ) -> Self {
+        // Before the overrides: a denial by older ones must not be cached under a newer version.
+        let version = generation.version();
         let overrides = generation.overrides().read();
         let mut decision = Self {
+            version,
             request,
             lease_ids,
             options,
@@ -139,7 +144,8 @@ impl<'a> Decision<'a> {
         let generation = &self.generation;
         let Work { plan, verdict, .. } = &mut self.scratch.work;
         let step = std::mem::replace(&mut self.step, Step::Done);
-        if step == Step::Enforced && self.options.mode.charges() {
+        let is_batch = matches!(step, Step::Enforced | Step::Candidate | Step::Shadow);
+        if is_batch && self.options.mode.charges() {
             Ticket::collect_places(&mut verdict.ticket, generation, plan);
         }
         verdict.ticket.take()
@@ -217,7 +223,7 @@ impl StoreSteps for Decision<'_> {
             _ => follow_ups.current(plan).map(|(planned, _)| planned),
         };
         planned.map_or(Sharing::EXACT, |planned| {
-            plan.sharing(&self.generation, planned)
+            plan.sharing(&self.generation, self.version, planned)
         })
     }
 

@@ -46,11 +46,11 @@ impl PlannedCheck {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuotaRef {
     /// In the generation, by its index in the meter's list.
-    Listed(u16),
+    Listed(u32),
     /// The same, with the wait added to its capacity.
-    Queueing(u16),
+    Queueing(u32),
     /// In the plan, because it was computed for this request.
-    Computed(u16),
+    Computed(u32),
 }
 
 /// Which of the plan's keys it is.
@@ -149,7 +149,7 @@ impl Plan {
     }
 
     /// Another request was first to show a distinct value: the rule is asked again without counting it. Answers whether
-    /// there was such a rule.
+    /// there was such a rule and anything is left to ask.
     pub(crate) fn forgo_seen(&mut self) -> bool {
         let is_seen = |(planned, reply): &(&PlannedCheck, &Answer)| {
             planned.role == Role::Seen && !reply.outcome.is_admitted()
@@ -160,6 +160,8 @@ impl Plan {
         };
         self.planned
             .retain(|one| one.rule != rule || one.role != Role::Seen);
+        // They were replies to another batch.
+        self.replies.clear();
         let counting = self.planned.iter_mut().filter(|one| one.rule == rule);
         for one in counting.filter(|one| one.is_limit()) {
             one.op = match one.op {
@@ -168,7 +170,7 @@ impl Plan {
             };
             one.cost = 0;
         }
-        true
+        !self.planned.is_empty()
     }
 
     /// A key of the request, encoded.
@@ -215,15 +217,15 @@ impl Plan {
         match quota {
             QuotaRef::Listed(index) => {
                 let meter = generation.meter(rule, meter)?;
-                meter.listed.get(usize::from(index))
+                meter.listed.get(place(index))
             }
             QuotaRef::Queueing(index) => {
                 let meter = generation.meter(rule, meter)?;
-                let queueing = meter.queueing.get(usize::from(index))?;
+                let queueing = meter.queueing.get(place(index))?;
                 queueing.as_ref().map(|(ruled, _)| ruled)
             }
             QuotaRef::Computed(index) => {
-                let computed = self.computed.get(usize::from(index));
+                let computed = self.computed.get(place(index));
                 computed.map(|(ruled, _)| ruled)
             }
         }
@@ -261,10 +263,10 @@ impl Plan {
             QuotaRef::Listed(_) => None,
             QuotaRef::Queueing(index) => {
                 let meter = generation.meter(rule, meter)?;
-                let queueing = meter.queueing.get(usize::from(index))?;
+                let queueing = meter.queueing.get(place(index))?;
                 queueing.as_ref().map(|(_, queueing)| queueing)
             }
-            QuotaRef::Computed(index) => self.computed.get(usize::from(index))?.1.as_ref(),
+            QuotaRef::Computed(index) => self.computed.get(place(index))?.1.as_ref(),
         }
     }
 
@@ -272,6 +274,7 @@ impl Plan {
     pub(crate) fn sharing<'a>(
         &'a self,
         generation: &'a Generation,
+        version: u64,
         planned: &PlannedCheck,
     ) -> Sharing<'a> {
         let Some((rule, limit)) = generation.rule(planned.rule) else {
@@ -280,13 +283,13 @@ impl Plan {
         let meter: Option<&MeterState> = limit.meters.get(planned.meter);
         let plain = match planned.quota {
             QuotaRef::Queueing(index) => {
-                let listed = meter.and_then(|meter| meter.listed.get(usize::from(index)));
+                let listed = meter.and_then(|meter| meter.listed.get(place(index)));
                 listed.map(|ruled| &ruled.limit)
             }
             QuotaRef::Listed(_) | QuotaRef::Computed(_) => None,
         };
         Sharing {
-            version: generation.version(),
+            version,
             is_local: planned.role == Role::Local,
             // Only the limit itself is shared another way: what stands beside it is exact.
             consistency: match planned.role {
@@ -300,6 +303,11 @@ impl Plan {
             is_counter: false,
         }
     }
+}
+
+/// An index that was a `usize` before; no list is longer than memory.
+fn place(index: u32) -> usize {
+    usize::try_from(index).unwrap_or(usize::MAX)
 }
 
 impl PlannedCheck {

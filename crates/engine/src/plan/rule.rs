@@ -123,6 +123,12 @@ impl Plan {
             _ if of.entry.counts_values => 1,
             _ => of.cost,
         };
+        // By the key of the first meter: the keys of others may have more parts.
+        if of.variant.is_none() && of.rule.choice.looks_at_keys() {
+            let (request, bytes) = (context.request, self.keys.bytes(key));
+            let variant = of.rule.choice.variant(request, context.route(), bytes);
+            of.variant = Some(variant);
+        }
         let quota = match (state.only_quota, overridden) {
             (Some(quota), None) => quota,
             (_, overridden) => {
@@ -169,7 +175,7 @@ impl Plan {
                 let queueing = state.queueing.get(index).and_then(Option::as_ref);
                 let may_wait = queueing.is_some_and(|(_, queueing)| cost <= queueing.most);
                 // Meters have fewer quotas than there are numbers.
-                let index = u16::try_from(index).unwrap_or(u16::MAX);
+                let index = u32::try_from(index).unwrap_or(u32::MAX);
                 Some(if may_wait {
                     QuotaRef::Queueing(index)
                 } else {
@@ -187,7 +193,7 @@ impl Plan {
                     (None, Some(patience)) => patience.own(&limit),
                     (None, None) => limit,
                 };
-                let index = u16::try_from(self.computed.len()).unwrap_or(u16::MAX);
+                let index = u32::try_from(self.computed.len()).unwrap_or(u32::MAX);
                 self.computed.push((Ruled { id, limit }, patient));
                 Some(QuotaRef::Computed(index))
             }

@@ -203,3 +203,19 @@ fn units_are_given_back_to_what_counts_costs_and_to_nothing_else() {
         "it is no request"
     );
 }
+
+/// Modes were kept for the first 32 limits that apply; those behind them were off, enforced or not.
+#[test]
+fn an_enforced_limit_behind_forty_shadow_limits_is_enforced() {
+    let in_shadow = |n: u32| {
+        let mut shadow = limit(&format!("shadow-{n}"), crate::testing::per_second(100));
+        shadow.mode = tollgate_policy::model::Mode::Shadow;
+        shadow
+    };
+    let mut limits: Vec<_> = (0..40).map(in_shadow).collect();
+    limits.push(limit("last", crate::testing::per_second(1)));
+    let (engine, _clock) = engine(limits);
+    let alice = Caller::named("alice");
+    assert!(engine.decide(&alice).is_admitted());
+    assert_eq!(engine.decide(&alice).rule_name(), Some("last"));
+}

@@ -204,7 +204,7 @@ impl<S: StateStore> EnvoyEngine<S> {
         version.policy.plan(request).map_err(Undecided::BadRequest)
     }
 
-    /// A decision that carries a plan out, for a driver of one's own: see [`StoreSteps`](crate::StoreSteps).
+    /// A decision that carries a plan out, for a driver of one's own: see [`StoreSteps`](tollgate_engine::StoreSteps).
     pub fn decision<'a>(&self, version: &'a FileVersion, plan: &'a Plan<'a>) -> EnvoyDecision<'a> {
         EnvoyDecision::new(version, plan, self.secret, self.modes())
     }

@@ -5,7 +5,7 @@
 use tollgate_core::{Nanos, Outcome};
 use tollgate_engine::{Reason, Ticket, Verdict};
 use tollgate_http::{Standing, Words as HeaderFields};
-use tollgate_service::{Transport, with_header_fields};
+use tollgate_service::{RateLimitService, Transport, with_header_fields};
 use tollgate_store::Clock;
 
 use super::descriptor_request::{DescriptorDecision, DescriptorRequest};
@@ -72,14 +72,17 @@ impl<C: Clock> EnvoyService<C> {
         let mut order: Vec<usize> = (0..all.len()).collect();
         // A descriptor that refuses is charged first: it refuses again, and its penalties and counters see it.
         order.sort_by_key(|index| all.get(*index).is_some_and(DescriptorDecision::is_admitted));
-        let mut tickets: Vec<Ticket> = Vec::new();
+        let mut reserved = ReservedTickets {
+            service,
+            tickets: Vec::new(),
+        };
         let mut is_refused = false;
         for index in order {
             let Some(one) = all.get_mut(index).filter(|one| one.is_charged()) else {
                 continue;
             };
             one.verdict = one.request.reserve(service).await;
-            tickets.extend(one.verdict.take_ticket());
+            reserved.tickets.extend(one.verdict.take_ticket());
             is_refused = !one.verdict.is_admitted();
             if is_refused {
                 break;
@@ -89,14 +92,14 @@ impl<C: Clock> EnvoyService<C> {
         let mut overrides = [const { None }; MAX_DESCRIPTORS];
         if !is_refused {
             for (place, one) in overrides.iter_mut().zip(&all) {
-                *place = self
-                    .decide_override(request, one.request.descriptor)
-                    .await?;
+                // On an error what was reserved is given back.
+                let decided = self.decide_override(request, one.request.descriptor);
+                *place = decided.await?;
                 is_refused |=
                     place.is_some_and(|status: RlsStatus<'_>| status.code == Code::OverLimit);
             }
         }
-        for ticket in tickets {
+        while let Some(ticket) = reserved.tickets.pop() {
             if is_refused {
                 // What a store that answers no more keeps, it keeps.
                 let _cancelled = service.cancel(ticket).await;
@@ -220,5 +223,20 @@ fn check(request: &Request<'_>) -> Result<(), BadRequest> {
         0 => Err(BadRequest::NoDescriptors),
         count if count > MAX_DESCRIPTORS => Err(BadRequest::TooManyDescriptors { count }),
         _ => Ok(()),
+    }
+}
+
+/// What the descriptors of one request have reserved. If this is dropped before all of it is settled, because the client left or
+/// a descriptor could not be decided, the rest is given back.
+struct ReservedTickets<'s, C: Clock> {
+    service: &'s RateLimitService<C>,
+    tickets: Vec<Ticket>,
+}
+
+impl<C: Clock> Drop for ReservedTickets<'_, C> {
+    fn drop(&mut self) {
+        for ticket in self.tickets.drain(..) {
+            self.service.abandon(ticket);
+        }
     }
 }

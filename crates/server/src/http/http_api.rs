@@ -61,7 +61,7 @@ impl<C: Clock> HttpApi<C> {
     }
 
     /// An API that decides by a policy file, or by a file or a directory of files of envoyproxy/ratelimit. Its
-    /// [`reload`](Self::reload) loads them again.
+    /// [`EnvoyService::reload`] loads them again.
     ///
     /// # Errors
     /// Everything that is wrong with the file, or there cannot be so many keys.

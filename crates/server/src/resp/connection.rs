@@ -240,6 +240,14 @@ impl<C: Clock> Connection<C> {
                 Then::Read => Some(Next::Input),
                 Then::Close => Some(Next::End),
                 Then::Drain => {
+                    // Over memory everything is decided at the first poll, and the input stays where it is.
+                    let is_drained = {
+                        let drain = pin!(server.drain(&mut self.session, pipeline, output));
+                        drain.poll(context).is_ready()
+                    };
+                    if is_drained {
+                        continue;
+                    }
                     // Sent with the answers that are awaited, in one write.
                     self.unsent.extend_from_slice(output);
                     break Next::Decisions;

@@ -178,6 +178,10 @@ impl<C: Clock> Resp<C> {
                 break Then::Drain;
             }
             let rest = input.get_mut(consumed..).unwrap_or_default();
+            // Parsing rewrites a quoted inline command in place, so it is parsed only when it can be carried out.
+            if !pipeline.is_empty() && rest.first().is_some_and(|byte| *byte != b'*') {
+                break Then::Drain;
+            }
             match parse(rest, &mut words) {
                 Parsed::More => break Then::Read,
                 Parsed::Nothing(len) => consumed = consumed.saturating_add(len),

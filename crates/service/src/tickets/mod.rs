@@ -68,6 +68,17 @@ impl<C: Clock> RateLimitService<C> {
         }
     }
 
+    /// Gives back what a request was charged whose client is gone: at once over memory, in the background with a fleet.
+    pub fn abandon(&self, ticket: Ticket) {
+        match self.fleet() {
+            Some(fleet) => fleet.abandon(ticket),
+            None => {
+                // What the memory store does not give back returns with its lease.
+                let _cancelled = self.engine().cancel(ticket);
+            }
+        }
+    }
+
     /// Gives back what a request was charged: it never happened.
     ///
     /// # Errors

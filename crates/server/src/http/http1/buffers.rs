@@ -85,7 +85,8 @@ impl Drop for Buffers {
         if pair.input.len() == READ_LEN {
             pair.output.clear();
             pair.output.shrink_to(KEPT_OUTPUT_LEN);
-            OF_THREAD.set(Some(pair));
+            // While a thread ends there is nobody to keep them for.
+            let _kept = OF_THREAD.try_with(|own| own.set(Some(pair)));
         }
     }
 }

@@ -127,6 +127,12 @@ impl Instance {
 }
 
 async fn say(address: SocketAddr, commands: &str) -> String {
+    let said = say_until_closed(address, commands).await;
+    said.strip_suffix("+OK\r\n").unwrap().to_owned()
+}
+
+/// The same, with the answer to `QUIT`, or the error that the connection was closed with before.
+async fn say_until_closed(address: SocketAddr, commands: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let bytes = format!("{commands}\r\nQUIT\r\n");
     stream.write_all(bytes.as_bytes()).await.unwrap();
@@ -136,7 +142,7 @@ async fn say(address: SocketAddr, commands: &str) -> String {
         .await
         .expect("the end before the deadline")
         .unwrap();
-    said.strip_suffix("+OK\r\n").unwrap().to_owned()
+    said
 }
 
 /// Asks again and again until something has happened.

@@ -4,7 +4,7 @@ use tollgate_server::App;
 use tollgate_store::SystemClock;
 use tollgate_testkit::redis::{Kind, Node};
 
-use super::{degraded, instance, instance_of};
+use super::{degraded, instance, instance_of, say_until_closed};
 use crate::grpc::OK;
 
 const TEN: &str = "limits: [{ name: ten, key: header.x-api-key, rate: 10/h }]";
@@ -110,6 +110,22 @@ async fn pipelined_commands_are_answered_in_order_however_many_are_decided_toget
         calls.parse::<u64>().unwrap() >= 200,
         "each was decided there"
     );
+}
+
+/// Found in review: reading a quoted inline command rewrites it in place, and one that had to wait for a decision before it was
+/// read twice, the second time as nonsense.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quoted_command_behind_a_decision_is_read_once() {
+    let redis = Node::start(Kind::Redis, &[]);
+    let one = instance(&redis.url(), TEN).await;
+    let said = one
+        .say(&["CL.THROTTLE quoted 9 1 3600", r#"ECHO "a b""#, "PING"])
+        .await;
+    assert!(said.ends_with("$3\r\na b\r\n+PONG\r\n"), "{said}");
+    let wrong = "CL.THROTTLE quoted 9 1 3600\r\n\"x\"y\"";
+    let said = say_until_closed(one.resp.address, wrong).await;
+    let error = "-ERR Protocol error: unbalanced quotes in request\r\n";
+    assert!(said.ends_with(error), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

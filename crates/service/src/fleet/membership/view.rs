@@ -36,7 +36,7 @@ pub struct FleetView {
     pub unread: usize,
     /// What all of them have to do.
     pub load: Load,
-    /// How many nodes have another secret, and another policy, if that is alarming: in the order of [`What::ALL`].
+    /// How many nodes have another secret, and another policy, if that is alarming: in the order of [`Mismatch::ALL`](super::Mismatch::ALL).
     pub mismatches: [usize; 2],
     /// The version of what operators said that is in force here; 0 if nothing was ever said.
     pub controls_version: u64,
