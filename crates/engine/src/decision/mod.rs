@@ -112,7 +112,7 @@ impl<'a> Decision<'a> {
         now: impl FnOnce() -> Timestamp,
     ) -> Self {
         // Before the overrides: a denial by older ones must not be cached under a newer version.
-        let version = generation.version();
+        let version = if is_fleet { generation.version() } else { 0 };
         let overrides = generation.overrides().read();
         let mut decision = Self {
             version,

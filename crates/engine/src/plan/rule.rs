@@ -123,15 +123,15 @@ impl Plan {
             _ if of.entry.counts_values => 1,
             _ => of.cost,
         };
-        // By the key of the first meter: the keys of others may have more parts.
-        if of.variant.is_none() && of.rule.choice.looks_at_keys() {
-            let (request, bytes) = (context.request, self.keys.bytes(key));
-            let variant = of.rule.choice.variant(request, context.route(), bytes);
-            of.variant = Some(variant);
-        }
         let quota = match (state.only_quota, overridden) {
             (Some(quota), None) => quota,
             (_, overridden) => {
+                // By the key of the first meter: the keys of others may have more parts.
+                if of.variant.is_none() && of.rule.choice.looks_at_keys() {
+                    let (request, bytes) = (context.request, self.keys.bytes(key));
+                    let variant = of.rule.choice.variant(request, context.route(), bytes);
+                    of.variant = Some(variant);
+                }
                 let own = || of.own_quota(meter, self.keys.bytes(key));
                 let overridden = overridden.and_then(|one| one.quota(position, context.now));
                 let chosen = overridden.unwrap_or_else(own);
