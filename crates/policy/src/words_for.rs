@@ -94,7 +94,7 @@ pub(crate) fn then_every(block: u64, interval: Nanos, unit: Unit) -> String {
     format!("{one} every {}", span(interval))
 }
 
-/// So many of a unit; requests go without saying.
+/// An amount with its unit; the unit `requests` is left out.
 pub(crate) fn amount(n: u64, unit: Unit) -> String {
     match unit {
         Unit::Bytes if n == 1 => "1 byte".to_owned(),

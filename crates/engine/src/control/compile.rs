@@ -14,8 +14,8 @@ use super::quota::chosen;
 use crate::generation::Generation;
 use crate::override_snapshot::{KeyOverrides, OverrideExpiry, OverrideSnapshot};
 
-/// The snapshot of a generation, and the quotas on it that a store has to be told about. What is said about limits that
-/// the generation does not have, or whose keys it makes otherwise, rests until one has them again.
+/// The snapshot of a generation, and the quotas on it that a store has to be told about. Overrides of limits that
+/// the generation does not have, or whose keys it makes otherwise, have no effect until a generation has them again.
 pub(crate) fn snapshot(
     generation: &Generation,
     controls: &Controls,

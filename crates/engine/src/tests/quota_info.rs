@@ -1,4 +1,4 @@
-//! What a verdict says of the quota that decided, so that whoever words it need not guess.
+//! What a verdict says of the quota that decided, so that header fields need no guess.
 
 use tollgate_core::{Nanos, Unit};
 use tollgate_policy::rules::Rules;

@@ -32,3 +32,23 @@ fn a_verdict_that_arrived_is_not_cancelled() {
     at_once(rig.node().cancel_abandoned()).unwrap();
     assert!(!rig.ask("alice").is_admitted());
 }
+
+/// Found in review: a round cancelled until nothing was left, one call after another, and slices and counts got no turn meanwhile.
+#[test]
+fn a_round_cancels_a_bounded_number_of_tickets() {
+    let rig = Rig::of(vec![limit("places", places(100))]);
+    rig.remote.is_slow.store(true, Ordering::Relaxed);
+    let caller = Caller::named("alice");
+    for _ in 0..70 {
+        let mut deciding = pin!(rig.node().check(&caller, CheckOptions::default()));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(deciding.as_mut().poll(&mut context).is_pending());
+    }
+    rig.remote.is_slow.store(false, Ordering::Relaxed);
+    let calls = rig.remote.calls();
+    at_once(rig.node().cancel_abandoned()).unwrap();
+    assert_eq!(rig.remote.calls() - calls, 64, "the other six come next");
+    at_once(rig.node().cancel_abandoned()).unwrap();
+    assert_eq!(rig.remote.calls() - calls, 70);
+    assert_eq!(rig.admitted("alice", 200), 100, "all places are back");
+}

@@ -83,7 +83,7 @@ pub(crate) struct Properties {
     pub(crate) is_lent: bool,
     /// Why nodes cannot count it by themselves: `consistency: async`.
     pub(crate) not_async: Option<&'static str>,
-    /// What is said of the quota that a node uses without the store, where that is counted differently.
+    /// How `explain` describes the fallback quota of a node, where the fallback counts by another algorithm.
     pub(crate) fallback: &'static str,
     /// Which quotas may decide on one state, one after another.
     pub(crate) sharing: StateSharing,

@@ -116,7 +116,7 @@ pub(crate) const FLEET: [Field<Option<u32>>; 1] = [Field::new(
     },
 )];
 
-/// The schema of a policy, without what is said of the whole.
+/// The schema of a policy, without its title, id and dialect.
 pub(crate) fn schema() -> Json {
     let editors = super::field::About {
         name: "$schema",

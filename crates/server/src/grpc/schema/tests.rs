@@ -131,7 +131,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whoever changes a source and forgets `cargo xtask protos` is told here.
+/// Fails if a `.proto` file was changed without running `cargo xtask protos`.
 #[test]
 fn the_set_names_what_the_sources_name_and_nothing_else() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
