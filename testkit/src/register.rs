@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::Nanos;
 use tollgate_store::register::{
-    Beat, Change, Entry, GONE_FOR, How, Later, MOST_ENTRIES, MOST_NODES, Mark, NodeId, Register,
-    Roll, Said, Seen, check_changes, too_many_entries, too_many_nodes,
+    Beat, GONE_FOR, How, Later, MOST_ENTRIES, MOST_NODES, Mark, NodeId, Register, RegisterEntry,
+    RegisterPut, RegisterSnapshot, Roll, Seen, check_changes, too_many_entries, too_many_nodes,
 };
 use tollgate_store::{ErrorKind, StoreError};
 
@@ -140,7 +140,7 @@ impl ModelRegister {
     ///
     /// # Errors
     /// It is in no mood to answer.
-    pub fn entries_now(&self, since: Option<Mark>) -> Result<Said, StoreError> {
+    pub fn entries_now(&self, since: Option<Mark>) -> Result<RegisterSnapshot, StoreError> {
         self.answer(|model| {
             model.tidy();
             let mark = model.mark;
@@ -155,7 +155,7 @@ impl ModelRegister {
             let known = known.filter(|_| lost.is_none());
             let after = known.map_or(0, |since| since.version);
             let now = model.now;
-            let of = |name: &str, kept: &Kept| Entry {
+            let of = |name: &str, kept: &Kept| RegisterEntry {
                 name: name.into(),
                 body: kept.body.clone(),
                 is_gone: kept.is_gone,
@@ -166,9 +166,10 @@ impl ModelRegister {
                 .entries
                 .iter()
                 .filter(|(_, kept)| kept.version > after);
-            let mut entries: Vec<Entry> = later.map(|(name, kept)| of(name, kept)).collect();
+            let mut entries: Vec<RegisterEntry> =
+                later.map(|(name, kept)| of(name, kept)).collect();
             entries.sort_by_key(|entry| entry.version);
-            Ok(Said {
+            Ok(RegisterSnapshot {
                 mark,
                 is_whole: known.is_none(),
                 lost_after,
@@ -185,7 +186,7 @@ impl ModelRegister {
         &self,
         from: NodeId,
         number: u64,
-        changes: &[Change],
+        changes: &[RegisterPut],
     ) -> Result<Mark, StoreError> {
         check_changes(changes)?;
         self.answer(|model| {
@@ -193,7 +194,7 @@ impl ModelRegister {
                 return Ok(model.mark);
             }
             model.tidy();
-            let is_new = |change: &&Change| {
+            let is_new = |change: &&RegisterPut| {
                 change.how != How::Remove && !model.entries.contains_key(&change.name)
             };
             if model.entries.len() + changes.iter().filter(is_new).count() > MOST_ENTRIES {
@@ -226,7 +227,7 @@ impl Model {
         self.floor = floor;
     }
 
-    fn put(&mut self, change: &Change) {
+    fn put(&mut self, change: &RegisterPut) {
         let is_known = self.entries.contains_key(&change.name);
         let is_gone = change.how == How::Remove;
         if is_known && change.how == How::SetIfAbsent
@@ -261,11 +262,11 @@ impl Register for ModelRegister {
         })
     }
 
-    fn entries(&self, since: Option<Mark>) -> Later<'_, Said> {
+    fn entries(&self, since: Option<Mark>) -> Later<'_, RegisterSnapshot> {
         Box::pin(async move { self.entries_now(since) })
     }
 
-    fn put<'a>(&'a self, from: NodeId, number: u64, changes: &'a [Change]) -> Later<'a, Mark> {
+    fn put<'a>(&'a self, from: NodeId, number: u64, changes: &'a [RegisterPut]) -> Later<'a, Mark> {
         Box::pin(async move { self.put_now(from, number, changes) })
     }
 }

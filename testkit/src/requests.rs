@@ -9,7 +9,7 @@
 
 use std::net::IpAddr;
 
-use tollgate_core::{Nanos, Unit};
+use tollgate_core::{Nanos, QuotaUnit};
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_policy::model::{
     Algorithm, Amount, At, Condition, KeyPart, LimitRule, Match, Period, Policy, QuotaSpec,
@@ -89,7 +89,7 @@ fn amount(algorithm: Algorithm, amount: Amount) -> At<QuotaSpec> {
         algorithm,
         amount,
         burst: None,
-        unit: Unit::Requests,
+        unit: QuotaUnit::Requests,
         utc_offset_minutes: 0,
     })
 }

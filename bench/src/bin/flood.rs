@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use tollgate_core::{Rate, Timestamp, TokenBucket};
-use tollgate_store::{Key, LimitId, ManualClock, Memory, Ruled};
+use tollgate_store::{LimitId, ManualClock, Memory, Ruled, StoreKey};
 
 /// Keys that are denied before the flood comes.
 const GUARDED: u64 = 10_000;
@@ -64,7 +64,7 @@ fn run(keys: u64, room: usize) -> Result<(), Failure> {
     }
     let spend = |id, n: u64, cost| -> Result<bool, Failure> {
         let bytes = n.to_le_bytes();
-        let key = Key::of(&bytes)?;
+        let key = StoreKey::of(&bytes)?;
         Ok(store.spend(&key, id, &quota, cost).is_admitted())
     };
     for n in 0..GUARDED {
@@ -91,7 +91,7 @@ fn run(keys: u64, room: usize) -> Result<(), Failure> {
     for n in 0..keys {
         let bytes = n.to_le_bytes();
         there = there.saturating_add(u64::from(
-            store.inspect(&Key::of(&bytes)?, &ruled).is_some(),
+            store.inspect(&StoreKey::of(&bytes)?, &ruled).is_some(),
         ));
     }
     let missing = keys.saturating_sub(there).saturating_sub(usage.overflowed);

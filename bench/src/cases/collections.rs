@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use tollgate_core::concurrency::{LeaseId, Leases};
+use tollgate_core::concurrency::{LeaseId, LeaseSet};
 use tollgate_core::sketch::Sketch;
 use tollgate_core::sliding_log::Log;
 use tollgate_core::{Concurrency, Nanos, Rate, SlidingLog, TokenBucket};
@@ -30,7 +30,7 @@ pub(super) fn log(times: u64, held: u64) -> Ran {
 /// A decision on a limit of 100 at once of which `held` are taken. The edit is not applied.
 pub(super) fn acquire(times: u64, held: u128) -> Ran {
     let quota = Concurrency::new(100, Nanos::MINUTE)?;
-    let mut leases = Leases::default();
+    let mut leases = LeaseSet::default();
     for n in 0..held {
         if let Some(edit) = quota.acquire(&leases, NOW, LeaseId(n), 1).next {
             leases.apply(edit);

@@ -14,12 +14,13 @@ use tollgate_core::lending::Book;
 use tollgate_core::limit::Quota;
 use tollgate_core::{Nanos, Rate, TokenBucket};
 use tollgate_engine::CheckOptions;
-use tollgate_fleet::leases::{Leases, Taken, Terms};
+use tollgate_fleet::leases::{LeaseOptions, LocalLeases, Taken};
 use tollgate_fleet::reconciled::Reconciled;
 use tollgate_fleet::{Fleet, FleetEngine};
-use tollgate_store::lending::{Errand, Granted, Lender};
+use tollgate_store::lending::{LeaseGrant, LeaseRequest, Lender};
 use tollgate_store::{
-    Answer, Awaited, Check, ErrorKind, Key, LimitId, Op, RemoteStore, Ruled, StoreError,
+    ErrorKind, LimitId, Op, QuotaCheck, RemoteStore, Ruled, StoreError, StoreFuture, StoreKey,
+    StoreReply,
 };
 
 use super::engine::engine;
@@ -34,11 +35,11 @@ struct Lending(Mutex<Book>);
 impl Lender for Lending {
     fn lend<'a>(
         &'a self,
-        _place: Option<Key<'a>>,
-        _key: Key<'a>,
+        _place: Option<StoreKey<'a>>,
+        _key: StoreKey<'a>,
         ruled: &'a Ruled,
-        errand: Errand<'a>,
-    ) -> Awaited<'a, Granted> {
+        errand: LeaseRequest<'a>,
+    ) -> StoreFuture<'a, LeaseGrant> {
         let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let granted = match ruled.limit.quota() {
             Quota::TokenBucket(bucket) => Ok(book.run(bucket, NOW, &errand)),
@@ -56,9 +57,9 @@ fn ruled(units: u64) -> Result<Ruled, Box<dyn std::error::Error>> {
     })
 }
 
-fn check(ruled: &Ruled) -> Result<Check<'_>, Box<dyn std::error::Error>> {
-    Ok(Check {
-        key: Key::of(b"user:42")?,
+fn check(ruled: &Ruled) -> Result<QuotaCheck<'_>, Box<dyn std::error::Error>> {
+    Ok(QuotaCheck {
+        key: StoreKey::of(b"user:42")?,
         ruled,
         op: Op::Spend(1),
     })
@@ -66,7 +67,10 @@ fn check(ruled: &Ruled) -> Result<Check<'_>, Box<dyn std::error::Error>> {
 
 /// Spends from a slice that is large enough, or, of a limit of one, is denied by what is remembered.
 pub(super) fn leased(times: u64, units: u64) -> Ran {
-    let (leases, lender) = (Leases::new(Terms::default()), Lending::default());
+    let (leases, lender) = (
+        LocalLeases::new(LeaseOptions::default()),
+        Lending::default(),
+    );
     let ruled = ruled(units)?;
     let check = check(&ruled)?;
     // Until a slice is there that outlasts the measurement: each is twice as large as the last.
@@ -98,29 +102,29 @@ impl RemoteStore for Away {
         1
     }
 
-    fn part_of(&self, _key: &Key<'_>, _place: Option<&Key<'_>>) -> usize {
+    fn part_of(&self, _key: &StoreKey<'_>, _place: Option<&StoreKey<'_>>) -> usize {
         0
     }
 
     fn decide<'a>(
         &'a self,
-        _places: &'a [Option<Key<'a>>],
-        _checks: &'a [Check<'a>],
-        _answers: &'a mut [Answer],
-    ) -> Awaited<'a, Verdict> {
+        _places: &'a [Option<StoreKey<'a>>],
+        _checks: &'a [QuotaCheck<'a>],
+        _answers: &'a mut [StoreReply],
+    ) -> StoreFuture<'a, Verdict> {
         Box::pin(std::future::ready(Err(away())))
     }
 
-    fn probe(&self, _part: usize) -> Awaited<'_, ()> {
+    fn probe(&self, _part: usize) -> StoreFuture<'_, ()> {
         Box::pin(std::future::ready(Err(away())))
     }
 
     fn erase<'a>(
         &'a self,
-        _place: Option<Key<'a>>,
-        _key: Key<'a>,
+        _place: Option<StoreKey<'a>>,
+        _key: StoreKey<'a>,
         _ruled: &'a Ruled,
-    ) -> Awaited<'a, bool> {
+    ) -> StoreFuture<'a, bool> {
         Box::pin(std::future::ready(Err(away())))
     }
 

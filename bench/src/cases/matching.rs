@@ -6,13 +6,13 @@ use std::error::Error;
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 
-use tollgate_core::{Nanos, Unit};
+use tollgate_core::{Nanos, QuotaUnit};
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_policy::model::{
     Algorithm, Amount, Condition, Glob, IpNet, KeyPart, LimitRule, Match, Period, Policy,
     QuotaSpec, RateSpec, Template, Test,
 };
-use tollgate_policy::rules::{Found, KeyBuffer, Keyed, MeterRef, Rules};
+use tollgate_policy::rules::{KeyBuffer, Keyed, MatchedRules, MeterRef, Rules};
 
 use super::Ran;
 use crate::measure::measured_section;
@@ -36,7 +36,7 @@ pub(super) enum By {
 pub(super) fn find(times: u64, limits: usize, by: By) -> Ran {
     let rules = rules(limits, by)?;
     let request = Request::of(limits / 2);
-    let mut found = Found::new();
+    let mut found = MatchedRules::new();
     rules.find(&request, &mut found);
     let expected = if matches!(by, By::Mixed) { 4 } else { 1 };
     if found.rules().len() != expected {
@@ -53,7 +53,7 @@ pub(super) fn find(times: u64, limits: usize, by: By) -> Ran {
 pub(super) fn key(times: u64) -> Ran {
     let rules = rules(1, By::Header)?;
     let request = Request::of(0);
-    let mut found = Found::new();
+    let mut found = MatchedRules::new();
     rules.find(&request, &mut found);
     let mut buffer = KeyBuffer::new();
     let meter = MeterRef { rule: 0, meter: 0 };
@@ -184,7 +184,7 @@ pub(super) fn limit(n: usize, conditions: Vec<(Attribute, Test)>) -> LimitRule {
         algorithm: Algorithm::TokenBucket,
         amount: Amount::Rates(vec![rate.into()]),
         burst: None,
-        unit: Unit::Requests,
+        unit: QuotaUnit::Requests,
         utc_offset_minutes: 0,
     };
     let conditions = conditions.map(|(attribute, test)| Condition { attribute, test }.into());

@@ -8,7 +8,7 @@ use std::num::NonZeroU16;
 
 use tollgate_core::limit::Limit;
 use tollgate_core::{FixedWindow, Nanos, Rate, SlidingCounter, TokenBucket, Window};
-use tollgate_store::{Check, Key, LimitId, ManualClock, Memory, Op, Ruled};
+use tollgate_store::{LimitId, ManualClock, Memory, Op, QuotaCheck, Ruled, StoreKey};
 
 use super::{NOW, Ran};
 use crate::measure::measured_section;
@@ -36,7 +36,7 @@ pub(super) fn spend(times: u64, burst: u64) -> Ran {
     let quota = TokenBucket::at(Rate::per_second(1)).burst(burst).build()?;
     let known = ruled(0, quota);
     store.learn(&known);
-    let key = Key::of(b"user00000042")?;
+    let key = StoreKey::of(b"user00000042")?;
     store.spend(&key, known.id, &quota, 1);
     measured_section(times, || {
         let (key, quota, cost) = black_box((&key, &quota, 1));
@@ -81,7 +81,7 @@ pub(super) fn spend_eight(times: u64) -> Ran {
         store.learn(&ruled);
         (ruled.id, quota)
     });
-    let key = Key::of(b"user00000042")?;
+    let key = StoreKey::of(b"user00000042")?;
     if !store.spend_all(&key, &buckets, 1)?.is_admitted() {
         return Err("the first request of a key was denied".into());
     }
@@ -95,8 +95,8 @@ pub(super) fn spend_eight(times: u64) -> Ran {
 fn ask<const N: usize>(times: u64, rules: [Ruled; N]) -> Ran {
     let store = Memory::with_clock(ROOM, ManualClock::at(NOW))?;
     rules.iter().for_each(|ruled| store.learn(ruled));
-    let key = Key::of(b"user00000042")?;
-    let checks = rules.each_ref().map(|ruled| Check {
+    let key = StoreKey::of(b"user00000042")?;
+    let checks = rules.each_ref().map(|ruled| QuotaCheck {
         key,
         ruled,
         op: Op::Spend(1),

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use hyper::Request;
 use tollgate_policy::load;
-use tollgate_policy::source::Format;
+use tollgate_policy::source::SourceFormat;
 use tollgate_server::App;
 use tollgate_server::grpc::Grpc;
 use tollgate_server::listen::{Peer, Reached};
@@ -114,6 +114,6 @@ fn app(units: u64) -> Result<App<ManualClock>, Box<dyn Error>> {
          {{ name: per-user, key: descriptor.user, missing: skip, rate: {units}/h, burst: {units} }}]"
     );
     let policy =
-        load(&text, "bench.yaml", Format::Yaml).map_err(|problems| problems.to_string())?;
+        load(&text, "bench.yaml", SourceFormat::Yaml).map_err(|problems| problems.to_string())?;
     Ok(App::new(&policy, 1_000, ManualClock::at(NOW))?)
 }

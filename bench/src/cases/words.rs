@@ -5,8 +5,11 @@
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 
-use tollgate_core::{Nanos, Outcome, Status, Unit};
-use tollgate_http::{Answer, Cause, Clients, Dialects, Policy, Source, Standing, Words};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, QuotaUnit};
+use tollgate_http::{
+    Clients, Dialects, HeaderFields, ProblemType, QuotaPolicy, RateLimitItem, RateLimitStatus,
+    Source,
+};
 
 use super::{NOW, Ran};
 use crate::measure::measured_section;
@@ -20,9 +23,9 @@ pub(super) fn fields(times: u64, dialects: &str, limits: u64, outcome: Outcome) 
     let dialects: Dialects = dialects.parse()?;
     let policies = policies(limits)?;
     let standings = standings(&policies, outcome);
-    let mut words = Words::new();
+    let mut words = HeaderFields::new();
     measured_section(times, || {
-        let answer = Answer::new(outcome, black_box(&standings)).at(NOW);
+        let answer = RateLimitStatus::new(outcome, black_box(&standings)).at(NOW);
         answer.write(black_box(dialects), &mut words);
         words.len()
     });
@@ -40,8 +43,8 @@ pub(super) fn problem(times: u64) -> Ran {
     let mut body = Vec::new();
     measured_section(times, || {
         body.clear();
-        let answer = Answer::new(DENIED, black_box(&standings));
-        answer.write_problem(Cause::QuotaExceeded, 429, &mut body);
+        let answer = RateLimitStatus::new(DENIED, black_box(&standings));
+        answer.write_problem(ProblemType::QuotaExceeded, 429, &mut body);
         body.len()
     });
     Ok(())
@@ -59,27 +62,27 @@ pub(super) fn address(times: u64) -> Ran {
     Ok(())
 }
 
-fn policies(count: u64) -> Result<Vec<Policy>, tollgate_http::InvalidPolicyName> {
+fn policies(count: u64) -> Result<Vec<QuotaPolicy>, tollgate_http::InvalidPolicyName> {
     (1..=count)
         .map(|n| {
-            Policy::new(
+            QuotaPolicy::new(
                 &format!("limit-{n}"),
                 100 * n,
                 Nanos::MINUTE,
-                Unit::Requests,
+                QuotaUnit::Requests,
             )
         })
         .collect()
 }
 
-fn standings(policies: &[Policy], outcome: Outcome) -> Vec<Standing<'_>> {
-    let status = Status {
+fn standings(policies: &[QuotaPolicy], outcome: Outcome) -> Vec<RateLimitItem<'_>> {
+    let status = QuotaStatus {
         limit: 100,
         remaining: 42,
         reset_after: Nanos::from_millis(34_800),
     };
     policies
         .iter()
-        .map(|policy| Standing::new(policy, outcome, &status).with_cost(1))
+        .map(|policy| RateLimitItem::new(policy, outcome, &status).with_cost(1))
         .collect()
 }

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use tollgate_server::listen::Place;
+use tollgate_server::listen::ListenAddress;
 
 use crate::output::{Failure, complain, print};
 
@@ -24,7 +24,7 @@ pub(crate) struct Options {
         default_value = "127.0.0.1:8088",
         env = "TOLLGATE_LISTEN_ADMIN"
     )]
-    at: Place,
+    at: ListenAddress,
 }
 
 /// Asks, and says what came of it. Answers whether the server is ready.
@@ -46,24 +46,24 @@ pub(crate) fn health(options: &Options) -> Result<bool, Failure> {
     Ok(false)
 }
 
-fn ask(place: &Place) -> io::Result<String> {
+fn ask(place: &ListenAddress) -> io::Result<String> {
     match place {
-        Place::Off => Err(io::Error::other("nothing is listened on")),
-        Place::Tcp(address) => {
+        ListenAddress::Off => Err(io::Error::other("nothing is listened on")),
+        ListenAddress::Tcp(address) => {
             let stream = TcpStream::connect_timeout(&reachable(*address), PATIENCE)?;
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
             talk(stream)
         }
         #[cfg(unix)]
-        Place::Unix(path) => {
+        ListenAddress::Unix(path) => {
             let stream = std::os::unix::net::UnixStream::connect(path)?;
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
             talk(stream)
         }
         #[cfg(not(unix))]
-        Place::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        ListenAddress::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
     }
 }
 

@@ -6,7 +6,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use tollgate_policy::read_text;
-use tollgate_policy::source::{Format, Node, Place, Problem, Problems, Value, parse};
+use tollgate_policy::source::{
+    Diagnostic, Problems, SourceFormat, SourceLocation, SourceNode, SourceValue, parse,
+};
 
 /// The name of a file that stands for stdin.
 const STDIN: &str = "-";
@@ -19,7 +21,7 @@ pub(crate) enum Written {
     Json,
 }
 
-impl From<Written> for Format {
+impl From<Written> for SourceFormat {
     fn from(written: Written) -> Self {
         match written {
             Written::Yaml => Self::Yaml,
@@ -75,7 +77,7 @@ impl Kind {
 pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) text: String,
-    pub(crate) format: Format,
+    pub(crate) format: SourceFormat,
     pub(crate) kind: Kind,
 }
 
@@ -98,10 +100,10 @@ pub(crate) fn read(path: &Path, how: How) -> Result<Source, Problems> {
         ));
     }
     let by_name = || match is_stdin {
-        true => Some(Format::Yaml),
-        false => Format::of_path(path),
+        true => Some(SourceFormat::Yaml),
+        false => SourceFormat::of_path(path),
     };
-    let Some(format) = how.format.map(Format::from).or_else(by_name) else {
+    let Some(format) = how.format.map(SourceFormat::from).or_else(by_name) else {
         return Err(refused(
             &name,
             "the name of the file does not say how it is written",
@@ -125,7 +127,7 @@ pub(crate) fn read(path: &Path, how: How) -> Result<Source, Problems> {
     } else {
         kind_of(&text, format)
     };
-    if kind == Kind::Envoy && format != Format::Yaml {
+    if kind == Kind::Envoy && format != SourceFormat::Yaml {
         return Err(refused(
             &name,
             "files of envoyproxy/ratelimit are YAML",
@@ -142,7 +144,7 @@ pub(crate) fn read(path: &Path, how: How) -> Result<Source, Problems> {
 
 /// What a file is, by the names it has at the top. A file that cannot be read as a tree is taken for a policy, whose
 /// reader says what is wrong with it.
-fn kind_of(text: &str, format: Format) -> Kind {
+fn kind_of(text: &str, format: SourceFormat) -> Kind {
     let tree = parse(text, format).ok();
     let has = |name| tree.as_ref().is_some_and(|tree| has_name(tree, name));
     if has("domain") && !has("limits") {
@@ -154,17 +156,17 @@ fn kind_of(text: &str, format: Format) -> Kind {
     }
 }
 
-fn has_name(tree: &Node, name: &str) -> bool {
+fn has_name(tree: &SourceNode, name: &str) -> bool {
     match &tree.value {
-        Value::Map(entries) => entries.iter().any(|entry| &*entry.name.value == name),
+        SourceValue::Map(entries) => entries.iter().any(|entry| &*entry.name.value == name),
         _ => false,
     }
 }
 
 /// Something is wrong with a file as a whole.
 pub(crate) fn refused(name: &str, message: impl Into<String>, help: impl Into<String>) -> Problems {
-    let nowhere = Place::default();
-    Problems::new(name, "", vec![Problem::new(nowhere, message, help)])
+    let nowhere = SourceLocation::default();
+    Problems::new(name, "", vec![Diagnostic::new(nowhere, message, help)])
 }
 
 /// A file that another file names, looked for beside it.
@@ -191,7 +193,7 @@ mod tests {
             ("domain", Kind::Policy),
         ];
         for (text, kind) in cases {
-            assert_eq!(kind_of(text, Format::Yaml), kind, "{text}");
+            assert_eq!(kind_of(text, SourceFormat::Yaml), kind, "{text}");
         }
     }
 

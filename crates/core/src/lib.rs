@@ -89,10 +89,10 @@ pub mod sliding_log;
 pub mod token_bucket;
 
 pub use concurrency::Concurrency;
-pub use error::{InvalidQuota, Reason};
+pub use error::{InvalidQuota, InvalidReason};
 pub use fixed_window::{Calendar, FixedWindow, UtcOffset, Window, WindowState};
 pub use leaky_bucket::LeakyBucket;
-pub use outcome::{Outcome, Receipt, Status, Transition, Unit};
+pub use outcome::{Outcome, QuotaStatus, QuotaUnit, Receipt, Transition};
 pub use rate::Rate;
 pub use sliding_counter::{CounterState, SlidingCounter};
 pub use sliding_log::SlidingLog;

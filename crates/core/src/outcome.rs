@@ -30,7 +30,7 @@ impl Outcome {
 
 /// What a client may be told about a limit, all from one state at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct QuotaStatus {
     /// The most the limit admits at once, in its own units.
     pub limit: u64,
     /// What it would admit right now, rounded down.
@@ -39,7 +39,7 @@ pub struct Status {
     pub reset_after: Nanos,
 }
 
-impl Status {
+impl QuotaStatus {
     /// Whether a smaller part is left than of the other: `remaining / limit` compared without dividing. A limit of
     /// nothing counts as one of one.
     #[must_use]
@@ -106,7 +106,7 @@ impl<S> Transition<S> {
 /// What the numbers of a limit count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
-pub enum Unit {
+pub enum QuotaUnit {
     /// Requests, whatever their size.
     #[default]
     Requests,
@@ -116,7 +116,7 @@ pub enum Unit {
     Tokens,
 }
 
-impl Unit {
+impl QuotaUnit {
     /// The unit's name as people write it.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -18,7 +18,7 @@ pub struct ReservationId(pub u128);
 
 /// How long reservations stay open, how long they are remembered after that, and how many there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct ReservationOptions {
     /// Time in which a reservation can be settled downwards or cancelled.
     pub hold: Nanos,
     /// Time for which an expired one is still known.
@@ -29,7 +29,7 @@ pub struct Terms {
 
 /// What a ledger knows of an id before a reservation is made under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ReservationStatus {
     /// Nothing: decide, and if admitted call [`Reservations::open`].
     Fresh,
     /// It was reserved before: answer as then, and charge nothing.
@@ -125,23 +125,28 @@ impl Reservations {
 
     /// What is known of `id`. Ask before deciding on the charge.
     #[must_use]
-    pub fn standing(&self, now: Timestamp, terms: &Terms, id: ReservationId) -> Standing {
+    pub fn standing(
+        &self,
+        now: Timestamp,
+        terms: &ReservationOptions,
+        id: ReservationId,
+    ) -> ReservationStatus {
         let mut remembered = self
             .records
             .iter()
             .filter(|record| record.is_remembered(now, terms));
         if let Some(record) = remembered.clone().find(|record| record.id == id) {
-            return Standing::Known(record.receipt);
+            return ReservationStatus::Known(record.receipt);
         }
         if terms.most == 0 || remembered.nth(terms.most.saturating_sub(1)).is_some() {
-            return Standing::Full;
+            return ReservationStatus::Full;
         }
-        Standing::Fresh
+        ReservationStatus::Fresh
     }
 
     /// Time until the ledger forgets its oldest record, and so has room again if it is full.
     #[must_use]
-    pub fn room_after(&self, now: Timestamp, terms: &Terms) -> Nanos {
+    pub fn room_after(&self, now: Timestamp, terms: &ReservationOptions) -> Nanos {
         let forgotten = self
             .records
             .iter()
@@ -151,7 +156,7 @@ impl Reservations {
 
     /// Time until the ledger has forgotten all of its records, and so is as good as empty.
     #[must_use]
-    pub fn forgotten_after(&self, now: Timestamp, terms: &Terms) -> Nanos {
+    pub fn forgotten_after(&self, now: Timestamp, terms: &ReservationOptions) -> Nanos {
         let forgotten = self
             .records
             .iter()
@@ -161,10 +166,16 @@ impl Reservations {
 
     /// Remembers a charge as reserved, and forgets what is no longer remembered. Only after
     /// [`standing`](Self::standing) said [`Standing::Fresh`]; otherwise it changes nothing.
-    pub fn open(&mut self, now: Timestamp, terms: &Terms, id: ReservationId, receipt: Receipt) {
+    pub fn open(
+        &mut self,
+        now: Timestamp,
+        terms: &ReservationOptions,
+        id: ReservationId,
+        receipt: Receipt,
+    ) {
         self.records
             .retain(|record| record.is_remembered(now, terms));
-        if self.standing(now, terms, id) == Standing::Fresh {
+        if self.standing(now, terms, id) == ReservationStatus::Fresh {
             let expires = now.after(terms.hold);
             self.records.push_back(Record {
                 id,
@@ -179,7 +190,7 @@ impl Reservations {
     pub fn settle(
         &mut self,
         now: Timestamp,
-        terms: &Terms,
+        terms: &ReservationOptions,
         id: ReservationId,
         actual: u64,
     ) -> Correction {
@@ -188,7 +199,12 @@ impl Reservations {
     }
 
     /// Closes a reservation whose work did not happen. After its expiry nothing comes back.
-    pub fn cancel(&mut self, now: Timestamp, terms: &Terms, id: ReservationId) -> Correction {
+    pub fn cancel(
+        &mut self,
+        now: Timestamp,
+        terms: &ReservationOptions,
+        id: ReservationId,
+    ) -> Correction {
         let correction = self.correction(now, terms, id, None);
         self.close_known(id, correction)
     }
@@ -199,7 +215,7 @@ impl Reservations {
     pub fn correction(
         &self,
         now: Timestamp,
-        terms: &Terms,
+        terms: &ReservationOptions,
         id: ReservationId,
         actual: Option<u64>,
     ) -> Correction {
@@ -244,7 +260,7 @@ impl Reservations {
 impl Record {
     /// Whether it is still known at `now`. A clock that went back keeps it known for longer, by as much as it went back:
     /// a reservation forgotten too early would be charged again by a retried call, one forgotten late is not.
-    fn is_remembered(&self, now: Timestamp, terms: &Terms) -> bool {
+    fn is_remembered(&self, now: Timestamp, terms: &ReservationOptions) -> bool {
         now < self.expires.after(terms.memory)
     }
 }
@@ -253,7 +269,7 @@ impl Record {
 mod tests {
     use super::*;
 
-    const TERMS: Terms = Terms {
+    const TERMS: ReservationOptions = ReservationOptions {
         hold: Nanos::from_secs(10),
         memory: Nanos::from_secs(5),
         most: 2,
@@ -278,7 +294,10 @@ mod tests {
     #[test]
     fn reserving_again_under_the_same_id_is_known() {
         let mut ledger = reserved();
-        assert_eq!(ledger.standing(at(1), &TERMS, ID), Standing::Known(RECEIPT));
+        assert_eq!(
+            ledger.standing(at(1), &TERMS, ID),
+            ReservationStatus::Known(RECEIPT)
+        );
         ledger.open(
             at(1),
             &TERMS,
@@ -289,7 +308,10 @@ mod tests {
             },
         );
         assert_eq!(ledger.len(), 1);
-        assert_eq!(ledger.standing(at(1), &TERMS, ID), Standing::Known(RECEIPT));
+        assert_eq!(
+            ledger.standing(at(1), &TERMS, ID),
+            ReservationStatus::Known(RECEIPT)
+        );
     }
 
     #[test]
@@ -301,7 +323,10 @@ mod tests {
         };
         assert_eq!(ledger.settle(at(1), &TERMS, ID, 40), settle);
         assert_eq!(ledger.cancel(at(1), &TERMS, ID), Correction::AlreadyClosed);
-        assert_eq!(ledger.standing(at(1), &TERMS, ID), Standing::Known(RECEIPT));
+        assert_eq!(
+            ledger.standing(at(1), &TERMS, ID),
+            ReservationStatus::Known(RECEIPT)
+        );
     }
 
     #[test]
@@ -355,11 +380,11 @@ mod tests {
         ledger.open(at(3), &TERMS, ReservationId(2), RECEIPT);
         assert_eq!(
             ledger.standing(at(3), &TERMS, ReservationId(3)),
-            Standing::Full
+            ReservationStatus::Full
         );
         assert_eq!(
             ledger.standing(at(15), &TERMS, ReservationId(3)),
-            Standing::Fresh
+            ReservationStatus::Fresh
         );
         ledger.open(at(15), &TERMS, ReservationId(3), RECEIPT);
         assert_eq!(ledger.len(), 2);

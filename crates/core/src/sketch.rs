@@ -18,8 +18,8 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use crate::error::{InvalidQuota, Reason};
-use crate::outcome::{Outcome, Status};
+use crate::error::{InvalidQuota, InvalidReason};
+use crate::outcome::{Outcome, QuotaStatus};
 use crate::time::Timestamp;
 use crate::token_bucket::{Tat, TokenBucket};
 
@@ -70,7 +70,7 @@ impl Sketch {
 
     /// Decides on `cost` units for the identity with this hash. The hash must be keyed with a secret, or an
     /// attacker can aim at the cells of a victim.
-    pub fn decide(&mut self, hash: u64, now: Timestamp, cost: u64) -> (Outcome, Status) {
+    pub fn decide(&mut self, hash: u64, now: Timestamp, cost: u64) -> (Outcome, QuotaStatus) {
         let owed = self.owed(hash);
         let transition = self.quota.decide(owed, now, cost);
         if let Some(next) = transition.next {
@@ -84,7 +84,7 @@ impl Sketch {
 
     /// What the identity with this hash may be told.
     #[must_use]
-    pub fn status(&self, hash: u64, now: Timestamp) -> Status {
+    pub fn status(&self, hash: u64, now: Timestamp) -> QuotaStatus {
         self.quota.status(self.owed(hash), now)
     }
 
@@ -157,8 +157,8 @@ fn wide(n: usize) -> u64 {
 
 fn check(field: &'static str, value: usize, most: usize) -> Result<(), InvalidQuota> {
     let (reason, nearest) = match value {
-        0 => (Reason::Zero, 1),
-        _ if value > most => (Reason::TooLarge, wide(most)),
+        0 => (InvalidReason::Zero, 1),
+        _ if value > most => (InvalidReason::TooLarge, wide(most)),
         _ => return Ok(()),
     };
     Err(InvalidQuota {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tollgate_policy::rules::{Rule, Rules};
 
 use crate::candidate::Comparison;
-use crate::counters::Counters;
+use crate::counters::LimitCounters;
 
 /// So many counters of limits that are gone are kept, in case they return.
 const MOST_KEPT: usize = 10_000;
@@ -16,7 +16,7 @@ const MOST_KEPT: usize = 10_000;
 /// Counters and comparisons that outlive a generation.
 #[derive(Debug, Default)]
 pub(crate) struct CarriedOverCounters {
-    counters: HashMap<Box<str>, Arc<Counters>>,
+    counters: HashMap<Box<str>, Arc<LimitCounters>>,
     comparisons: HashMap<Box<str>, Arc<Comparison>>,
 }
 
@@ -31,9 +31,9 @@ impl CarriedOverCounters {
         }
     }
 
-    pub(crate) fn counters(&mut self, rule: &Rule) -> Arc<Counters> {
+    pub(crate) fn counters(&mut self, rule: &Rule) -> Arc<LimitCounters> {
         let counters = self.counters.entry(rule.name.clone());
-        Arc::clone(counters.or_insert_with(|| Arc::new(Counters::new())))
+        Arc::clone(counters.or_insert_with(|| Arc::new(LimitCounters::new())))
     }
 
     /// The comparison with a rule's candidate. It goes on while the quotas that it compares stay the same.

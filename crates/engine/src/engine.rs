@@ -15,7 +15,7 @@ use crate::candidate::Divergence;
 use crate::carried_over::CarriedOverCounters;
 use crate::check_options::{CheckMode, CheckOptions};
 use crate::control::{self, Control, Controls, Log, Sharing};
-use crate::counters::{Counted, Counters};
+use crate::counters::{LimitCounters, LimitTotals};
 use crate::decision::Decision;
 use crate::generation::{Generation, Prepared};
 use crate::lease_ids::LeaseIdGenerator;
@@ -241,8 +241,8 @@ impl<S: StateStore> Engine<S> {
 
     /// What the limit of this name has decided so far; `None` if the policy has none of this name.
     #[must_use]
-    pub fn counted(&self, rule: &str) -> Option<Counted> {
-        self.current.load().counters(rule).map(Counters::read)
+    pub fn counted(&self, rule: &str) -> Option<LimitTotals> {
+        self.current.load().counters(rule).map(LimitCounters::read)
     }
 
     /// How the candidate of the limit of this name compares with what is enforced; `None` if it has none.

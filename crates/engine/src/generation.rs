@@ -15,7 +15,7 @@ use tollgate_store::{LimitId, Ruled};
 
 use crate::candidate::{Comparison, Comparisons, Divergence};
 use crate::carried_over::CarriedOverCounters;
-use crate::counters::{Counted, Counters};
+use crate::counters::{LimitCounters, LimitTotals};
 use crate::limit_ids::{Assigned, Kind, Numbers, OutOfNumbers, Wanted, lifetime};
 use crate::override_snapshot::OverrideSlot;
 use crate::plan::QuotaRef;
@@ -43,7 +43,7 @@ pub struct Generation {
 #[derive(Debug)]
 pub(crate) struct LimitEntry {
     pub(crate) meters: Box<[MeterState]>,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) counters: Arc<LimitCounters>,
     /// Whether values are counted and not requests.
     pub(crate) counts_values: bool,
     /// Whether some of its charges wait for the response.
@@ -112,7 +112,7 @@ impl Generation {
 
     /// What a rule has decided so far, by its index in the policy, whatever its quota was meanwhile.
     #[must_use]
-    pub fn counted(&self, rule: usize) -> Option<Counted> {
+    pub fn counted(&self, rule: usize) -> Option<LimitTotals> {
         let entry = self.limits.get(rule)?;
         Some(entry.counters.read())
     }
@@ -131,7 +131,7 @@ impl Generation {
     }
 
     /// The counters of the rule of this name.
-    pub(crate) fn counters(&self, name: &str) -> Option<&Counters> {
+    pub(crate) fn counters(&self, name: &str) -> Option<&LimitCounters> {
         let entry = self.limits.get(self.index(name)?);
         entry.map(|entry| &*entry.counters)
     }
@@ -149,7 +149,7 @@ impl Generation {
 
     /// The counters of a rule, by its index.
     #[inline]
-    pub(crate) fn counters_of(&self, rule: usize) -> Option<&Counters> {
+    pub(crate) fn counters_of(&self, rule: usize) -> Option<&LimitCounters> {
         self.limits.get(rule).map(|entry| &*entry.counters)
     }
 

@@ -42,7 +42,7 @@ mod verdict_builder;
 pub use candidate::{Agreement, Comparisons, Divergence};
 pub use check_options::{CheckMode, CheckOptions};
 pub use control::Control;
-pub use counters::{Counted, Counters as LimitCounters, Event as LimitEvent};
+pub use counters::{Event as LimitEvent, LimitCounters, LimitTotals};
 pub use decision::Decision;
 pub use engine::Engine;
 pub use generation::Generation;
@@ -58,7 +58,7 @@ pub use store::StateStore;
 pub use ticket::{Response, Ticket};
 #[expect(deprecated, reason = "the old name works for one release")]
 pub use verdict::Standing;
-pub use verdict::{Degraded, EnforcementMode, LimitState, Reason, Verdict};
+pub use verdict::{Degraded, DenialReason, EnforcementMode, LimitState, Verdict};
 
 /// The former name of [`LimitIdAllocator`].
 #[deprecated(since = "0.2.0", note = "renamed to `LimitIdAllocator`")]

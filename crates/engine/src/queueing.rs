@@ -9,7 +9,7 @@
 
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{LeakyBucket, Nanos, Outcome, Rate, TokenBucket};
-use tollgate_store::Answer;
+use tollgate_store::StoreReply;
 
 /// A quota and how long one may wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl QueueingQuota {
     }
 
     /// The answer to spending `cost`, in the quota's own terms: how long the wait is, and what remains without waiting.
-    pub(crate) fn translate(&self, answer: &mut Answer, cost: u64) {
+    pub(crate) fn translate(&self, answer: &mut StoreReply, cost: u64) {
         if answer.outcome == Outcome::Allow && cost > 0 {
             let owed = match answer.receipt.mark {
                 // Nothing was charged, because it was a look or another limit refused.
@@ -138,17 +138,17 @@ pub(crate) fn bound(limit: &Limit, wait: Nanos) -> Limit {
 mod tests {
     use super::*;
     use tollgate_core::limit::{Op, State};
-    use tollgate_core::{FixedWindow, Receipt, Status, Timestamp, Window};
+    use tollgate_core::{FixedWindow, QuotaStatus, Receipt, Timestamp, Window};
     use tollgate_store::Note;
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
-    fn asked(patient: &QueueingQuota, state: &mut State, now: Timestamp, cost: u64) -> Answer {
+    fn asked(patient: &QueueingQuota, state: &mut State, now: Timestamp, cost: u64) -> StoreReply {
         let decided = patient.limit.decide(state, now, Op::Spend(cost)).unwrap();
         if let Some(edit) = decided.next {
             state.apply(edit);
         }
-        let mut answer = Answer {
+        let mut answer = StoreReply {
             outcome: decided.outcome,
             status: patient.limit.status(state, now),
             receipt: decided.receipt,
@@ -207,7 +207,7 @@ mod tests {
         asked(&patient, &mut state, NOW, 4);
         let answer = asked(&patient, &mut state, NOW, 5);
         assert_eq!(answer.outcome, Outcome::Wait(Nanos::from_secs(4)));
-        let expected = Status {
+        let expected = QuotaStatus {
             limit: 5,
             remaining: 0,
             reset_after: Nanos::from_secs(9),
@@ -269,10 +269,10 @@ mod tests {
     #[test]
     fn who_is_not_charged_hears_of_the_wait_all_the_same() {
         let bucket: Limit = TokenBucket::at(Rate::per_second(1)).build().unwrap().into();
-        let mut answer = Answer {
+        let mut answer = StoreReply {
             outcome: Outcome::Allow,
             receipt: Receipt::default(),
-            ..Answer::EMPTY
+            ..StoreReply::EMPTY
         };
         answer.status.reset_after = Nanos::from_millis(700);
         patient(bucket, Nanos::SECOND).translate(&mut answer, 1);

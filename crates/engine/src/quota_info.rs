@@ -4,16 +4,16 @@
 //! how header fields are written.
 
 use tollgate_core::limit::{Limit, RefillPeriod};
-use tollgate_core::{Nanos, Status, TokenBucket, Unit};
+use tollgate_core::{Nanos, QuotaStatus, QuotaUnit, TokenBucket};
 
-use crate::verdict::Reason;
+use crate::verdict::DenialReason;
 
 /// What is to be known of a quota that decided.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotaInfo<'a> {
-    pub(crate) unit: Unit,
+    pub(crate) unit: QuotaUnit,
     /// Why it refuses, if it does.
-    pub(crate) reason: Reason,
+    pub(crate) reason: DenialReason,
     /// The time in which the whole of it comes back; zero where there is no one such time.
     comes_back_in: Nanos,
     bucket: Option<&'a TokenBucket>,
@@ -22,8 +22,8 @@ pub struct QuotaInfo<'a> {
 impl<'a> QuotaInfo<'a> {
     /// Of a check that has no quota, which is never asked.
     pub(crate) const NOTHING: Self = Self {
-        unit: Unit::Requests,
-        reason: Reason::Rate,
+        unit: QuotaUnit::Requests,
+        reason: DenialReason::Rate,
         comes_back_in: Nanos::ZERO,
         bucket: None,
     };
@@ -36,8 +36,8 @@ impl<'a> QuotaInfo<'a> {
             None => match limit.refill_period() {
                 Some(RefillPeriod::Span(span)) => of_length(span),
                 // Months have no one length, and the shortest calendar window is a day.
-                Some(RefillPeriod::Calendar) => (Nanos::ZERO, Reason::Quota),
-                None => (Nanos::ZERO, Reason::Concurrency),
+                Some(RefillPeriod::Calendar) => (Nanos::ZERO, DenialReason::Quota),
+                None => (Nanos::ZERO, DenialReason::Concurrency),
             },
         };
         Self {
@@ -50,7 +50,7 @@ impl<'a> QuotaInfo<'a> {
 
     /// What it counts.
     #[must_use]
-    pub const fn unit(&self) -> Unit {
+    pub const fn unit(&self) -> QuotaUnit {
         self.unit
     }
 
@@ -73,7 +73,7 @@ impl<'a> QuotaInfo<'a> {
     /// Where nothing remains of a bucket: time until there is one more. Zero for anything else: windows give everything
     /// back together, and when a place is free nobody knows.
     #[must_use]
-    pub fn time_to_next_unit(&self, status: &Status) -> Nanos {
+    pub fn time_to_next_unit(&self, status: &QuotaStatus) -> Nanos {
         match self.bucket {
             // What is owed, less what may be owed while one more is admitted.
             Some(bucket) if status.remaining == 0 => status
@@ -86,11 +86,11 @@ impl<'a> QuotaInfo<'a> {
 }
 
 /// A quota is what takes a day or longer to come back as a whole.
-fn of_length(length: Nanos) -> (Nanos, Reason) {
+fn of_length(length: Nanos) -> (Nanos, DenialReason) {
     let reason = if length >= Nanos::DAY {
-        Reason::Quota
+        DenialReason::Quota
     } else {
-        Reason::Rate
+        DenialReason::Rate
     };
     (length, reason)
 }

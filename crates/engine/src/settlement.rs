@@ -5,7 +5,7 @@
 use std::fmt;
 
 use tollgate_core::compose::Verdict as BatchOutcome;
-use tollgate_store::{Answer, Check, Note, Op, StoreError};
+use tollgate_store::{Note, Op, QuotaCheck, StoreError, StoreReply};
 
 use crate::sharing::Sharing;
 use crate::steps::StoreSteps;
@@ -33,7 +33,7 @@ pub struct Settlement<'t> {
     position: usize,
     is_held: bool,
     result: Result<(), StoreError>,
-    room: Vec<Answer>,
+    room: Vec<StoreReply>,
 }
 
 impl<'t> Settlement<'t> {
@@ -68,7 +68,7 @@ impl StoreSteps for Settlement<'_> {
         usize::from(self.current().is_some())
     }
 
-    fn check(&self, _position: usize) -> Option<Check<'_>> {
+    fn check(&self, _position: usize) -> Option<QuotaCheck<'_>> {
         let (at, op) = self.current()?;
         self.ticket.check_at(at, op)
     }
@@ -78,14 +78,14 @@ impl StoreSteps for Settlement<'_> {
         current.map_or(Sharing::EXACT, |(at, _)| self.ticket.sharing_at(at))
     }
 
-    fn take_replies(&mut self) -> Vec<Answer> {
+    fn take_replies(&mut self) -> Vec<StoreReply> {
         let mut room = std::mem::take(&mut self.room);
         room.clear();
-        room.resize(1, Answer::EMPTY);
+        room.resize(1, StoreReply::EMPTY);
         room
     }
 
-    fn resume(&mut self, replies: Vec<Answer>, outcome: Result<BatchOutcome, StoreError>) {
+    fn resume(&mut self, replies: Vec<StoreReply>, outcome: Result<BatchOutcome, StoreError>) {
         let Some((at, op)) = self.current() else {
             return;
         };
@@ -96,7 +96,7 @@ impl StoreSteps for Settlement<'_> {
                 }
             }
             Ok(_) if matches!(op, Op::Renew(_)) => {
-                let is_held = |reply: &Answer| reply.note != Note::LeaseNotHeld;
+                let is_held = |reply: &StoreReply| reply.note != Note::LeaseNotHeld;
                 self.is_held &= replies.first().is_some_and(is_held);
             }
             Ok(_) => {}

@@ -4,7 +4,7 @@
 
 use tollgate_core::limit::Limit;
 use tollgate_policy::model::{Consistency, OnStoreFailure};
-use tollgate_store::Key;
+use tollgate_store::StoreKey;
 
 /// How a fleet shares the state that one check is about.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ pub struct Sharing<'a> {
     /// How long a denial may be answered without asking the store again.
     pub denial_caching: DenialCaching,
     /// The key that says which hash slot the state lies in, if not the check's own.
-    pub slot_key: Option<Key<'a>>,
+    pub slot_key: Option<StoreKey<'a>>,
     /// The policy's own quota, where the check's quota has a wait added to it.
     pub plain: Option<&'a Limit>,
     /// Whether it is a counter of envoyproxy/ratelimit: the last unit is one too many, and refused hits count too.

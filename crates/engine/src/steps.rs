@@ -7,7 +7,7 @@
 use arrayvec::ArrayVec;
 use tollgate_core::compose::Verdict as BatchOutcome;
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Answer, Check, Store, StoreError};
+use tollgate_store::{QuotaCheck, Store, StoreError, StoreReply};
 
 use crate::sharing::Sharing;
 
@@ -20,16 +20,16 @@ pub trait StoreSteps {
     fn batch_len(&self) -> usize;
 
     /// One of these checks.
-    fn check(&self, position: usize) -> Option<Check<'_>>;
+    fn check(&self, position: usize) -> Option<QuotaCheck<'_>>;
 
     /// How a fleet shares the state that this check is about.
     fn sharing(&self, position: usize) -> Sharing<'_>;
 
     /// Room for the replies, one for each check.
-    fn take_replies(&mut self) -> Vec<Answer>;
+    fn take_replies(&mut self) -> Vec<StoreReply>;
 
     /// Goes on with what the store said.
-    fn resume(&mut self, replies: Vec<Answer>, outcome: Result<BatchOutcome, StoreError>);
+    fn resume(&mut self, replies: Vec<StoreReply>, outcome: Result<BatchOutcome, StoreError>);
 }
 
 /// Runs a procedure over a store that answers at once.
@@ -54,7 +54,7 @@ fn ask<const N: usize, P: StoreSteps, S: Store + ?Sized>(steps: &mut P, store: &
 }
 
 /// The checks that a procedure asks next, as far as they are at most `N`.
-pub fn checks<const N: usize, P: StoreSteps>(steps: &P) -> ArrayVec<Check<'_>, N> {
+pub fn checks<const N: usize, P: StoreSteps>(steps: &P) -> ArrayVec<QuotaCheck<'_>, N> {
     let positions = 0..steps.batch_len().min(N);
     positions.filter_map(|at| steps.check(at)).collect()
 }

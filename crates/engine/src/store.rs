@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_store::{Clock, Key, LimitId, Memory, Ruled, Store};
+use tollgate_store::{Clock, LimitId, Memory, Ruled, Store, StoreKey};
 
 /// A store that answers at once and can be told about limits. What a store does not need to know it may ignore.
 pub trait StateStore: Store {
@@ -29,7 +29,7 @@ pub trait StateStore: Store {
     }
 
     /// Forgets what one key has used of one limit. Answers whether there was anything.
-    fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool;
+    fn erase(&self, key: &StoreKey<'_>, ruled: &Ruled) -> bool;
 }
 
 /// A store that several engines share, whose numbers must then come [from one place](crate::LimitIdAllocator).
@@ -50,7 +50,7 @@ impl<S: StateStore> StateStore for Arc<S> {
         (**self).forget(id);
     }
 
-    fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool {
+    fn erase(&self, key: &StoreKey<'_>, ruled: &Ruled) -> bool {
         (**self).erase(key, ruled)
     }
 }
@@ -72,7 +72,7 @@ impl<C: Clock> StateStore for Memory<C> {
         Self::forget(self, id);
     }
 
-    fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool {
+    fn erase(&self, key: &StoreKey<'_>, ruled: &Ruled) -> bool {
         Self::erase(self, key, ruled)
     }
 }

@@ -10,7 +10,7 @@ use tollgate_core::Receipt;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_policy::model::{Consistency, Count};
 use tollgate_policy::rules::{Role, Rule};
-use tollgate_store::{Answer, Check, Key, Note, Op, Ruled};
+use tollgate_store::{Note, Op, QuotaCheck, Ruled, StoreKey, StoreReply};
 
 use crate::generation::Generation;
 use crate::plan::{Plan, PlannedCheck};
@@ -164,7 +164,7 @@ impl Ticket {
         self.op(self.owed.get(position)?, action)
     }
 
-    pub(crate) fn check_at(&self, position: usize, op: Op) -> Option<Check<'_>> {
+    pub(crate) fn check_at(&self, position: usize, op: Op) -> Option<QuotaCheck<'_>> {
         self.check(self.owed.get(position)?, op)
     }
 
@@ -188,16 +188,16 @@ impl Ticket {
             },
             on_failure: rule.on_store_failure,
             denial_caching: owed.denial_caching,
-            slot_key: slot_key.and_then(|key| Key::of(key).ok()),
+            slot_key: slot_key.and_then(|key| StoreKey::of(key).ok()),
             plain: None,
             is_counter: false,
         }
     }
 
-    fn check<'a>(&'a self, owed: &'a Owed, op: Op) -> Option<Check<'a>> {
+    fn check<'a>(&'a self, owed: &'a Owed, op: Op) -> Option<QuotaCheck<'a>> {
         let bytes = self.keys.get(owed.key.clone())?;
-        Some(Check {
-            key: Key::of(bytes).ok()?,
+        Some(QuotaCheck {
+            key: StoreKey::of(bytes).ok()?,
             ruled: &owed.ruled,
             op,
         })
@@ -239,7 +239,7 @@ fn actual_cost(rule: &Rule, response: &dyn Response) -> Option<u64> {
 }
 
 /// What one check leaves to be done.
-fn due(rule: &Rule, is_open: bool, planned: &PlannedCheck, answer: &Answer) -> Option<Due> {
+fn due(rule: &Rule, is_open: bool, planned: &PlannedCheck, answer: &StoreReply) -> Option<Due> {
     if let Op::Acquire { id, weight } = planned.op {
         return (weight > 0).then_some(Due::Place(id));
     }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use tollgate_core::{Nanos, Outcome, Status};
+use tollgate_core::{Nanos, Outcome, QuotaStatus};
 use tollgate_policy::rules::{Role, Rule};
 
 use crate::decision::PooledScratch;
@@ -21,7 +21,7 @@ use crate::verdict_builder::{Refuser, VerdictBuilder};
 /// Why a request is refused or has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum DenialReason {
     /// Too many in too short a time.
     Rate,
     /// An allowance of a day or longer is used up: the whole of it takes at least a day to come back.
@@ -41,7 +41,7 @@ pub enum Reason {
     Unreadable,
 }
 
-impl Reason {
+impl DenialReason {
     /// All there are, each at its own number.
     pub const ALL: [Self; 8] = [
         Self::Rate,
@@ -101,7 +101,7 @@ pub struct LimitState {
     pub(crate) quota: QuotaRef,
     pub(crate) role: Role,
     /// Why it refuses or makes wait, if it does.
-    pub(crate) reason: Option<Reason>,
+    pub(crate) reason: Option<DenialReason>,
     /// Whether it decides.
     pub enforcement: EnforcementMode,
     /// What the request costs here.
@@ -109,7 +109,7 @@ pub struct LimitState {
     /// What it says by itself.
     pub outcome: Outcome,
     /// What it admits at most and what is left.
-    pub status: Status,
+    pub status: QuotaStatus,
 }
 
 impl LimitState {
@@ -184,7 +184,7 @@ impl Verdict {
 
     /// Why it is refused or has to wait.
     #[must_use]
-    pub fn reason(&self) -> Option<Reason> {
+    pub fn reason(&self) -> Option<DenialReason> {
         self.built().reason
     }
 
@@ -256,8 +256,10 @@ impl Verdict {
                 entry.map_or(403, |entry| entry.status)
             }
             (Some(Refuser::Operator), _) => 403,
-            (_, Some(Reason::Unreadable)) => 400,
-            (Some(Refuser::Rule(_)), Some(Reason::Capacity)) | (Some(Refuser::Engine), _) => 503,
+            (_, Some(DenialReason::Unreadable)) => 400,
+            (Some(Refuser::Rule(_)), Some(DenialReason::Capacity)) | (Some(Refuser::Engine), _) => {
+                503
+            }
             _ => self.refusing_rule().map_or(429, |rule| rule.status),
         };
         Some(status)

@@ -7,13 +7,13 @@ use tollgate_core::{Outcome, compose};
 use tollgate_store::contract::MAX_CHECKS;
 
 use crate::ticket::Ticket;
-use crate::verdict::{Degraded, EnforcementMode, LimitState, Reason};
+use crate::verdict::{Degraded, DenialReason, EnforcementMode, LimitState};
 
 /// What is known of a request so far.
 #[derive(Debug)]
 pub(crate) struct VerdictBuilder {
     pub(crate) outcome: Outcome,
-    pub(crate) reason: Option<Reason>,
+    pub(crate) reason: Option<DenialReason>,
     /// The state that decided, or the tightest of those enforced.
     pub(crate) binding: Option<usize>,
     /// Who refused without being asked how much is left.
@@ -82,7 +82,7 @@ impl VerdictBuilder {
         &mut self.states
     }
 
-    pub(crate) const fn refuse(&mut self, by: Refuser, reason: Reason, outcome: Outcome) {
+    pub(crate) const fn refuse(&mut self, by: Refuser, reason: DenialReason, outcome: Outcome) {
         self.refused_by = Some(by);
         self.reason = Some(reason);
         self.outcome = outcome;

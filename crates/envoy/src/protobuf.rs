@@ -10,13 +10,13 @@ const MOST_GROUPS: u32 = 16;
 
 /// The fields of one message, in the order in which they were sent.
 #[derive(Clone, Copy, Debug)]
-pub struct Fields<'a> {
+pub struct MessageFields<'a> {
     rest: &'a [u8],
 }
 
 /// What a field holds, as far as the wire says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value<'a> {
+pub enum WireValue<'a> {
     /// Numbers, truths and enumerations.
     Number(u64),
     /// Texts, bytes and messages.
@@ -38,7 +38,7 @@ pub enum Malformed {
     Text(&'static str),
 }
 
-impl<'a> Fields<'a> {
+impl<'a> MessageFields<'a> {
     /// The fields of these bytes.
     #[must_use]
     pub const fn of(message: &'a [u8]) -> Self {
@@ -49,15 +49,15 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// The bytes are no message.
-    pub fn next_field(&mut self) -> Result<Option<(u64, Value<'a>)>, Malformed> {
+    pub fn next_field(&mut self) -> Result<Option<(u64, WireValue<'a>)>, Malformed> {
         if self.rest.is_empty() {
             return Ok(None);
         }
         let (number, kind) = self.tag()?;
         let value = match kind {
-            0 => Value::Number(self.number()?),
+            0 => WireValue::Number(self.number()?),
             1 => self.skip(8)?,
-            2 => Value::Bytes(self.bytes()?),
+            2 => WireValue::Bytes(self.bytes()?),
             3 => self.group()?,
             5 => self.skip(4)?,
             _ => return Err(Malformed::Field),
@@ -101,13 +101,13 @@ impl<'a> Fields<'a> {
         Ok(bytes)
     }
 
-    fn skip(&mut self, length: usize) -> Result<Value<'a>, Malformed> {
+    fn skip(&mut self, length: usize) -> Result<WireValue<'a>, Malformed> {
         self.rest = self.rest.get(length..).ok_or(Malformed::Truncated)?;
-        Ok(Value::Other)
+        Ok(WireValue::Other)
     }
 
     /// Passes over a group, which ends where its end says so.
-    fn group(&mut self) -> Result<Value<'a>, Malformed> {
+    fn group(&mut self) -> Result<WireValue<'a>, Malformed> {
         let mut depth = 1_u32;
         while depth > 0 {
             let (_, kind) = self.tag()?;
@@ -121,7 +121,7 @@ impl<'a> Fields<'a> {
                 _ => return Err(Malformed::Field),
             }
         }
-        Ok(Value::Other)
+        Ok(WireValue::Other)
     }
 }
 
@@ -237,8 +237,8 @@ fn digits(mut number: u64) -> ([u8; 10], usize) {
 mod tests {
     use super::*;
 
-    fn fields(bytes: &[u8]) -> Result<Vec<(u64, Value<'_>)>, Malformed> {
-        let mut fields = Fields::of(bytes);
+    fn fields(bytes: &[u8]) -> Result<Vec<(u64, WireValue<'_>)>, Malformed> {
+        let mut fields = MessageFields::of(bytes);
         let mut all = Vec::new();
         while let Some(field) = fields.next_field()? {
             all.push(field);
@@ -264,17 +264,17 @@ mod tests {
         writer.chosen(536_870_911, 0);
         let read = fields(&out).unwrap();
         let numbers: Vec<_> = read.iter().take(5).map(|field| field.1).collect();
-        let expected = [1, 127, 128, 16_384, u64::MAX].map(Value::Number);
+        let expected = [1, 127, 128, 16_384, u64::MAX].map(WireValue::Number);
         assert_eq!(numbers, expected);
-        assert_eq!(read[5], (5, Value::Bytes(b"")));
-        let Value::Bytes(inner) = read[6].1 else {
+        assert_eq!(read[5], (5, WireValue::Bytes(b"")));
+        let WireValue::Bytes(inner) = read[6].1 else {
             panic!("{read:?}");
         };
         assert_eq!(
             fields(inner).unwrap(),
-            [(1, Value::Bytes(&long)), (2, Value::Bytes(b""))]
+            [(1, WireValue::Bytes(&long)), (2, WireValue::Bytes(b""))]
         );
-        assert_eq!(read[7], (536_870_911, Value::Number(0)));
+        assert_eq!(read[7], (536_870_911, WireValue::Number(0)));
         assert_eq!(read.len(), 8);
     }
 
@@ -284,13 +284,17 @@ mod tests {
         let read = fields(&fixed).unwrap();
         assert_eq!(
             read,
-            [(1, Value::Other), (2, Value::Other), (3, Value::Number(7))]
+            [
+                (1, WireValue::Other),
+                (2, WireValue::Other),
+                (3, WireValue::Number(7))
+            ]
         );
         // A group of field 1 with a number and another group in it, then a number.
         let group = [0x0b, 0x10, 5, 0x1b, 0x1c, 0x0c, 0x20, 9];
         assert_eq!(
             fields(&group).unwrap(),
-            [(1, Value::Other), (4, Value::Number(9))]
+            [(1, WireValue::Other), (4, WireValue::Number(9))]
         );
         let deep = [0x0b; 100];
         let cases: [(&[u8], Malformed); 8] = [

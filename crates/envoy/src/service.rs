@@ -7,13 +7,13 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 
-use tollgate_engine::control::{Adopted, By, Refused, Switch, ToPut, Wake};
-use tollgate_engine::{Counted, OutOfNumbers};
-use tollgate_service::fleet::{Node, NodeTotals};
-use tollgate_service::reload::{Reload, Reloader, Status};
+use tollgate_engine::control::{Adopted, By, OperatorError, Switch, ToPut, Wake};
+use tollgate_engine::{LimitTotals, OutOfNumbers};
+use tollgate_service::fleet::{LocalNode, NodeTotals};
+use tollgate_service::reload::{Reload, ReloadStatus, Reloader};
 use tollgate_service::{InvalidService, RateLimitService};
 use tollgate_store::Clock;
-use tollgate_store::register::Said;
+use tollgate_store::register::RegisterSnapshot;
 
 use crate::config::{EnvoyPolicy, Modes};
 use crate::engine::{EnvoyEngine, EnvoyReloader, SharedStore};
@@ -138,7 +138,7 @@ impl<C: Clock> EnvoyService<C> {
 
     /// The status of the file or files that decide, if there are any.
     #[must_use]
-    pub fn file_status(&self) -> Option<Status> {
+    pub fn file_status(&self) -> Option<ReloadStatus> {
         match &self.rules {
             DescriptorRules::Reloaded(reloader) => Some(reloader.status()),
             DescriptorRules::Given(_) => Some(self.service.reloader()?.status()),
@@ -162,9 +162,9 @@ impl<C: Clock> EnvoyService<C> {
 
     /// What every rule of the files has decided, and limits that came with requests where any did.
     #[must_use]
-    pub fn counted(&self) -> Vec<(Box<str>, Counted)> {
+    pub fn counted(&self) -> Vec<(Box<str>, LimitTotals)> {
         let mut counted = self.engine().counted();
-        let is_used = |counted: &Counted| *counted != Counted::default();
+        let is_used = |counted: &LimitTotals| *counted != LimitTotals::default();
         counted.retain(|(name, counted)| !name.starts_with("override/") || is_used(counted));
         counted
     }
@@ -173,7 +173,7 @@ impl<C: Clock> EnvoyService<C> {
     ///
     /// # Errors
     /// There is no such limit, or the switch is not possible.
-    pub fn switch(&self, limit: Option<&str>, to: Switch, by: By<'_>) -> Result<(), Refused> {
+    pub fn switch(&self, limit: Option<&str>, to: Switch, by: By<'_>) -> Result<(), OperatorError> {
         self.service.control().switch(limit, to, by)?;
         if self.by_files {
             // There are no limits of ours then, so this was everything. What files decide is always counted.
@@ -215,7 +215,7 @@ fn engine<C: Clock>(
     EnvoyEngine::new(files, secret, store, &engine.numbering())
 }
 
-impl<C: Clock + 'static> Node for EnvoyService<C> {
+impl<C: Clock + 'static> LocalNode for EnvoyService<C> {
     fn policy(&self) -> u64 {
         match self.file_status() {
             Some(status) => status.hash.short(),
@@ -255,7 +255,7 @@ impl<C: Clock + 'static> Node for EnvoyService<C> {
         self.service.tell_again(lost_after);
     }
 
-    fn adopt(&self, said: &Said) -> Adopted {
+    fn adopt(&self, said: &RegisterSnapshot) -> Adopted {
         let adopted = self.service.adopt(said);
         if self.by_files {
             // There are no limits of ours then, so the switch over everything is all there is.

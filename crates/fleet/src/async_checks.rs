@@ -5,7 +5,7 @@
 
 use tollgate_engine::{Sharing, StateStore};
 use tollgate_policy::model::Consistency;
-use tollgate_store::{Check, Op};
+use tollgate_store::{Op, QuotaCheck};
 
 use crate::decision_source::DecisionSource;
 use crate::leased_checks::CORRECTED;
@@ -16,7 +16,7 @@ use crate::tiered_decider::{TieredBatch, TieredDecider};
 
 impl<S: StateStore> TieredDecider<'_, S> {
     /// Whether this node's count decides on a check.
-    pub(crate) fn is_counted(check: &Check<'_>, sharing: &Sharing<'_>) -> bool {
+    pub(crate) fn is_counted(check: &QuotaCheck<'_>, sharing: &Sharing<'_>) -> bool {
         let is_spending = matches!(check.op, Op::Spend(_) | Op::Peek(_) | Op::Settle { .. });
         matches!(sharing.consistency, Consistency::Async(_))
             && is_spending

@@ -4,7 +4,7 @@
 
 use arrayvec::ArrayVec;
 use tollgate_engine::{DenialCaching, Sharing};
-use tollgate_store::{Check, Key};
+use tollgate_store::{QuotaCheck, StoreKey};
 
 use crate::denial_cache::DenialId;
 
@@ -52,8 +52,8 @@ pub(crate) struct StoreBatch<'a, const N: usize> {
     /// Every part of the store that it concerns.
     pub(crate) parts: ArrayVec<usize, N>,
     pub(crate) positions: ArrayVec<usize, N>,
-    pub(crate) checks: ArrayVec<Check<'a>, N>,
-    pub(crate) slot_keys: ArrayVec<Option<Key<'a>>, N>,
+    pub(crate) checks: ArrayVec<QuotaCheck<'a>, N>,
+    pub(crate) slot_keys: ArrayVec<Option<StoreKey<'a>>, N>,
     pub(crate) denial_caching: ArrayVec<DenialCaching, N>,
     pub(crate) ids: ArrayVec<DenialId, N>,
     /// Whether they are counters of envoyproxy/ratelimit, which are not noted on this node.
@@ -62,10 +62,10 @@ pub(crate) struct StoreBatch<'a, const N: usize> {
 
 impl<'a, const N: usize> StoreBatch<'a, N> {
     pub(crate) fn new(
-        checks: &[Check<'a>],
+        checks: &[QuotaCheck<'a>],
         sharing: &[Sharing<'a>],
         sources: &[DecisionSource],
-        id: impl Fn(usize, &Check<'_>, u64) -> DenialId,
+        id: impl Fn(usize, &QuotaCheck<'_>, u64) -> DenialId,
     ) -> Self {
         let mut asked = Self {
             parts: ArrayVec::new(),

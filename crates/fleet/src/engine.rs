@@ -9,7 +9,7 @@ use tollgate_engine::{
 };
 use tollgate_policy::attributes::Attributes;
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Answer, ErrorKind, Key, KeyTooLong, StoreError};
+use tollgate_store::{ErrorKind, KeyTooLong, StoreError, StoreKey, StoreReply};
 
 use crate::abandoned::UntilDecided;
 use crate::fleet::Fleet;
@@ -130,8 +130,8 @@ impl<'e, S: StateStore> FleetEngine<'e, S> {
     async fn erase_state(self, state: &KeyState) -> Result<bool, StoreError> {
         let too_long =
             |error: KeyTooLong| StoreError::new(ErrorKind::BadRequest, error.to_string());
-        let key = Key::of(&state.key).map_err(too_long)?;
-        let slot_key = state.slot_key.as_deref().map(Key::of);
+        let key = StoreKey::of(&state.key).map_err(too_long)?;
+        let slot_key = state.slot_key.as_deref().map(StoreKey::of);
         let slot_key = slot_key.transpose().map_err(too_long)?;
         let remote = self.fleet.remote();
         remote.erase(slot_key, key, &state.ruled).await
@@ -176,7 +176,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
     async fn ask<const N: usize, P: StoreSteps + Sync>(
         &self,
         steps: &P,
-        replies: &mut [Answer],
+        replies: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         let checks = checks::<N, P>(steps);
         self.decide::<N>(&checks, &StepSharing(steps), replies)

@@ -5,7 +5,7 @@
 use arrayvec::ArrayVec;
 use tollgate_engine::{Sharing, StateStore};
 use tollgate_policy::model::OnStoreFailure;
-use tollgate_store::{Answer, Check, ErrorKind, Note, Op, Ruled, StoreError};
+use tollgate_store::{ErrorKind, Note, Op, QuotaCheck, Ruled, StoreError, StoreReply};
 
 use crate::decision_source::DecisionSource;
 use crate::local_tier::{ChargedOn, LocalCharge};
@@ -49,9 +49,9 @@ impl<S: StateStore> TieredDecider<'_, S> {
                         },
                     }),
                     None => {
-                        *answer = Answer {
+                        *answer = StoreReply {
                             note: Note::StandIn,
-                            ..Answer::EMPTY
+                            ..StoreReply::EMPTY
                         };
                         batch.charged.truncate(before);
                         return Ok(false);
@@ -100,7 +100,11 @@ impl<S: StateStore> TieredDecider<'_, S> {
     }
 
     /// The fallback quota of a check's limit on this node.
-    pub(crate) fn fallback_quota(&self, check: &Check<'_>, sharing: &Sharing<'_>) -> Option<Ruled> {
+    pub(crate) fn fallback_quota(
+        &self,
+        check: &QuotaCheck<'_>,
+        sharing: &Sharing<'_>,
+    ) -> Option<Ruled> {
         let limit = sharing.plain.unwrap_or(&check.ruled.limit);
         let quotas = &self.fleet.local_quotas;
         let nodes = self.fleet.nodes();
@@ -119,14 +123,14 @@ impl<S: StateStore> TieredDecider<'_, S> {
     /// Decides on some checks by these quotas, all or nothing, on this node.
     pub(crate) fn decide_on<const N: usize>(
         &self,
-        checks: &[Check<'_>],
+        checks: &[QuotaCheck<'_>],
         which: &[LocalCharge],
-        answers: &mut [Answer],
+        answers: &mut [StoreReply],
     ) -> Result<bool, StoreError> {
-        let mut batch: ArrayVec<Check<'_>, N> = ArrayVec::new();
+        let mut batch: ArrayVec<QuotaCheck<'_>, N> = ArrayVec::new();
         for one in which {
             if let Some(check) = checks.get(one.position) {
-                batch.push(Check {
+                batch.push(QuotaCheck {
                     ruled: &one.ruled,
                     ..*check
                 });
@@ -135,7 +139,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
         if batch.is_empty() {
             return Ok(true);
         }
-        let mut found = [Answer::EMPTY; N];
+        let mut found = [StoreReply::EMPTY; N];
         let found = found.get_mut(..batch.len()).unwrap_or_default();
         let outcome = self.local.decide(&batch, found)?;
         for (one, found) in which.iter().zip(found) {
@@ -160,7 +164,7 @@ const fn is_correction(op: Op) -> bool {
 }
 
 /// Admitted because nobody could be asked.
-const WAIVED: Answer = Answer {
+const WAIVED: StoreReply = StoreReply {
     note: Note::Waived,
     ..UNASKED
 };

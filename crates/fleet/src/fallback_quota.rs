@@ -101,7 +101,7 @@ fn slower(period: Nanos, whole: u64, nodes: NonZeroU32) -> Nanos {
 mod tests {
     use super::*;
     use tollgate_core::limit::{Op, State};
-    use tollgate_core::{Timestamp, Unit, Window};
+    use tollgate_core::{QuotaUnit, Timestamp, Window};
 
     fn nodes(count: u32) -> NonZeroU32 {
         NonZeroU32::new(count).unwrap()
@@ -169,9 +169,9 @@ mod tests {
     #[test]
     fn windows_become_buckets_and_keep_what_they_count() {
         let window = tollgate_core::FixedWindow::of(600, Window::Epoch(Nanos::HOUR));
-        let window = Limit::new(window.build().unwrap()).counting(Unit::Bytes);
+        let window = Limit::new(window.build().unwrap()).counting(QuotaUnit::Bytes);
         let fallback = fallback_quota(&window, nodes(3)).unwrap();
-        assert_eq!(fallback.unit(), Unit::Bytes);
+        assert_eq!(fallback.unit(), QuotaUnit::Bytes);
         assert_eq!(admitted(&fallback), (100, 100));
     }
 

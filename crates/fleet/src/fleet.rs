@@ -10,13 +10,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tollgate_core::Timestamp;
 use tollgate_engine::{StateStore, Ticket};
-use tollgate_store::{Answer, Check, ErrorKind, Key, Lender, RemoteStore, StoreError};
+use tollgate_store::{
+    ErrorKind, Lender, QuotaCheck, RemoteStore, StoreError, StoreKey, StoreReply,
+};
 
 use crate::abandoned::AbandonedTickets;
 use crate::breaker::Breaker;
 use crate::counters::{FleetCounted, FleetCounters};
 use crate::denial_cache::DenialCache;
-use crate::leases::{Leases, Terms};
+use crate::leases::{LeaseOptions, LocalLeases};
 use crate::local_tier::LocalQuotas;
 use crate::reconciled::Reconciled;
 use crate::replay::Replay;
@@ -39,7 +41,7 @@ pub struct Fleet {
     pub(crate) singleflight: Singleflight,
     /// Who lends slices of leased limits, and those that this node has. Without a lender such limits are exact.
     pub(crate) lender: Option<Arc<dyn Lender>>,
-    pub(crate) leases: Leases,
+    pub(crate) leases: LocalLeases,
     pub(crate) reconciled: Reconciled,
     pub(crate) local_quotas: LocalQuotas,
     pub(crate) replay: Replay,
@@ -77,7 +79,7 @@ impl Fleet {
             denials: DenialCache::for_keys(REMEMBERED),
             singleflight: Singleflight::default(),
             lender: None,
-            leases: Leases::new(Terms::default()),
+            leases: LocalLeases::new(LeaseOptions::default()),
             reconciled: Reconciled::for_keys(COUNTED, RandomState::new().build_hasher().finish()),
             local_quotas: LocalQuotas::default(),
             replay: Replay::for_keys(REPLAYED),
@@ -97,7 +99,7 @@ impl Fleet {
 
     /// What it has borrowed.
     #[must_use]
-    pub const fn leases(&self) -> &Leases {
+    pub const fn leases(&self) -> &LocalLeases {
         &self.leases
     }
 
@@ -227,7 +229,7 @@ impl Fleet {
         self.breakers.iter().any(Breaker::is_closed)
     }
 
-    pub(crate) fn part_of(&self, key: &Key<'_>, place: Option<&Key<'_>>) -> usize {
+    pub(crate) fn part_of(&self, key: &StoreKey<'_>, place: Option<&StoreKey<'_>>) -> usize {
         match self.breakers.len() {
             1 => 0,
             parts => self.remote.part_of(key, place).min(parts.saturating_sub(1)),
@@ -242,10 +244,10 @@ impl Fleet {
     pub async fn ask_one<S: StateStore>(
         &self,
         local: &S,
-        check: Check<'_>,
-    ) -> Result<Answer, StoreError> {
+        check: QuotaCheck<'_>,
+    ) -> Result<StoreReply, StoreError> {
         let decider = TieredDecider::new(self, local);
-        let mut answers = [Answer::EMPTY];
+        let mut answers = [StoreReply::EMPTY];
         let checks = [check];
         let decided = decider.decide::<1>(&checks, &ExactSharing, &mut answers);
         let _one_limit_needs_no_outcome = decided.await?;

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
-use tollgate_store::{Key, LimitId};
+use tollgate_store::{LimitId, StoreKey};
 
 /// Keys are divided among so many locks.
 const SHARDS: usize = 64;
@@ -40,7 +40,7 @@ impl<E, C: Default> Table<E, C> {
     }
 
     /// Two keys that were taken for one would share a slice, so the digest is a keyed one of 128 bits.
-    pub(crate) fn who(&self, key: &Key<'_>, limit: LimitId) -> Who {
+    pub(crate) fn who(&self, key: &StoreKey<'_>, limit: LimitId) -> Who {
         let [one, two] = self.secret;
         let mut hasher = SipHasher24::new_with_keys(one, two);
         key.encode(|bytes| hasher.write(bytes));

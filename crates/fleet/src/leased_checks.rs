@@ -7,24 +7,24 @@
 use tollgate_core::{Outcome, Receipt};
 use tollgate_engine::{Sharing, StateStore};
 use tollgate_policy::model::Consistency;
-use tollgate_store::{Answer, Check, Key, Lender, Op, StoreError};
+use tollgate_store::{Lender, Op, QuotaCheck, StoreError, StoreKey, StoreReply};
 
 use crate::breaker::Breaker;
 use crate::decision_source::DecisionSource;
-use crate::leases::{Leases, Taken};
+use crate::leases::{LocalLeases, Taken};
 use crate::local_tier::{ChargedOn, LocalCharge};
 use crate::tiered_decider::{TieredBatch, TieredDecider};
 
 /// What slices say about a check.
 enum FromSlice {
-    Answer(Answer),
+    Answer(StoreReply),
     /// There is nothing here: another slice has to be borrowed.
     Borrow,
 }
 
 impl<S: StateStore> TieredDecider<'_, S> {
     /// Whether slices decide on a check.
-    pub(crate) fn is_leased(&self, check: &Check<'_>, sharing: &Sharing<'_>) -> bool {
+    pub(crate) fn is_leased(&self, check: &QuotaCheck<'_>, sharing: &Sharing<'_>) -> bool {
         let is_spending = matches!(
             check.op,
             Op::Spend(_) | Op::Peek(_) | Op::ChargeAlways(_) | Op::Settle { .. }
@@ -32,7 +32,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
         sharing.consistency == Consistency::Leased
             && is_spending
             && self.fleet.lender.is_some()
-            && Leases::can_lend(&check.ruled.limit)
+            && LocalLeases::can_lend(&check.ruled.limit)
     }
 
     /// Decides on the leased checks one after another, and answers whether all of them are admitted.
@@ -88,7 +88,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
         batch: &mut TieredBatch<'_, N>,
         position: usize,
         part: usize,
-        answer: Option<Answer>,
+        answer: Option<StoreReply>,
     ) -> Result<bool, StoreError> {
         let Some(answer) = answer else {
             let only = |(other, _): (usize, _)| match other == position {
@@ -117,7 +117,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
         Ok(true)
     }
 
-    fn spend_slice(&self, check: &Check<'_>) -> FromSlice {
+    fn spend_slice(&self, check: &QuotaCheck<'_>) -> FromSlice {
         let leases = &self.fleet.leases;
         let now = self.local.now();
         if let Op::Settle { receipt, actual } = check.op {
@@ -137,9 +137,9 @@ impl<S: StateStore> TieredDecider<'_, S> {
         &self,
         lender: &dyn Lender,
         part: usize,
-        check: &Check<'_>,
-        slot_key: Option<Key<'_>>,
-    ) -> Option<Answer> {
+        check: &QuotaCheck<'_>,
+        slot_key: Option<StoreKey<'_>>,
+    ) -> Option<StoreReply> {
         let breaker = self.fleet.breakers().get(part);
         breaker.filter(|breaker| Breaker::is_closed(breaker))?;
         let now = || self.local.now();
@@ -152,7 +152,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
         self.answer_of(borrowed.ok()?, check)
     }
 
-    fn answer_of(&self, taken: Taken, check: &Check<'_>) -> Option<Answer> {
+    fn answer_of(&self, taken: Taken, check: &QuotaCheck<'_>) -> Option<StoreReply> {
         match (taken, check.op) {
             (Taken::Spent(answer), _) => Some(answer),
             (Taken::Denied(answer), Op::ChargeAlways(cost)) => {
@@ -160,7 +160,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
                 let now = self.local.now();
                 let leases = &self.fleet.leases;
                 leases.settle(check, &Receipt::default(), cost, now);
-                Some(Answer {
+                Some(StoreReply {
                     outcome: Outcome::Allow,
                     ..answer
                 })
@@ -175,7 +175,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
 fn leased_at<'b, const N: usize>(
     batch: &TieredBatch<'b, N>,
     position: usize,
-) -> Option<(&'b Check<'b>, usize)> {
+) -> Option<(&'b QuotaCheck<'b>, usize)> {
     match batch.sources.get(position)? {
         DecisionSource::Leased { part } => Some((batch.checks.get(position)?, *part)),
         _ => None,
@@ -183,16 +183,16 @@ fn leased_at<'b, const N: usize>(
 }
 
 /// What is spent from a slice: also what is charged in any case.
-const fn spending<'c>(check: &Check<'c>) -> Check<'c> {
+const fn spending<'c>(check: &QuotaCheck<'c>) -> QuotaCheck<'c> {
     let op = match check.op {
         Op::ChargeAlways(cost) => Op::Spend(cost),
         op => op,
     };
-    Check { op, ..*check }
+    QuotaCheck { op, ..*check }
 }
 
 /// What was to be corrected was corrected.
-pub(crate) const CORRECTED: Answer = Answer {
+pub(crate) const CORRECTED: StoreReply = StoreReply {
     outcome: Outcome::Allow,
-    ..Answer::EMPTY
+    ..StoreReply::EMPTY
 };

@@ -10,7 +10,7 @@ use arc_swap::{ArcSwapAny, ArcSwapOption};
 use std::sync::Arc;
 use tollgate_core::limit::Limit;
 use tollgate_engine::StateStore;
-use tollgate_store::{Answer, Check, LimitId, Note, Op, Ruled};
+use tollgate_store::{LimitId, Note, Op, QuotaCheck, Ruled, StoreReply};
 
 use crate::fallback_quota::{ceiling, counter, fallback_quota};
 use crate::fleet::Fleet;
@@ -139,12 +139,12 @@ impl<S: StateStore> TieredDecider<'_, S> {
                     continue;
                 }
             }
-            let back = Check {
+            let back = QuotaCheck {
                 ruled: &here.ruled,
                 op,
                 ..*check
             };
-            let mut after = [Answer::EMPTY];
+            let mut after = [StoreReply::EMPTY];
             if self.local.decide(&[back], &mut after).is_ok() {
                 let [after] = after;
                 answer.status = after.status;
@@ -159,8 +159,8 @@ impl Fleet {
     pub(crate) fn note_admitted<S: StateStore>(
         &self,
         local: &S,
-        check: &Check<'_>,
-        answer: &Answer,
+        check: &QuotaCheck<'_>,
+        answer: &StoreReply,
     ) {
         let (cost, true) = (answer.receipt.cost, answer.note == Note::Plain) else {
             return;
@@ -178,12 +178,12 @@ impl Fleet {
             return;
         };
         let ruled = Ruled { id, limit };
-        let noted = Check {
+        let noted = QuotaCheck {
             ruled: &ruled,
             op: Op::ChargeAlways(cost),
             ..*check
         };
         // A key that there is no room for starts with its whole share when the store goes away.
-        let _noted = local.decide(&[noted], &mut [Answer::EMPTY]);
+        let _noted = local.decide(&[noted], &mut [StoreReply::EMPTY]);
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
 use tollgate_core::compose::Verdict;
-use tollgate_store::{Answer, Check, Key, LimitId, Op, Ruled, StoreError};
+use tollgate_store::{LimitId, Op, QuotaCheck, Ruled, StoreError, StoreKey, StoreReply};
 
 use crate::fleet::Fleet;
 
@@ -113,7 +113,13 @@ impl Replay {
     }
 
     /// Notes that a key has spent something that its part of the store does not know of.
-    pub(crate) fn note(&self, part: usize, check: &Check<'_>, place: Option<&Key<'_>>, cost: u64) {
+    pub(crate) fn note(
+        &self,
+        part: usize,
+        check: &QuotaCheck<'_>,
+        place: Option<&StoreKey<'_>>,
+        cost: u64,
+    ) {
         let (Some(key), true) = (check.key.single(), cost > 0) else {
             return;
         };
@@ -135,7 +141,7 @@ impl Replay {
             };
             let one = Spent {
                 part,
-                place: place.and_then(Key::single).map(Box::from),
+                place: place.and_then(StoreKey::single).map(Box::from),
                 ruled: *check.ruled,
                 cost,
             };
@@ -199,13 +205,16 @@ impl Fleet {
             let heard = error.may_have_charged() || error.is_callers_fault();
             let unheard = (!heard).then_some((key, one));
             for (key, one) in unheard.into_iter().chain(due) {
-                if let Ok(key) = Key::of(&key) {
-                    let check = Check {
+                if let Ok(key) = StoreKey::of(&key) {
+                    let check = QuotaCheck {
                         key,
                         ruled: &one.ruled,
                         op: Op::ChargeAlways(one.cost),
                     };
-                    let place = one.place.as_deref().and_then(|place| Key::of(place).ok());
+                    let place = one
+                        .place
+                        .as_deref()
+                        .and_then(|place| StoreKey::of(place).ok());
                     self.replay.note(part, &check, place.as_ref(), one.cost);
                 }
             }
@@ -215,16 +224,19 @@ impl Fleet {
     }
 
     async fn tell(&self, key: &[u8], one: &Spent) -> Result<Verdict, StoreError> {
-        let Ok(key) = Key::of(key) else {
+        let Ok(key) = StoreKey::of(key) else {
             return Ok(Verdict::default());
         };
-        let checks = [Check {
+        let checks = [QuotaCheck {
             key,
             ruled: &one.ruled,
             op: Op::ChargeAlways(one.cost),
         }];
-        let places = [one.place.as_deref().and_then(|place| Key::of(place).ok())];
-        let mut answers = [Answer::EMPTY];
+        let places = [one
+            .place
+            .as_deref()
+            .and_then(|place| StoreKey::of(place).ok())];
+        let mut answers = [StoreReply::EMPTY];
         self.remote.decide(&places, &checks, &mut answers).await
     }
 }

@@ -9,7 +9,7 @@ use tollgate_core::Outcome;
 use tollgate_core::compose::Verdict as BatchOutcome;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_engine::{Sharing, StateStore};
-use tollgate_store::{Answer, Check, Note, Op, StoreError};
+use tollgate_store::{Note, Op, QuotaCheck, StoreError, StoreReply};
 
 use crate::decision_source::{DecisionSource, StoreBatch};
 use crate::denial_cache::DenialId;
@@ -50,9 +50,9 @@ impl<S> Copy for TieredDecider<'_, S> {}
 
 /// Where a batch stands while it is decided.
 pub(crate) struct TieredBatch<'b, const N: usize> {
-    pub(crate) checks: &'b [Check<'b>],
+    pub(crate) checks: &'b [QuotaCheck<'b>],
     pub(crate) sharing: ArrayVec<Sharing<'b>, N>,
-    pub(crate) answers: &'b mut [Answer],
+    pub(crate) answers: &'b mut [StoreReply],
     pub(crate) sources: ArrayVec<DecisionSource, N>,
     /// Everything that was carried out on this node, to be taken back if another limit refuses.
     pub(crate) charged: ArrayVec<LocalCharge, N>,
@@ -88,9 +88,9 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
     /// Decides on a batch of at most `N` checks.
     pub(crate) async fn decide<const N: usize>(
         &self,
-        checks: &[Check<'_>],
+        checks: &[QuotaCheck<'_>],
         sharing: &impl SharingPolicy,
-        answers: &mut [Answer],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         let by_store = |part| self.by_store(part);
         let mut batch: TieredBatch<'_, N> = self.begin(checks, sharing, answers, by_store);
@@ -102,7 +102,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         if batch.sources.iter().any(DecisionSource::may_ask_store) {
             let denials = &self.fleet.denials;
             let version = batch.version();
-            let id = |check: &Check<'_>| denials.id(&check.key, check.ruled.id, version);
+            let id = |check: &QuotaCheck<'_>| denials.id(&check.key, check.ruled.id, version);
             ids.extend(checks.iter().take(N).map(id));
             // Of most keys no denial is cached.
             if denials.knows_any(&ids) {
@@ -140,9 +140,9 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
     /// The same while every part of the store is away: nobody is waited for, and nothing is made ready for it.
     pub(crate) fn decide_alone<const N: usize>(
         &self,
-        checks: &[Check<'_>],
+        checks: &[QuotaCheck<'_>],
         sharing: &impl SharingPolicy,
-        answers: &mut [Answer],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         let away = |part| DecisionSource::Away { part };
         let mut batch: TieredBatch<'_, N> = self.begin(checks, sharing, answers, away);
@@ -159,14 +159,14 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
 
     fn begin<'b, P: SharingPolicy, const N: usize>(
         &self,
-        checks: &'b [Check<'b>],
+        checks: &'b [QuotaCheck<'b>],
         sharing: &'b P,
-        answers: &'b mut [Answer],
+        answers: &'b mut [StoreReply],
         by_store: impl Fn(usize) -> DecisionSource,
     ) -> TieredBatch<'b, N> {
         let shared = (0..checks.len().min(N)).map(|position| sharing.sharing(position));
         let sharing: ArrayVec<Sharing<'b>, N> = shared.collect();
-        let source = |(check, sharing): (&Check<'_>, &Sharing<'_>)| {
+        let source = |(check, sharing): (&QuotaCheck<'_>, &Sharing<'_>)| {
             if sharing.is_local {
                 return DecisionSource::Own;
             }
@@ -208,12 +208,17 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         }
     }
 
-    fn releases_here(&self, check: &Check<'_>, id: LeaseId, answers: &mut [Answer]) -> bool {
+    fn releases_here(
+        &self,
+        check: &QuotaCheck<'_>,
+        id: LeaseId,
+        answers: &mut [StoreReply],
+    ) -> bool {
         let Some(ruled) = self.fallback_quota(check, &Sharing::EXACT) else {
             return false;
         };
         let mut ask = |op| {
-            let check = Check {
+            let check = QuotaCheck {
                 ruled: &ruled,
                 op,
                 ..*check
@@ -228,7 +233,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
     }
 
     /// Waits for another caller that asks about the same key, where that was denied a moment ago.
-    async fn turn(&self, checks: &[Check<'_>], version: u64) -> Turn<'_> {
+    async fn turn(&self, checks: &[QuotaCheck<'_>], version: u64) -> Turn<'_> {
         let denials = &self.fleet.denials;
         match denials.just_over(checks, self.local.now(), version) {
             Some(key) => self.fleet.singleflight.turn(key).await,
@@ -248,12 +253,12 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         denials.ask(batch.checks, self.local.now(), version, known)?;
         for (answer, known) in batch.answers.iter_mut().zip(known) {
             *answer = match known {
-                Some(known) => Answer {
+                Some(known) => StoreReply {
                     outcome: Outcome::Deny {
                         retry_after: known.retry_after,
                     },
                     status: known.status,
-                    ..Answer::EMPTY
+                    ..StoreReply::EMPTY
                 },
                 None => UNASKED,
             };
@@ -277,7 +282,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
         }
         // Those that have become the store's meanwhile have no id yet.
         let denials = &self.fleet.denials;
-        let id = |position: usize, check: &Check<'_>, version| match ids.get(position) {
+        let id = |position: usize, check: &QuotaCheck<'_>, version| match ids.get(position) {
             Some(id) => *id,
             None => denials.id(&check.key, check.ruled.id, version),
         };
@@ -343,10 +348,11 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
     async fn ask_store<const N: usize>(
         &self,
         asked: &StoreBatch<'_, N>,
-        answers: &mut [Answer],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         let sent = self.local.now();
-        let mut found: ArrayVec<Answer, N> = asked.checks.iter().map(|_| Answer::EMPTY).collect();
+        let mut found: ArrayVec<StoreReply, N> =
+            asked.checks.iter().map(|_| StoreReply::EMPTY).collect();
         let remote = self.fleet.remote();
         let called = remote
             .decide(&asked.slot_keys, &asked.checks, &mut found)
@@ -389,12 +395,12 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
 }
 
 /// Not asked.
-pub(crate) const UNASKED: Answer = Answer {
+pub(crate) const UNASKED: StoreReply = StoreReply {
     outcome: Outcome::Allow,
     note: Note::Unasked,
-    ..Answer::EMPTY
+    ..StoreReply::EMPTY
 };
 
-fn outcome_of(answers: &[Answer]) -> BatchOutcome {
+fn outcome_of(answers: &[StoreReply]) -> BatchOutcome {
     answers.iter().map(|answer| answer.outcome).collect()
 }

@@ -2,9 +2,9 @@
 //!
 //! Here is decided what is promised; `write` only spells it. Must not know: dialects, header libraries.
 
-use tollgate_core::{Nanos, Outcome, Status, Timestamp};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Timestamp};
 
-use crate::standing::Standing;
+use crate::standing::RateLimitItem;
 use crate::text::seconds;
 
 /// What a transport knows when it answers.
@@ -31,19 +31,19 @@ use crate::text::seconds;
 /// # Ok::<(), tollgate_http::InvalidPolicyName>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Answer<'a> {
+pub struct RateLimitStatus<'a> {
     outcome: Outcome,
-    standings: &'a [Standing<'a>],
+    standings: &'a [RateLimitItem<'a>],
     binding: Option<usize>,
     now: Timestamp,
     status: u16,
     jitter: Jitter,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> RateLimitStatus<'a> {
     /// An answer about these limits. Leave out limits in shadow: clients cannot exhaust them.
     #[must_use]
-    pub const fn new(outcome: Outcome, standings: &'a [Standing<'a>]) -> Self {
+    pub const fn new(outcome: Outcome, standings: &'a [RateLimitItem<'a>]) -> Self {
         Self {
             outcome,
             standings,
@@ -113,7 +113,7 @@ impl<'a> Answer<'a> {
 
     /// How long a limit asks to wait, by what it says: a denial until it has room, else until it has more if nothing is
     /// left, else until all of it is back. `None` if that never happens.
-    pub(crate) fn wait(&self, standing: &Standing<'_>) -> Option<Nanos> {
+    pub(crate) fn wait(&self, standing: &RateLimitItem<'_>) -> Option<Nanos> {
         let spans = [standing.more_after, standing.reset_after];
         match self.denial(standing.outcome) {
             Some(wait) => Some(wait),
@@ -134,7 +134,7 @@ impl<'a> Answer<'a> {
     }
 
     /// The limit that binds.
-    pub(crate) fn binding(&self) -> Option<&'a Standing<'a>> {
+    pub(crate) fn binding(&self) -> Option<&'a RateLimitItem<'a>> {
         self.binding_index()
             .and_then(|index| self.standings.get(index))
     }
@@ -153,7 +153,7 @@ impl<'a> Answer<'a> {
         Some(tightest.0)
     }
 
-    pub(crate) const fn standings(&self) -> &'a [Standing<'a>] {
+    pub(crate) const fn standings(&self) -> &'a [RateLimitItem<'a>] {
         self.standings
     }
 
@@ -176,13 +176,13 @@ impl<'a> Answer<'a> {
 }
 
 /// Whether the first limit leaves less room than the second: refusing for ever, refusing longer, a smaller part left.
-fn is_tighter(one: &Standing<'_>, other: &Standing<'_>) -> bool {
-    let refusal = |standing: &Standing<'_>| match standing.outcome {
+fn is_tighter(one: &RateLimitItem<'_>, other: &RateLimitItem<'_>) -> bool {
+    let refusal = |standing: &RateLimitItem<'_>| match standing.outcome {
         Outcome::Never => Nanos::MAX,
         Outcome::Deny { retry_after } => retry_after.max(Nanos::from_nanos(1)),
         Outcome::Allow | Outcome::Wait(_) => Nanos::ZERO,
     };
-    let status = |standing: &Standing<'_>| Status {
+    let status = |standing: &RateLimitItem<'_>| QuotaStatus {
         limit: standing.quota,
         remaining: standing.remaining(),
         reset_after: standing.reset_after,
@@ -205,7 +205,7 @@ fn is_tighter(one: &Standing<'_>, other: &Standing<'_>) -> bool {
 /// ```
 #[must_use]
 pub fn retry_after(outcome: Outcome) -> Option<u64> {
-    Answer::new(outcome, &[]).retry_after()
+    RateLimitStatus::new(outcome, &[]).retry_after()
 }
 
 /// A little longer than needed, differently for each: so that those who were denied together do not return together.

@@ -22,13 +22,14 @@ mod write;
 mod tests;
 
 pub use address::{
-    AddressKey, Client, Clients, Found, InvalidNetwork, Network, Networks, Source, address_key,
+    AddressKey, AddressSource, Client, Clients, InvalidNetwork, Network, Networks, Source,
+    address_key,
 };
-pub use answer::{Answer, Jitter, retry_after};
+pub use answer::{Jitter, RateLimitStatus, retry_after};
 pub use dialect::{Dialect, Dialects, InvalidDialect};
 pub use name::InvalidPolicyName;
 pub use partition::PartitionKey;
-pub use policy::{InvalidDetail, Policy, Scope};
-pub use problem::{CONTENT_TYPE, Cause, Problem};
-pub use standing::Standing;
-pub use words::{Merge, Word, Words};
+pub use policy::{InvalidDetail, QuotaPolicy, Scope};
+pub use problem::{CONTENT_TYPE, ProblemDetails, ProblemType};
+pub use standing::RateLimitItem;
+pub use words::{HeaderFields, Merge, Word};

@@ -4,11 +4,11 @@
 
 use std::fmt;
 
-use tollgate_core::{Nanos, Outcome, Status, Unit};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, QuotaUnit};
 
-use crate::answer::Answer;
+use crate::answer::RateLimitStatus;
 use crate::name::{InvalidPolicyName, is_parameter_key, is_token, is_visible, quote};
-use crate::standing::Standing;
+use crate::standing::RateLimitItem;
 use crate::text::{push_integer, seconds};
 use crate::write::lists::push_limit_item;
 
@@ -26,7 +26,7 @@ use crate::write::lists::push_limit_item;
 /// # Ok::<(), tollgate_http::InvalidPolicyName>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct QuotaPolicy {
     name: Box<str>,
     /// The name as a structured-field String, quotes included.
     quoted: Box<str>,
@@ -73,7 +73,7 @@ impl Scope {
     }
 }
 
-impl Policy {
+impl QuotaPolicy {
     /// A policy of `quota` units in each `window`. A window of zero is left out: the draft has no such window.
     ///
     /// # Errors
@@ -82,12 +82,12 @@ impl Policy {
         name: &str,
         quota: u64,
         window: Nanos,
-        unit: Unit,
+        unit: QuotaUnit,
     ) -> Result<Self, InvalidPolicyName> {
         let unit = match unit {
             // The default, which the draft's text and its registry spell differently: saying nothing is always right.
-            Unit::Requests => "",
-            Unit::Bytes => "content-bytes",
+            QuotaUnit::Requests => "",
+            QuotaUnit::Bytes => "content-bytes",
             other => other.name(),
         };
         Self::counting(name, quota, window, unit)
@@ -198,11 +198,11 @@ impl Policy {
     /// [`Answer::write`](crate::Answer::write), which allocates nothing. `more_after` is the time until one more unit is
     /// there; it is said where nothing remains.
     #[must_use]
-    pub fn limit_field(&self, outcome: Outcome, status: &Status, more_after: Nanos) -> String {
-        let mut standing = Standing::new(self, outcome, status);
+    pub fn limit_field(&self, outcome: Outcome, status: &QuotaStatus, more_after: Nanos) -> String {
+        let mut standing = RateLimitItem::new(self, outcome, status);
         standing.more_after = more_after;
         let mut text = Vec::new();
-        push_limit_item(&mut text, &Answer::new(outcome, &[]), &standing);
+        push_limit_item(&mut text, &RateLimitStatus::new(outcome, &[]), &standing);
         boxed(text).into()
     }
 

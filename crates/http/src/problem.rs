@@ -6,7 +6,7 @@ use std::fmt;
 
 use tollgate_core::Outcome;
 
-use crate::answer::Answer;
+use crate::answer::RateLimitStatus;
 use crate::json::push_string;
 use crate::text::push_integer;
 
@@ -15,7 +15,7 @@ pub const CONTENT_TYPE: &str = "application/problem+json";
 
 /// Why a request is refused, as the problem types that the RateLimit draft registers (section 5) tell it apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Cause {
+pub enum ProblemType {
     /// The caller has used what they may use.
     #[default]
     QuotaExceeded,
@@ -25,7 +25,7 @@ pub enum Cause {
     AbnormalUsage,
 }
 
-impl Cause {
+impl ProblemType {
     /// The value of `type`.
     #[must_use]
     pub const fn type_uri(self) -> &'static str {
@@ -60,11 +60,11 @@ impl Cause {
     }
 }
 
-impl Answer<'_> {
+impl RateLimitStatus<'_> {
     /// Writes the body of a refusal behind what `out` holds, as JSON. `status` is the code that is really sent.
     ///
     /// The detail is the binding limit's own message if it has one. `violated-policies` names every limit that refuses.
-    pub fn write_problem(&self, cause: Cause, status: u16, out: &mut Vec<u8>) {
+    pub fn write_problem(&self, cause: ProblemType, status: u16, out: &mut Vec<u8>) {
         let binding = self.binding();
         if let Some(message) = binding.and_then(|standing| standing.policy.message_of()) {
             return self.write_problem_saying(cause, status, message, out);
@@ -87,7 +87,7 @@ impl Answer<'_> {
     /// The same with a detail of the caller's own, which goes to strangers as it is.
     pub fn write_problem_saying(
         &self,
-        cause: Cause,
+        cause: ProblemType,
         status: u16,
         detail: impl fmt::Display,
         out: &mut Vec<u8>,
@@ -115,13 +115,13 @@ impl Answer<'_> {
 /// );
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ProblemDetails {
     members: Members,
     detail: String,
     violated: Option<String>,
 }
 
-impl Problem {
+impl ProblemDetails {
     /// A problem that its status code already names: `title` is the code's phrase.
     #[must_use]
     pub fn plain(status: u16, title: &'static str, detail: impl Into<String>) -> Self {
@@ -153,7 +153,7 @@ impl Problem {
     #[must_use]
     pub fn held_against(
         mut self,
-        cause: Cause,
+        cause: ProblemType,
         policy: Option<&str>,
         retry_after_ms: Option<u64>,
     ) -> Self {

@@ -2,17 +2,17 @@
 //!
 //! Must not know: dialects.
 
-use tollgate_core::{Nanos, Outcome, Status};
+use tollgate_core::{Nanos, Outcome, QuotaStatus};
 
 use crate::partition::PartitionKey;
-use crate::policy::Policy;
+use crate::policy::QuotaPolicy;
 
 /// One limit's word on one request, and what is left of it afterwards.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Standing<'a> {
+pub struct RateLimitItem<'a> {
     /// What stays the same about it.
-    pub policy: &'a Policy,
+    pub policy: &'a QuotaPolicy,
     /// The quota this time: the policy's own, unless the caller has another one.
     pub quota: u64,
     /// The window of that quota.
@@ -33,10 +33,10 @@ pub struct Standing<'a> {
     pub partition: Option<PartitionKey>,
 }
 
-impl<'a> Standing<'a> {
+impl<'a> RateLimitItem<'a> {
     /// A limit with the policy's quota, from what it answered.
     #[must_use]
-    pub const fn new(policy: &'a Policy, outcome: Outcome, status: &Status) -> Self {
+    pub const fn new(policy: &'a QuotaPolicy, outcome: Outcome, status: &QuotaStatus) -> Self {
         Self {
             policy,
             quota: policy.quota(),

@@ -6,7 +6,7 @@
 ///
 /// Once it has grown to the size of an answer, filling it again allocates nothing.
 #[derive(Clone, Debug, Default)]
-pub struct Words {
+pub struct HeaderFields {
     text: Vec<u8>,
     fields: Vec<Field>,
 }
@@ -39,7 +39,7 @@ pub struct Word<'a> {
     pub merge: Merge,
 }
 
-impl Words {
+impl HeaderFields {
     /// An empty buffer, which has not allocated anything yet.
     #[must_use]
     pub const fn new() -> Self {

@@ -6,7 +6,9 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::model::Policy;
-use crate::source::{Format, MAX_BYTES, Node, Place, Problem, Problems, Value, parse};
+use crate::source::{
+    Diagnostic, MAX_BYTES, Problems, SourceFormat, SourceLocation, SourceNode, SourceValue, parse,
+};
 
 /// Reads and checks a policy.
 ///
@@ -23,9 +25,9 @@ use crate::source::{Format, MAX_BYTES, Node, Place, Problem, Problems, Value, pa
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn load(text: &str, file_name: &str, format: Format) -> Result<Policy, Problems> {
+pub fn load(text: &str, file_name: &str, format: SourceFormat) -> Result<Policy, Problems> {
     let mut tree = parse(text, format).map_err(|list| Problems::new(file_name, text, list))?;
-    if format != Format::Yaml {
+    if format != SourceFormat::Yaml {
         bare_words(&mut tree);
     }
     crate::read::policy(&tree).map_err(|list| Problems::new(file_name, text, list))
@@ -45,7 +47,7 @@ pub fn load_path(path: &Path) -> Result<Policy, Problems> {
 /// It is no text, or is wrong.
 pub fn load_bytes(bytes: Vec<u8>, path: &Path) -> Result<Policy, Problems> {
     let name = path.display().to_string();
-    let Some(format) = Format::of_path(path) else {
+    let Some(format) = SourceFormat::of_path(path) else {
         return Err(refused(
             &name,
             "the name of the file does not say how it is written",
@@ -129,20 +131,22 @@ fn refused(name: &str, message: impl Into<String>, help: &str) -> Problems {
     Problems::new(
         name,
         "",
-        vec![Problem::new(Place::default(), message, help)],
+        vec![Diagnostic::new(SourceLocation::default(), message, help)],
     )
 }
 
 /// In YAML `absent` is a word and `"absent"` a text. JSON and TOML have only texts, so there the words are meant
 /// wherever a condition could say them; the text itself can still be matched as a list of one.
-fn bare_words(node: &mut Node) {
+fn bare_words(node: &mut SourceNode) {
     match &mut node.value {
-        Value::Nothing | Value::Scalar { .. } => {}
-        Value::List(nodes) => nodes.iter_mut().for_each(bare_words),
-        Value::Map(entries) => {
+        SourceValue::Nothing | SourceValue::Scalar { .. } => {}
+        SourceValue::List(nodes) => nodes.iter_mut().for_each(bare_words),
+        SourceValue::Map(entries) => {
             for entry in entries {
                 match &mut entry.value.value {
-                    Value::Scalar { text, quoted } if matches!(&**text, "present" | "absent") => {
+                    SourceValue::Scalar { text, quoted }
+                        if matches!(&**text, "present" | "absent") =>
+                    {
                         *quoted = false;
                     }
                     _ => bare_words(&mut entry.value),
@@ -230,13 +234,13 @@ mod tests {
     fn presence_is_a_word_in_every_format_and_a_text_in_a_list() {
         let yaml = |test: &str| {
             let text = format!("limits: [{{ name: a, rate: 1/s, match: {{ header.x: {test} }} }}]");
-            load(&text, "a.yaml", Format::Yaml).unwrap()
+            load(&text, "a.yaml", SourceFormat::Yaml).unwrap()
         };
         let json = |test: &str| {
             let text = format!(
                 r#"{{ "limits": [{{ "name": "a", "rate": "1/s", "match": {{ "header.x": {test} }} }}] }}"#
             );
-            load(&text, "a.json", Format::Json).unwrap()
+            load(&text, "a.json", SourceFormat::Json).unwrap()
         };
         assert_eq!(yaml("absent"), json(r#""absent""#));
         assert_eq!(yaml("{ present: false }"), yaml("absent"));

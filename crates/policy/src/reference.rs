@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use crate::load;
     use crate::model::Policy;
-    use crate::source::Format;
+    use crate::source::SourceFormat;
 
     const DOCUMENT: &str = include_str!("../../../docs/policy.md");
 
@@ -113,7 +113,7 @@ mod tests {
     ];
 
     fn with(text: &str, more: &str) -> Option<Policy> {
-        load(&text.replace(" @", more), "a.yaml", Format::Yaml).ok()
+        load(&text.replace(" @", more), "a.yaml", SourceFormat::Yaml).ok()
     }
 
     #[test]

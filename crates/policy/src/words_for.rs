@@ -2,7 +2,7 @@
 //!
 //! Must not know: what they are numbers of.
 
-use tollgate_core::{Nanos, Unit};
+use tollgate_core::{Nanos, QuotaUnit};
 
 /// A whole number with a comma after every three digits.
 #[must_use]
@@ -84,10 +84,10 @@ fn below_a_minute(nanos: u64) -> String {
 }
 
 /// `one every 60 ms`
-pub(crate) fn then_every(block: u64, interval: Nanos, unit: Unit) -> String {
+pub(crate) fn then_every(block: u64, interval: Nanos, unit: QuotaUnit) -> String {
     let one = match (block, unit) {
-        (1, Unit::Bytes) => "one byte".to_owned(),
-        (1, Unit::Tokens) => "one token".to_owned(),
+        (1, QuotaUnit::Bytes) => "one byte".to_owned(),
+        (1, QuotaUnit::Tokens) => "one token".to_owned(),
         (1, _) => "one".to_owned(),
         (many, _) => amount(many, unit),
     };
@@ -95,11 +95,11 @@ pub(crate) fn then_every(block: u64, interval: Nanos, unit: Unit) -> String {
 }
 
 /// An amount with its unit; the unit `requests` is left out.
-pub(crate) fn amount(n: u64, unit: Unit) -> String {
+pub(crate) fn amount(n: u64, unit: QuotaUnit) -> String {
     match unit {
-        Unit::Bytes if n == 1 => "1 byte".to_owned(),
-        Unit::Tokens if n == 1 => "1 token".to_owned(),
-        Unit::Bytes | Unit::Tokens => format!("{} {}", number(n), unit.name()),
+        QuotaUnit::Bytes if n == 1 => "1 byte".to_owned(),
+        QuotaUnit::Tokens if n == 1 => "1 token".to_owned(),
+        QuotaUnit::Bytes | QuotaUnit::Tokens => format!("{} {}", number(n), unit.name()),
         _ => number(n),
     }
 }

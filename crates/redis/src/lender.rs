@@ -3,12 +3,12 @@
 //! Must not know: how books are kept, how connections are.
 
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::lending::{Errand, Granted, Lender};
-use tollgate_store::{Awaited, ErrorKind, Key, Ruled, StoreError};
+use tollgate_store::lending::{LeaseGrant, LeaseRequest, Lender};
+use tollgate_store::{ErrorKind, Ruled, StoreError, StoreFuture, StoreKey};
 
 use crate::name::Named;
 use crate::store::RedisStore;
-use crate::wire::{Request, granted};
+use crate::wire::{ScriptCall, granted};
 
 impl RedisStore {
     /// Runs an errand on one key: see [`Lender`], whose contract this is. A key must have the same tag whenever it is asked
@@ -18,17 +18,17 @@ impl RedisStore {
     /// The limit cannot be lent from, or a server did not answer.
     pub async fn lend(
         &self,
-        tag: Option<Key<'_>>,
-        key: Key<'_>,
+        tag: Option<StoreKey<'_>>,
+        key: StoreKey<'_>,
         ruled: &Ruled,
-        errand: &Errand<'_>,
-    ) -> Result<Granted, StoreError> {
+        errand: &LeaseRequest<'_>,
+    ) -> Result<LeaseGrant, StoreError> {
         if errand.reports.len() > MAX_CHECKS {
             let detail = "too many reports in one errand";
             return Err(StoreError::new(ErrorKind::BadRequest, detail));
         }
         let named = Named::of(self.secret(), &key, tag.as_ref());
-        let request = Request::lending_named(named, ruled, errand, None)?;
+        let request = ScriptCall::lending_named(named, ruled, errand, None)?;
         let read = |reply: &[i64]| granted(&ruled.limit, errand, reply);
         self.call(named, &request, read).await
     }
@@ -37,11 +37,11 @@ impl RedisStore {
 impl Lender for RedisStore {
     fn lend<'a>(
         &'a self,
-        place: Option<Key<'a>>,
-        key: Key<'a>,
+        place: Option<StoreKey<'a>>,
+        key: StoreKey<'a>,
         ruled: &'a Ruled,
-        errand: Errand<'a>,
-    ) -> Awaited<'a, Granted> {
+        errand: LeaseRequest<'a>,
+    ) -> StoreFuture<'a, LeaseGrant> {
         Box::pin(async move { self.lend(place, key, ruled, &errand).await })
     }
 }

@@ -27,9 +27,9 @@ mod topology;
 pub mod wire;
 
 pub use credentials::{Credentials, CredentialsProvider, PasswordFile};
-pub use name::Secret;
+pub use name::KeyHashSecret;
 pub use options::{Options, Remembering};
 pub use register::RedisRegister;
 pub use store::RedisStore;
-pub use tls::{Identity, Tls};
+pub use tls::{Identity, RedisTls};
 pub use topology::{Finding, Unwise};

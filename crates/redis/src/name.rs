@@ -8,13 +8,13 @@ use std::fmt;
 use std::hash::Hasher as _;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
-use tollgate_store::{Key, LimitId};
+use tollgate_store::{LimitId, StoreKey};
 
 /// What keys are hashed with. Shared by a fleet, and shown to nobody.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Secret([u8; 16]);
+pub struct KeyHashSecret([u8; 16]);
 
-impl Secret {
+impl KeyHashSecret {
     /// A secret of these bytes. Draw them at random, once per fleet.
     #[must_use]
     pub const fn new(bytes: [u8; 16]) -> Self {
@@ -22,7 +22,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for KeyHashSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
     }
@@ -35,7 +35,7 @@ const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 pub(crate) struct Digest(u128);
 
 impl Digest {
-    pub(crate) fn of(secret: Secret, key: &Key<'_>) -> Self {
+    pub(crate) fn of(secret: KeyHashSecret, key: &StoreKey<'_>) -> Self {
         let mut hasher = SipHasher24::new_with_key(&secret.0);
         key.encode(|piece| hasher.write(piece));
         Self(hasher.finish128().as_u128())
@@ -99,7 +99,11 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    pub(crate) fn of(secret: Secret, key: &Key<'_>, tag: Option<&Key<'_>>) -> Self {
+    pub(crate) fn of(
+        secret: KeyHashSecret,
+        key: &StoreKey<'_>,
+        tag: Option<&StoreKey<'_>>,
+    ) -> Self {
         let key = Digest::of(secret, key);
         let tag = tag.map_or(key, |tag| Digest::of(secret, tag));
         Self { key, tag }
@@ -151,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    const SECRET: Secret = Secret::new(*b"0123456789abcdef");
+    const SECRET: KeyHashSecret = KeyHashSecret::new(*b"0123456789abcdef");
 
     fn id(n: u16) -> LimitId {
         LimitId(NonZeroU16::new(n).unwrap())
@@ -164,8 +168,8 @@ mod tests {
 
     #[test]
     fn under_a_tag_keys_differ_and_lie_together() {
-        let key = |text: &'static [u8]| Key::of(text).unwrap();
-        let under = |text, tag: Option<&Key<'_>>| {
+        let key = |text: &'static [u8]| StoreKey::of(text).unwrap();
+        let under = |text, tag: Option<&StoreKey<'_>>| {
             let named = Named::of(SECRET, &key(text), tag);
             String::from_utf8(named.name(id(1))).unwrap()
         };
@@ -182,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_name_is_thirty_bytes_for_the_first_sixty_three_limits() {
-        let digest = Digest::of(SECRET, &Key::of(b"alice").unwrap());
+        let digest = Digest::of(SECRET, &StoreKey::of(b"alice").unwrap());
         assert_eq!(name(digest, id(63)).len(), 30);
         assert_eq!(name(digest, id(64)).len(), 31);
         assert_eq!(name(digest, id(u16::MAX)).len(), 32);
@@ -190,17 +194,17 @@ mod tests {
 
     #[test]
     fn no_two_limits_share_a_name() {
-        let digest = Digest::of(SECRET, &Key::of(b"alice").unwrap());
+        let digest = Digest::of(SECRET, &StoreKey::of(b"alice").unwrap());
         let names: HashSet<Vec<u8>> = (1..=u16::MAX).map(|n| name(digest, id(n))).collect();
         assert_eq!(names.len(), usize::from(u16::MAX));
     }
 
     #[test]
     fn names_are_stable_and_depend_on_the_secret() {
-        let key = Key::of(b"alice").unwrap();
+        let key = StoreKey::of(b"alice").unwrap();
         let text = String::from_utf8(name(Digest::of(SECRET, &key), id(1))).unwrap();
         assert_eq!(text, "tg1:{WCWzpWazBHYc6CkAt3RZww}:B");
-        let other = Digest::of(Secret::new([7; 16]), &key);
+        let other = Digest::of(KeyHashSecret::new([7; 16]), &key);
         assert_ne!(other, Digest::of(SECRET, &key));
     }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tollgate_core::Nanos;
 
 use crate::credentials::CredentialsProvider;
-use crate::name::Secret;
-use crate::tls::Tls;
+use crate::name::KeyHashSecret;
+use crate::tls::RedisTls;
 
 /// Where the server is and how it is used.
 #[derive(Clone)]
@@ -29,9 +29,9 @@ pub struct Options {
     /// Where user and password for sentinels come from, if these want any.
     pub sentinel_credentials: Option<Arc<dyn CredentialsProvider>>,
     /// Certificates, for TLS.
-    pub tls: Tls,
+    pub tls: RedisTls,
     /// What the names of keys are derived with. Every node of a fleet must have the same, or each counts by itself.
-    pub secret: Secret,
+    pub secret: KeyHashSecret,
     /// The longest that one decision may take.
     pub deadline: Duration,
     /// The longest that making a connection may take. No decision waits for it.
@@ -64,12 +64,12 @@ impl Default for Remembering {
 
 impl Options {
     /// The usual waits and bounds: 15 ms for a decision, 200 ms for a connection, three connections, 4,096 calls.
-    pub fn new(address: impl Into<String>, secret: Secret) -> Self {
+    pub fn new(address: impl Into<String>, secret: KeyHashSecret) -> Self {
         Self {
             address: address.into(),
             credentials: None,
             sentinel_credentials: None,
-            tls: Tls::default(),
+            tls: RedisTls::default(),
             secret,
             deadline: Duration::from_millis(15),
             connect_deadline: Duration::from_millis(200),
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn s_39_an_address_is_shown_without_its_password() {
         let shown = |address: &str| {
-            let options = Options::new(address, Secret::new(*b"0123456789abcdef"));
+            let options = Options::new(address, KeyHashSecret::new(*b"0123456789abcdef"));
             format!("{options:?}")
         };
         let told = shown("redis+cluster://limiter:open@sesame@a:1,b:2");

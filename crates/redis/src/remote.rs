@@ -9,14 +9,15 @@ use std::sync::LazyLock;
 use tollgate_core::compose::BatchOutcome;
 use tollgate_core::{Rate, TokenBucket};
 use tollgate_store::{
-    Answer, Awaited, Check, ErrorKind, Key, LimitId, Op, RemoteStore, Ruled, StoreError,
+    ErrorKind, LimitId, Op, QuotaCheck, RemoteStore, Ruled, StoreError, StoreFuture, StoreKey,
+    StoreReply,
 };
 
-use crate::name::{Named, Secret, book_of, ledger_of};
+use crate::name::{KeyHashSecret, Named, book_of, ledger_of};
 use crate::script::Which;
 use crate::store::RedisStore;
 use crate::topology::{Place, Topology};
-use crate::wire::Request;
+use crate::wire::ScriptCall;
 
 /// Into how many ranges a cluster's slots are divided.
 const RANGES: u16 = 64;
@@ -42,11 +43,11 @@ pub(crate) struct Probes {
 
 impl Probes {
     /// Finds a key for each part.
-    pub(crate) fn find(secret: Secret, topology: &Topology) -> Self {
+    pub(crate) fn find(secret: KeyHashSecret, topology: &Topology) -> Self {
         let key_in = |part: usize| {
             let candidates = (0..TRIES).map(|n| [PROBE, &n.to_be_bytes()].concat());
             let lies = |key: &Vec<u8>| {
-                let key = Key::of(key).ok();
+                let key = StoreKey::of(key).ok();
                 let named = key.map(|key| Named::of(secret, &key, None));
                 named.is_some_and(|named| topology.part(topology.place(named.tag())) == part)
             };
@@ -89,7 +90,7 @@ impl RemoteStore for RedisStore {
         self.topology().parts()
     }
 
-    fn part_of(&self, key: &Key<'_>, place: Option<&Key<'_>>) -> usize {
+    fn part_of(&self, key: &StoreKey<'_>, place: Option<&StoreKey<'_>>) -> usize {
         let topology = self.topology();
         let named = Named::of(self.secret(), key, place);
         topology.part(topology.place(named.tag()))
@@ -97,38 +98,38 @@ impl RemoteStore for RedisStore {
 
     fn decide<'a>(
         &'a self,
-        places: &'a [Option<Key<'a>>],
-        checks: &'a [Check<'a>],
-        answers: &'a mut [Answer],
-    ) -> Awaited<'a, BatchOutcome> {
+        places: &'a [Option<StoreKey<'a>>],
+        checks: &'a [QuotaCheck<'a>],
+        answers: &'a mut [StoreReply],
+    ) -> StoreFuture<'a, BatchOutcome> {
         Box::pin(self.decide_under(places, checks, answers))
     }
 
-    fn probe(&self, part: usize) -> Awaited<'_, ()> {
+    fn probe(&self, part: usize) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let unknown = || StoreError::new(ErrorKind::BadRequest, "there is no such part");
             let key = self.probes().keys.get(part).ok_or_else(unknown)?;
-            let check = Check {
-                key: Key::of(key).map_err(|_too_long| unknown())?,
+            let check = QuotaCheck {
+                key: StoreKey::of(key).map_err(|_too_long| unknown())?,
                 ruled: PROBED.as_ref().ok_or_else(unknown)?,
                 op: Op::Spend(1),
             };
-            let _one_of_a_thousand = self.decide(&[check], &mut [Answer::EMPTY]).await?;
+            let _one_of_a_thousand = self.decide(&[check], &mut [StoreReply::EMPTY]).await?;
             Ok(())
         })
     }
 
     fn erase<'a>(
         &'a self,
-        place: Option<Key<'a>>,
-        key: Key<'a>,
+        place: Option<StoreKey<'a>>,
+        key: StoreKey<'a>,
         ruled: &'a Ruled,
-    ) -> Awaited<'a, bool> {
+    ) -> StoreFuture<'a, bool> {
         Box::pin(async move {
             let named = Named::of(self.secret(), &key, place.as_ref());
             let name = named.name(ruled.id);
             let (ledger, book) = (ledger_of(&name), book_of(&name));
-            let request = Request::of_script(Which::Erase, named, &[name, ledger, book]);
+            let request = ScriptCall::of_script(Which::Erase, named, &[name, ledger, book]);
             self.count(named, &request).await.map(|found| found > 0)
         })
     }

@@ -10,14 +10,14 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tollgate_core::compose::BatchOutcome;
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Answer, Check, ErrorKind, Key, StoreError};
+use tollgate_store::{ErrorKind, QuotaCheck, StoreError, StoreKey, StoreReply};
 
 use crate::multi_slot::{self, Debts, Part};
-use crate::name::{Named, Secret};
+use crate::name::{KeyHashSecret, Named};
 use crate::options::{Options, Remembering};
 use crate::remote::Probes;
 use crate::topology::{Finding, Place, Topology};
-use crate::wire::{Request, decode};
+use crate::wire::{ScriptCall, decode};
 
 /// Decides in Redis or Valkey, exactly: one round trip, one script, one clock for all keys that lie together.
 #[derive(Debug)]
@@ -64,8 +64,8 @@ impl RedisStore {
     /// The batch makes no sense, or a server did not answer. No call is repeated that may have been carried out.
     pub async fn decide(
         &self,
-        checks: &[Check<'_>],
-        answers: &mut [Answer],
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         self.decide_under(&[], checks, answers).await
     }
@@ -77,9 +77,9 @@ impl RedisStore {
     /// The batch makes no sense, or a server did not answer.
     pub async fn decide_under(
         &self,
-        tags: &[Option<Key<'_>>],
-        checks: &[Check<'_>],
-        answers: &mut [Answer],
+        tags: &[Option<StoreKey<'_>>],
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         if checks.len() != answers.len() {
             return Err(bad("there must be as many answers as checks"));
@@ -96,7 +96,7 @@ impl RedisStore {
         let _permit = self.permit()?;
         let shared = &self.shared;
         let until = Instant::now() + shared.options.deadline;
-        let part = |index: usize, check: &Check<'_>| {
+        let part = |index: usize, check: &QuotaCheck<'_>| {
             let tag = tags.get(index).and_then(Option::as_ref);
             let named = Named::of(shared.options.secret, &check.key, tag);
             (named, shared.topology.place(named.tag()))
@@ -105,7 +105,7 @@ impl RedisStore {
         if let [check] = checks {
             let (named, place) = part(0, check);
             let only = std::iter::once((check, named));
-            let request = Request::named(shared.remembering(), only, None)?;
+            let request = ScriptCall::named(shared.remembering(), only, None)?;
             return shared.ask(place, &request, checks, answers, until).await;
         }
         let parts: Vec<Part<'_>> = checks
@@ -124,7 +124,7 @@ impl RedisStore {
         match first {
             Some(place) if parts.iter().all(|part| part.place == place) => {
                 let named = parts.iter().map(|part| (&part.check, part.named));
-                let request = Request::named(shared.remembering(), named, None)?;
+                let request = ScriptCall::named(shared.remembering(), named, None)?;
                 shared.ask(place, &request, checks, answers, until).await
             }
             // In a box, so that whoever keeps all in one place does not carry its room around.
@@ -186,7 +186,7 @@ impl RedisStore {
         &self.shared.topology
     }
 
-    pub(crate) fn secret(&self) -> Secret {
+    pub(crate) fn secret(&self) -> KeyHashSecret {
         self.shared.options.secret
     }
 
@@ -198,7 +198,7 @@ impl RedisStore {
     pub(crate) async fn call<T>(
         &self,
         named: Named,
-        request: &Request,
+        request: &ScriptCall,
         read: impl FnOnce(&[i64]) -> Result<(T, u64), StoreError>,
     ) -> Result<T, StoreError> {
         let _permit = self.permit()?;
@@ -213,7 +213,11 @@ impl RedisStore {
     }
 
     /// A call that answers one number.
-    pub(crate) async fn count(&self, named: Named, request: &Request) -> Result<i64, StoreError> {
+    pub(crate) async fn count(
+        &self,
+        named: Named,
+        request: &ScriptCall,
+    ) -> Result<i64, StoreError> {
         let until = Instant::now() + self.shared.options.deadline;
         let place = self.shared.topology.place(named.tag());
         let reply = self.shared.topology.call(place, request, until).await?;
@@ -245,9 +249,9 @@ impl Shared {
     pub(crate) async fn ask(
         &self,
         place: Place,
-        request: &Request,
-        checks: &[Check<'_>],
-        answers: &mut [Answer],
+        request: &ScriptCall,
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
         until: Instant,
     ) -> Result<BatchOutcome, StoreError> {
         let reply = self.topology.call(place, request, until).await?;
@@ -260,7 +264,7 @@ impl Shared {
     }
 
     /// One call in one place whose answer does not matter. Whether it was carried out.
-    pub(crate) async fn tell(&self, place: Place, request: &Request) -> bool {
+    pub(crate) async fn tell(&self, place: Place, request: &ScriptCall) -> bool {
         let until = Instant::now() + self.options.deadline;
         let reply = self.topology.call(place, request, until).await;
         reply.is_ok_and(|reply| read_integers(&reply, |_| Ok(())).is_ok())

@@ -9,7 +9,7 @@ use tollgate_store::{ErrorKind, StoreError};
 /// Certificates for addresses that begin with `rediss`. Without any, the system's roots are trusted.
 #[derive(Clone, Default)]
 #[non_exhaustive]
-pub struct Tls {
+pub struct RedisTls {
     /// The authorities that are trusted instead of the system's, as PEM.
     pub roots: Option<Vec<u8>>,
     /// Our own certificate and its key, as PEM, for servers that ask for one.
@@ -25,7 +25,7 @@ pub struct Identity {
     pub key: Vec<u8>,
 }
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for RedisTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls")
             .field("has_roots", &self.roots.is_some())
@@ -41,7 +41,7 @@ impl fmt::Debug for Identity {
 }
 
 #[cfg(feature = "tls")]
-impl Tls {
+impl RedisTls {
     pub(crate) const fn is_given(&self) -> bool {
         self.roots.is_some() || self.identity.is_some()
     }
@@ -65,7 +65,7 @@ impl Tls {
 /// # Errors
 /// This build has no TLS, or there is no certificate where there should be one.
 #[cfg(feature = "tls")]
-pub(crate) fn ready(tls: &Tls) -> Result<(), StoreError> {
+pub(crate) fn ready(tls: &RedisTls) -> Result<(), StoreError> {
     use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject as _;
 
@@ -85,7 +85,7 @@ pub(crate) fn ready(tls: &Tls) -> Result<(), StoreError> {
 }
 
 #[cfg(not(feature = "tls"))]
-pub(crate) fn ready(_tls: &Tls) -> Result<(), StoreError> {
+pub(crate) fn ready(_tls: &RedisTls) -> Result<(), StoreError> {
     Err(wrong("this build has no TLS; switch the feature `tls` on"))
 }
 

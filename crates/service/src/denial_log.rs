@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{InvalidQuota, Nanos, Outcome, Rate, Timestamp, TokenBucket};
-use tollgate_engine::{Reason, Verdict};
+use tollgate_engine::{DenialReason, Verdict};
 
 use crate::metrics::{Metrics, Transport};
 
@@ -77,7 +77,7 @@ impl DenialLog {
         tracing::info!(
             transport = transport.name(),
             limit = verdict.rule_name(),
-            reason = verdict.reason().map(Reason::word),
+            reason = verdict.reason().map(DenialReason::word),
             key = key_digest(verdict),
             retry_after_ms,
             not_logged = self.skipped.swap(0, Ordering::Relaxed),

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use tollgate_engine::OutOfNumbers;
-use tollgate_policy::source::{Problem, Problems};
+use tollgate_policy::source::{Diagnostic, Problems};
 use tollgate_store::InvalidSize;
 
 /// Why a service cannot be made, or a policy cannot be put in force.
@@ -13,7 +13,7 @@ use tollgate_store::InvalidSize;
 #[non_exhaustive]
 pub enum InvalidService {
     /// The policy cannot be honoured.
-    Policy(Vec<Problem>),
+    Policy(Vec<Diagnostic>),
     /// Policy files cannot be read or are wrong: the problems of each file.
     Files(Vec<Problems>),
     /// There cannot be so many keys.

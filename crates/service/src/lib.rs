@@ -31,12 +31,12 @@ pub use error::InvalidService;
 pub use header_fields::{
     HeaderCache, HeaderRenderer, Subject, role_name, with_header_fields, write_problem,
 };
-pub use metrics::{Cause, Metrics, RequestOutcome, Transport};
+pub use metrics::{DegradationCause, Metrics, RequestOutcome, Transport};
 pub use operator::ResetError;
 pub use panic_guard::guarded;
 pub use saturation::{DEFAULT_MAX_WAITING, Saturation, WaitPermit};
 pub use secret::{InvalidSecret, Secret};
 pub use service::{MAX_RETRY_JITTER, PolicyExplanation, RateLimitService};
 pub use tickets::{TICKET_LIFETIME, TakenTicket};
-pub use tollgate_http::Words as HeaderFields;
+pub use tollgate_http::HeaderFields;
 pub use wait_queue_full::WaitQueueFull;

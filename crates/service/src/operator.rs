@@ -6,7 +6,7 @@
 use std::fmt;
 
 use tollgate_engine::Control;
-use tollgate_engine::control::{By, Refused};
+use tollgate_engine::control::{By, OperatorError};
 use tollgate_store::{Clock, Memory, StoreError};
 
 use crate::service::RateLimitService;
@@ -16,7 +16,7 @@ use crate::service::RateLimitService;
 #[non_exhaustive]
 pub enum ResetError {
     /// The engine refuses: there is no such limit or key. Nothing was reset.
-    Refused(Refused),
+    Refused(OperatorError),
     /// The key was reset on this node, and the store that the fleet shares did not answer.
     Store(StoreError),
 }

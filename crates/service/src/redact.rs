@@ -90,7 +90,7 @@ fn is_secret(attribute: &Attribute) -> bool {
 mod tests {
     use super::*;
     use tollgate_policy::explain::explain;
-    use tollgate_policy::source::Format;
+    use tollgate_policy::source::SourceFormat;
 
     const TEXT: &str = r#"
 deny:
@@ -109,7 +109,7 @@ limits:
 
     #[test]
     fn nobody_learns_a_key_from_the_words_of_a_policy() {
-        let policy = tollgate_policy::load(TEXT, "a.yaml", Format::Yaml);
+        let policy = tollgate_policy::load(TEXT, "a.yaml", SourceFormat::Yaml);
         let policy = policy.unwrap_or_else(|problems| panic!("{problems}"));
         let before = format!("{:?}", explain(&policy).unwrap());
         assert_eq!(before.matches("hunter").count(), 6, "{before}");

@@ -9,7 +9,7 @@ use tollgate_engine::Verdict;
 use tollgate_store::Clock;
 
 use crate::decision::Refusal;
-use crate::metrics::Cause;
+use crate::metrics::DegradationCause;
 use crate::service::RateLimitService;
 
 /// What becomes of a request that would have to wait while the wait queue is full.
@@ -46,6 +46,7 @@ impl<C: Clock> RateLimitService<C> {
 
     /// Records that the service has more to do than it can.
     pub fn record_saturation(&self) {
-        self.metrics().degrade(Cause::Saturation, self.now());
+        self.metrics()
+            .degrade(DegradationCause::Saturation, self.now());
     }
 }

@@ -7,10 +7,10 @@ use std::num::NonZeroU16;
 
 use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::Limit;
-use tollgate_core::{Nanos, Outcome, Receipt, Status, Timestamp};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Receipt, Timestamp};
 
 use crate::failure::StoreError;
-use crate::key::Key;
+use crate::key::StoreKey;
 
 pub use tollgate_core::limit::Op;
 
@@ -33,9 +33,9 @@ pub struct Ruled {
 
 /// One limit's part in a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Check<'a> {
+pub struct QuotaCheck<'a> {
     /// Whose quota it is.
-    pub key: Key<'a>,
+    pub key: StoreKey<'a>,
     /// Which limit.
     pub ruled: &'a Ruled,
     /// What is asked of it.
@@ -44,22 +44,22 @@ pub struct Check<'a> {
 
 /// What one limit answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct StoreReply {
     /// What this limit says by itself.
     pub outcome: Outcome,
     /// Where it stands afterwards.
-    pub status: Status,
+    pub status: QuotaStatus,
     /// What it was charged: nothing, unless all admitted.
     pub receipt: Receipt,
     /// What else there is to know.
     pub note: Note,
 }
 
-impl Answer {
+impl StoreReply {
     /// An answer to be overwritten.
     pub const EMPTY: Self = Self {
         outcome: Outcome::Never,
-        status: Status {
+        status: QuotaStatus {
             limit: 0,
             remaining: 0,
             reset_after: Nanos::ZERO,
@@ -117,8 +117,8 @@ pub trait Store: Send + Sync {
     /// call is safe, and whether something may have been charged.
     fn decide(
         &self,
-        checks: &[Check<'_>],
-        answers: &mut [Answer],
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError>;
 }
 
@@ -126,8 +126,8 @@ pub trait Store: Send + Sync {
 impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
     fn decide(
         &self,
-        checks: &[Check<'_>],
-        answers: &mut [Answer],
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         (**self).decide(checks, answers)
     }

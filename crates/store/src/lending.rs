@@ -8,10 +8,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::contract::Ruled;
-use crate::key::Key;
-use crate::remote::Awaited;
+use crate::key::StoreKey;
+use crate::remote::StoreFuture;
 
-pub use tollgate_core::lending::{Errand, Granted, LoanId, Report, Want};
+pub use tollgate_core::lending::{LeaseGrant, LeaseReport, LeaseRequest, LoanId, Want};
 
 /// Somebody who lends parts of quotas.
 pub trait Lender: Send + Sync + fmt::Debug {
@@ -21,22 +21,22 @@ pub trait Lender: Send + Sync + fmt::Debug {
     /// The answer comes within the lender's own deadline. Dropping the future does not take back what was sent.
     fn lend<'a>(
         &'a self,
-        place: Option<Key<'a>>,
-        key: Key<'a>,
+        place: Option<StoreKey<'a>>,
+        key: StoreKey<'a>,
         ruled: &'a Ruled,
-        errand: Errand<'a>,
-    ) -> Awaited<'a, Granted>;
+        errand: LeaseRequest<'a>,
+    ) -> StoreFuture<'a, LeaseGrant>;
 }
 
 /// A lender that several share.
 impl<L: Lender + ?Sized> Lender for Arc<L> {
     fn lend<'a>(
         &'a self,
-        place: Option<Key<'a>>,
-        key: Key<'a>,
+        place: Option<StoreKey<'a>>,
+        key: StoreKey<'a>,
         ruled: &'a Ruled,
-        errand: Errand<'a>,
-    ) -> Awaited<'a, Granted> {
+        errand: LeaseRequest<'a>,
+    ) -> StoreFuture<'a, LeaseGrant> {
         (**self).lend(place, key, ruled, errand)
     }
 }

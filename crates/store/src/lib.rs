@@ -15,10 +15,10 @@ pub mod register;
 mod remote;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use contract::{Answer, Check, LimitId, Note, Op, Ruled, Store};
+pub use contract::{LimitId, Note, Op, QuotaCheck, Ruled, Store, StoreReply};
 pub use error::InvalidSize;
 pub use failure::{ErrorKind, StoreError};
-pub use key::{Key, KeyTooLong, MAX_KEY_LEN};
+pub use key::{KeyTooLong, MAX_KEY_LEN, StoreKey};
 pub use lending::Lender;
 pub use memory::{MAX_KEYS, Memory, Occupancy, SnapshotError, Usage};
-pub use remote::{Awaited, RemoteStore};
+pub use remote::{RemoteStore, StoreFuture};

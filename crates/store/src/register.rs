@@ -47,11 +47,11 @@ pub trait Register: Send + Sync {
     fn leave(&self, node: NodeId) -> Later<'_, ()>;
 
     /// What was said since: all entries that were put after the mark, or every one if there is no telling which these are.
-    fn entries(&self, since: Option<Mark>) -> Later<'_, Said>;
+    fn entries(&self, since: Option<Mark>) -> Later<'_, RegisterSnapshot>;
 
     /// Puts all of these in force or, if there is no room for them, none. Later ones of the same name win. A node numbers
     /// what it puts, upwards from 1: what it has put before is not put again, however often it is repeated.
-    fn put<'a>(&'a self, from: NodeId, number: u64, changes: &'a [Change]) -> Later<'a, Mark>;
+    fn put<'a>(&'a self, from: NodeId, number: u64, changes: &'a [RegisterPut]) -> Later<'a, Mark>;
 }
 
 /// One run of one process: a number drawn at random when it began.
@@ -122,7 +122,7 @@ pub struct Mark {
 
 /// What a register has to say.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Said {
+pub struct RegisterSnapshot {
     /// Up to where this is.
     pub mark: Mark,
     /// Whether this is everything, and what is not in it is gone.
@@ -131,12 +131,12 @@ pub struct Said {
     /// has lost what was put after this version, as a replica does that was promoted too early.
     pub lost_after: Option<u64>,
     /// The entries in the order in which they were put.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RegisterEntry>,
 }
 
 /// Something that holds for the whole fleet, or that no longer does.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct RegisterEntry {
     /// What it is about.
     pub name: Box<str>,
     /// What it says.
@@ -151,7 +151,7 @@ pub struct Entry {
 
 /// An entry to be put.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct RegisterPut {
     /// What it is about.
     pub name: Box<str>,
     /// What it says, also of what is taken back: who did that, and why.
@@ -251,7 +251,7 @@ impl Beat {
 ///
 /// # Errors
 /// One of them, or all together, is beyond a bound, and the error says which.
-pub fn check_changes(changes: &[Change]) -> Result<(), StoreError> {
+pub fn check_changes(changes: &[RegisterPut]) -> Result<(), StoreError> {
     let bad = |detail: String| Err(StoreError::new(ErrorKind::BadRequest, detail));
     if changes.len() > MOST_CHANGES {
         let given = changes.len();
@@ -301,7 +301,7 @@ impl fmt::Debug for NodeId {
 }
 
 /// Without the body: it may name addresses.
-impl fmt::Debug for Entry {
+impl fmt::Debug for RegisterEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry")
             .field("name", &self.name)
@@ -313,7 +313,7 @@ impl fmt::Debug for Entry {
 }
 
 /// Without the body: it may name addresses.
-impl fmt::Debug for Change {
+impl fmt::Debug for RegisterPut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Change")
             .field("name", &self.name)
@@ -346,13 +346,13 @@ mod tests {
 
     #[test]
     fn what_is_beyond_a_bound_is_named() {
-        let change = |name: usize, body: usize| Change {
+        let change = |name: usize, body: usize| RegisterPut {
             name: "n".repeat(name).into(),
             body: vec![b'b'; body].into(),
             how: How::Set,
             left: None,
         };
-        let told = |changes: &[Change]| match check_changes(changes) {
+        let told = |changes: &[RegisterPut]| match check_changes(changes) {
             Ok(()) => String::new(),
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::BadRequest);

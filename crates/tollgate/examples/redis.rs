@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use tollgate::redis::{Options, Redis, Secret};
+use tollgate::redis::{KeyHashSecret, Options, Redis};
 use tollgate::{Gate, Limiter, Rate};
 
 #[tokio::main(flavor = "current_thread")]
@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
 
     // In production it is drawn at random, once, and the same in every process: keys are named with it.
-    let mut options = Options::new(address, Secret::new(*b"only an example!"));
+    let mut options = Options::new(address, KeyHashSecret::new(*b"only an example!"));
     // One decision takes a fraction of a millisecond; this is for how long a caller puts up with a server in trouble.
     options.deadline = Duration::from_millis(250);
     let redis = Redis::connect(options).await?;

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::allowed::{Allowed, Standing, tightest};
+use crate::allowed::{Allowed, LimitStatus, tightest};
 
 /// Charges that [`check_all`](crate::check_all) made together, one for each limiter, in the order they were asked.
 ///
@@ -37,13 +37,13 @@ impl AllAllowed {
     }
 
     /// Every limit of every limiter, in the order they were asked and written down.
-    pub fn limits(&self) -> impl Iterator<Item = Standing<'_>> {
+    pub fn limits(&self) -> impl Iterator<Item = LimitStatus<'_>> {
         self.parts.iter().flat_map(Allowed::limits)
     }
 
     /// The limit with the smallest part of its quota left: the one worth telling a client about.
     #[must_use]
-    pub fn tightest(&self) -> Standing<'_> {
+    pub fn tightest(&self) -> LimitStatus<'_> {
         tightest(self.limits())
     }
 

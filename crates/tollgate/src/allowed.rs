@@ -6,8 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{Nanos, Outcome, Status, Unit};
-use tollgate_store::{Answer, Op};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, QuotaUnit};
+use tollgate_store::{Op, StoreReply};
 
 use crate::denied::Denied;
 use crate::limits::{Limits, MAX_LIMITS};
@@ -27,14 +27,14 @@ use crate::rules::{Rule, Rules};
 /// ```
 pub struct Allowed {
     pub(crate) rules: Arc<Rules>,
-    pub(crate) answers: [Answer; MAX_LIMITS],
+    pub(crate) answers: [StoreReply; MAX_LIMITS],
     pub(crate) cost: u64,
 }
 
 /// Where one limit stands for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Standing<'a> {
+pub struct LimitStatus<'a> {
     /// The limit's name.
     pub name: &'a str,
     /// The most it admits at once.
@@ -44,16 +44,16 @@ pub struct Standing<'a> {
     /// Time until it is as if this key had never used it.
     pub reset_after: Duration,
     /// What its numbers count.
-    pub unit: Unit,
+    pub unit: QuotaUnit,
     /// What the call charged on it, the most that a refund gives back. Nothing for a peek.
     pub charged: u64,
 }
 
-impl Standing<'_> {
+impl LimitStatus<'_> {
     /// The numbers by themselves, for those who word them: headers, problem details.
     #[must_use]
-    pub fn status(&self) -> Status {
-        Status {
+    pub fn status(&self) -> QuotaStatus {
+        QuotaStatus {
             limit: self.limit,
             remaining: self.remaining,
             reset_after: self.reset_after.into(),
@@ -66,7 +66,7 @@ impl Allowed {
     pub(crate) fn unanswered(rules: &Arc<Rules>, cost: u64, op: Op) -> Self {
         Self {
             rules: Arc::clone(rules),
-            answers: [Answer::EMPTY; MAX_LIMITS],
+            answers: [StoreReply::EMPTY; MAX_LIMITS],
             cost: if matches!(op, Op::Peek(_)) { 0 } else { cost },
         }
     }
@@ -89,8 +89,8 @@ impl Allowed {
     }
 
     /// Every limit, in the order they were written down.
-    pub fn limits(&self) -> impl Iterator<Item = Standing<'_>> {
-        self.pairs().map(|(rule, answer)| Standing {
+    pub fn limits(&self) -> impl Iterator<Item = LimitStatus<'_>> {
+        self.pairs().map(|(rule, answer)| LimitStatus {
             name: rule.name.as_str(),
             limit: answer.status.limit,
             remaining: answer.status.remaining,
@@ -102,11 +102,11 @@ impl Allowed {
 
     /// The limit with the smallest part of its quota left: the one worth telling a client about.
     #[must_use]
-    pub fn tightest(&self) -> Standing<'_> {
+    pub fn tightest(&self) -> LimitStatus<'_> {
         tightest(self.limits())
     }
 
-    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&Rule, &Answer)> {
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&Rule, &StoreReply)> {
         self.rules.list().iter().zip(&self.answers)
     }
 
@@ -122,10 +122,10 @@ impl Allowed {
         most.min(least.unwrap_or(0).max(1))
     }
 
-    pub(crate) fn first_status(&self) -> Status {
+    pub(crate) fn first_status(&self) -> QuotaStatus {
         self.answers
             .first()
-            .map_or(Answer::EMPTY.status, |answer| answer.status)
+            .map_or(StoreReply::EMPTY.status, |answer| answer.status)
     }
 
     /// This admission as a denial by the limit that has to be waited for.
@@ -135,7 +135,7 @@ impl Allowed {
             _ => Nanos::ZERO,
         });
         let (name, answer) = longest.map_or(
-            (Name::literal(Limits::UNNAMED), &Answer::EMPTY),
+            (Name::literal(Limits::UNNAMED), &StoreReply::EMPTY),
             |(rule, answer)| (rule.name.clone(), answer),
         );
         Denied::new(name, cost, answer.outcome, answer.status)
@@ -143,17 +143,17 @@ impl Allowed {
 }
 
 /// The limit with the smallest part of its quota left.
-pub(crate) fn tightest<'a>(limits: impl Iterator<Item = Standing<'a>>) -> Standing<'a> {
-    let nothing = Standing {
+pub(crate) fn tightest<'a>(limits: impl Iterator<Item = LimitStatus<'a>>) -> LimitStatus<'a> {
+    let nothing = LimitStatus {
         name: Limits::UNNAMED,
         limit: 0,
         remaining: 0,
         reset_after: Duration::ZERO,
-        unit: Unit::Requests,
+        unit: QuotaUnit::Requests,
         charged: 0,
     };
     // Fractions are compared by multiplying crosswise; a limit of zero has nothing left.
-    let part = |s: &Standing<'_>, of: &Standing<'_>| {
+    let part = |s: &LimitStatus<'_>, of: &LimitStatus<'_>| {
         u128::from(s.remaining).saturating_mul(u128::from(of.limit.max(1)))
     };
     limits

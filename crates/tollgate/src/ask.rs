@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tollgate_core::Outcome;
 use tollgate_core::compose::BatchOutcome;
 use tollgate_store as store;
-use tollgate_store::{Answer, Check, Clock, ErrorKind, Op, Store as _, StoreError};
+use tollgate_store::{Clock, ErrorKind, Op, QuotaCheck, Store as _, StoreError, StoreReply};
 
 use crate::allowed::Allowed;
 use crate::denied::{Denied, Error};
@@ -21,7 +21,7 @@ impl<C: Clock> Shared<C> {
     pub(crate) fn decide(
         &self,
         rules: &Arc<Rules>,
-        key: &store::Key<'_>,
+        key: &store::StoreKey<'_>,
         cost: u64,
         op: Op,
     ) -> Result<Allowed, Error> {
@@ -42,10 +42,10 @@ impl<C: Clock> Shared<C> {
     pub(crate) fn check_some<const N: usize>(
         &self,
         rules: &Arc<Rules>,
-        key: &store::Key<'_>,
+        key: &store::StoreKey<'_>,
         cost: u64,
     ) -> Result<(), Error> {
-        let mut answers = [Answer::EMPTY; N];
+        let mut answers = [StoreReply::EMPTY; N];
         let verdict = self.ask::<N>(rules.list(), key, Op::Spend(cost), &mut answers)?;
         match verdict.outcome() {
             Outcome::Allow => Ok(()),
@@ -59,13 +59,13 @@ impl<C: Clock> Shared<C> {
     fn decline_place(
         &self,
         rules: &Arc<Rules>,
-        key: &store::Key<'_>,
+        key: &store::StoreKey<'_>,
         cost: u64,
-        answers: &[Answer],
+        answers: &[StoreReply],
     ) -> Result<(), Error> {
         let mut place = Allowed {
             rules: Arc::clone(rules),
-            answers: [Answer::EMPTY; MAX_LIMITS],
+            answers: [StoreReply::EMPTY; MAX_LIMITS],
             cost,
         };
         for (slot, answer) in place.answers.iter_mut().zip(answers) {
@@ -78,14 +78,14 @@ impl<C: Clock> Shared<C> {
     fn ask<const N: usize>(
         &self,
         list: &[Rule],
-        key: &store::Key<'_>,
+        key: &store::StoreKey<'_>,
         op: Op,
-        answers: &mut [Answer],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, Error> {
         let Some(first) = list.first() else {
             return Ok(BatchOutcome::default());
         };
-        let check = |ruled| Check {
+        let check = |ruled| QuotaCheck {
             key: *key,
             ruled,
             op,
@@ -108,13 +108,13 @@ impl<C: Clock> Shared<C> {
 #[cold]
 pub(crate) fn denial(
     list: &[Rule],
-    answers: &[Answer],
+    answers: &[StoreReply],
     verdict: &BatchOutcome,
     cost: u64,
 ) -> Error {
     let binding = list.iter().zip(answers).nth(verdict.binding().unwrap_or(0));
     let (name, answer) = binding.map_or(
-        (Name::literal(Limits::UNNAMED), &Answer::EMPTY),
+        (Name::literal(Limits::UNNAMED), &StoreReply::EMPTY),
         |(rule, answer)| (rule.name.clone(), answer),
     );
     Denied::new(name, cost, answer.outcome, answer.status).into()

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use tollgate_core::{Nanos, Outcome, Status};
+use tollgate_core::{Nanos, Outcome, QuotaStatus};
 use tollgate_store::{KeyTooLong, StoreError};
 
 use crate::name::Name;
@@ -31,7 +31,7 @@ pub struct Denied {
     name: Name,
     cost: u64,
     when: When,
-    status: Status,
+    status: QuotaStatus,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ enum When {
 }
 
 impl Denied {
-    pub(crate) fn new(name: Name, cost: u64, outcome: Outcome, status: Status) -> Self {
+    pub(crate) fn new(name: Name, cost: u64, outcome: Outcome, status: QuotaStatus) -> Self {
         let when = match outcome {
             Outcome::Never => When::Never,
             Outcome::Deny { retry_after } | Outcome::Wait(retry_after) => When::After(retry_after),
@@ -118,9 +118,9 @@ impl Denied {
     /// Where the limit stands, for those who word it: headers, problem details. Where nobody can say when it resets, that
     /// is said to be now.
     #[must_use]
-    pub const fn status(&self) -> Status {
+    pub const fn status(&self) -> QuotaStatus {
         match self.when {
-            When::Unknown => Status {
+            When::Unknown => QuotaStatus {
                 reset_after: Nanos::ZERO,
                 ..self.status
             },

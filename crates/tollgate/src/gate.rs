@@ -9,7 +9,7 @@ use std::time::Duration;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::{Concurrency, MAX_CAPACITY, Nanos};
 use tollgate_store as store;
-use tollgate_store::{Answer, Check, Clock, Memory, Note, Op, Ruled, SystemClock};
+use tollgate_store::{Clock, Memory, Note, Op, QuotaCheck, Ruled, StoreReply, SystemClock};
 
 use crate::denied::{Denied, Error};
 use crate::invalid::InvalidLimiter;
@@ -182,8 +182,8 @@ impl<C: Clock> Gate<C> {
 }
 
 impl<C: Clock> Shared<C> {
-    fn ask(&self, key: &store::Key<'_>, op: Op) -> Result<Answer, Error> {
-        let check = Check {
+    fn ask(&self, key: &store::StoreKey<'_>, op: Op) -> Result<StoreReply, Error> {
+        let check = QuotaCheck {
             key: *key,
             ruled: &self.ruled,
             op,
@@ -212,7 +212,7 @@ impl<C: Clock> Permit<C> {
         Ok(answer.note != Note::LeaseNotHeld)
     }
 
-    fn change(&self, op: Op) -> Result<Answer, Error> {
+    fn change(&self, op: Op) -> Result<StoreReply, Error> {
         self.key.lend(|key| self.shared.ask(&key, op))
     }
 }

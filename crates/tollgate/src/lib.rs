@@ -33,7 +33,7 @@ mod verbs;
 mod wait;
 
 pub use all_allowed::AllAllowed;
-pub use allowed::{Allowed, Standing};
+pub use allowed::{Allowed, LimitStatus};
 pub use builder::Builder;
 pub use denied::{Denied, Error};
 pub use gate::{Gate, GateBuilder, Permit};
@@ -48,8 +48,8 @@ pub use table::DEFAULT_KEYS;
 pub use together::{Ask, check_all, refund_all};
 
 pub use tollgate_core::{
-    Calendar, FixedWindow, InvalidQuota, LeakyBucket, Nanos, Outcome, Rate, SlidingCounter,
-    SlidingLog, Status, Timestamp, TokenBucket, Unit, UtcOffset, Window,
+    Calendar, FixedWindow, InvalidQuota, LeakyBucket, Nanos, Outcome, QuotaStatus, QuotaUnit, Rate,
+    SlidingCounter, SlidingLog, Timestamp, TokenBucket, UtcOffset, Window,
 };
 pub use tollgate_store::{
     Clock, ErrorKind, InvalidSize, ManualClock, StoreError, SystemClock, Usage,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use tollgate_core::limit::Limit;
-use tollgate_core::{Nanos, Outcome, Rate, Status, TokenBucket};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Rate, TokenBucket};
 use tollgate_store as store;
 use tollgate_store::{Clock, Op, SystemClock, Usage};
 
@@ -224,7 +224,7 @@ impl<C: Clock> Shared<C> {
     #[inline]
     fn check_bucket(
         &self,
-        key: &store::Key<'_>,
+        key: &store::StoreKey<'_>,
         bucket: &Bucket,
         rules: &Arc<Rules>,
         cost: u64,
@@ -236,7 +236,7 @@ impl<C: Clock> Shared<C> {
     }
 
     #[inline(never)]
-    fn check_long(&self, key: &store::Key<'_>, cost: u64) -> Result<(), Error> {
+    fn check_long(&self, key: &store::StoreKey<'_>, cost: u64) -> Result<(), Error> {
         let rules = self.rules();
         if let Some(bucket) = rules.only_bucket() {
             return self.check_bucket(key, &bucket, &rules, cost);
@@ -261,7 +261,7 @@ impl<C: Clock> Shared<C> {
     #[cold]
     fn denied_by_bucket(
         &self,
-        key: &store::Key<'_>,
+        key: &store::StoreKey<'_>,
         bucket: &Bucket,
         rules: &Arc<Rules>,
         cost: u64,
@@ -294,7 +294,7 @@ impl<C: Clock> Shared<C> {
 
 /// Where a bucket stands that denied a cost. The short way answers only when to come back, and all else follows from that:
 /// the price of the cost, less the time it is short by, is the room that there is.
-fn status_when_denied(quota: &TokenBucket, cost: u64, retry_after: Nanos) -> Status {
+fn status_when_denied(quota: &TokenBucket, cost: u64, retry_after: Nanos) -> QuotaStatus {
     let (interval, block) = (quota.interval().as_nanos(), quota.block());
     // Divisions are the dearest part of a denial, and most denials need none: blocks of one, and not even one left.
     let blocks = if block == 1 {
@@ -309,7 +309,7 @@ fn status_when_denied(quota: &TokenBucket, cost: u64, retry_after: Nanos) -> Sta
     } else {
         room / interval.max(1)
     };
-    Status {
+    QuotaStatus {
         limit: quota.limit(),
         remaining: units.saturating_mul(block),
         // In the overdraft the bucket is short by more than the price, and the debt above its capacity.

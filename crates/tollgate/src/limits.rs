@@ -9,7 +9,8 @@ use tollgate_core::sliding_counter::SlidingCounterBuilder;
 use tollgate_core::sliding_log::SlidingLogBuilder;
 use tollgate_core::token_bucket::TokenBucketBuilder;
 use tollgate_core::{
-    FixedWindow, InvalidQuota, LeakyBucket, Rate, SlidingCounter, SlidingLog, TokenBucket, Unit,
+    FixedWindow, InvalidQuota, LeakyBucket, QuotaUnit, Rate, SlidingCounter, SlidingLog,
+    TokenBucket,
 };
 
 use crate::invalid::InvalidLimiter;
@@ -38,7 +39,7 @@ pub trait IntoLimit: sealed::Sealed {
     /// assert_eq!(limiter.peek("team-7")?.tightest().unit, Unit::Tokens);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    fn counting(self, unit: Unit) -> Counting<Self>
+    fn counting(self, unit: QuotaUnit) -> Counting<Self>
     where
         Self: Sized,
     {
@@ -51,7 +52,7 @@ pub trait IntoLimit: sealed::Sealed {
 #[must_use = "limits do nothing until a limiter has them"]
 pub struct Counting<L> {
     limit: L,
-    unit: Unit,
+    unit: QuotaUnit,
 }
 
 impl<L: IntoLimit> IntoLimit for Counting<L> {

@@ -86,7 +86,7 @@ struct HeldPlace<'a, C: Clock> {
 }
 
 impl<'a, C: Clock> HeldPlace<'a, C> {
-    fn new(shared: &'a Shared<C>, key: &store::Key<'_>, allowed: Allowed) -> Self {
+    fn new(shared: &'a Shared<C>, key: &store::StoreKey<'_>, allowed: Allowed) -> Self {
         Self {
             shared,
             key: OwnedKey::copy(key),
@@ -148,7 +148,7 @@ impl Lines {
         }
     }
 
-    pub(crate) fn join(&self, key: &store::Key<'_>) -> Result<Place<'_>, Error> {
+    pub(crate) fn join(&self, key: &store::StoreKey<'_>) -> Result<Place<'_>, Error> {
         let mut encoded = Vec::with_capacity(key.len().saturating_add(2));
         key.encode(|piece| encoded.extend_from_slice(piece));
         let key = encoded.into_boxed_slice();

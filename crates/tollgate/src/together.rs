@@ -7,7 +7,9 @@ use std::sync::Arc;
 use tollgate_core::compose::BatchOutcome;
 use tollgate_store as store;
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Answer, Check, Clock, ErrorKind, Op, Store as _, StoreError, SystemClock};
+use tollgate_store::{
+    Clock, ErrorKind, Op, QuotaCheck, Store as _, StoreError, StoreReply, SystemClock,
+};
 
 use crate::all_allowed::AllAllowed;
 use crate::allowed::Allowed;
@@ -25,7 +27,7 @@ use crate::verbs::settlements;
 #[must_use = "it is only asked by `check_all`"]
 pub struct Ask<'a, C = SystemClock> {
     limiter: &'a Limiter<C>,
-    key: Result<store::Key<'a>, KeyTooLong>,
+    key: Result<store::StoreKey<'a>, KeyTooLong>,
     cost: u64,
 }
 
@@ -85,7 +87,7 @@ pub fn check_all<C: Clock>(asks: &[Ask<'_, C>]) -> Result<AllAllowed, Error> {
         return Ok(AllAllowed::of(Vec::new()));
     };
     let checks = batch.checks()?;
-    let mut answers = [Answer::EMPTY; MAX_CHECKS];
+    let mut answers = [StoreReply::EMPTY; MAX_CHECKS];
     let verdict = table.memory.decide(&checks, room(&mut answers, &checks))?;
     batch.conclude(&verdict, &answers)
 }
@@ -102,7 +104,7 @@ pub fn refund_all<C: Clock>(asks: &[Ask<'_, C>], allowed: AllAllowed) -> Result<
     };
     let allowed = allowed.into_parts();
     let checks = batch.refunds(&allowed)?;
-    let mut answers = [Answer::EMPTY; MAX_CHECKS];
+    let mut answers = [StoreReply::EMPTY; MAX_CHECKS];
     let _verdict = table.memory.decide(&checks, room(&mut answers, &checks))?;
     Ok(())
 }
@@ -127,9 +129,9 @@ fn gather<'a, C: Clock>(asks: &[Ask<'a, C>]) -> Result<Option<(&'a Table<C>, Bat
 
 /// As many answers as there are checks; fewer only if there are more checks than a store takes, which it says itself.
 pub(crate) fn room<'a>(
-    answers: &'a mut [Answer; MAX_CHECKS],
-    checks: &[Check<'_>],
-) -> &'a mut [Answer] {
+    answers: &'a mut [StoreReply; MAX_CHECKS],
+    checks: &[QuotaCheck<'_>],
+) -> &'a mut [StoreReply] {
     let count = checks.len().min(answers.len());
     answers.get_mut(..count).unwrap_or_default()
 }
@@ -150,15 +152,15 @@ fn mismatch() -> Error {
 /// Several limiters' limits in one list, whatever store is asked.
 pub(crate) struct Batch<'a> {
     /// Key, cost and limits of each.
-    pub(crate) parts: Vec<(store::Key<'a>, u64, Arc<Rules>)>,
+    pub(crate) parts: Vec<(store::StoreKey<'a>, u64, Arc<Rules>)>,
 }
 
 impl<'a> Batch<'a> {
     /// One check for each limit.
-    pub(crate) fn checks(&self) -> Result<Vec<Check<'_>>, Error> {
+    pub(crate) fn checks(&self) -> Result<Vec<QuotaCheck<'_>>, Error> {
         let checks: Vec<_> = self
             .limits()
-            .map(|(key, cost, rule)| Check {
+            .map(|(key, cost, rule)| QuotaCheck {
                 key: *key,
                 ruled: &rule.ruled,
                 op: Op::Spend(cost),
@@ -172,13 +174,16 @@ impl<'a> Batch<'a> {
     }
 
     /// One correction for each limit that was charged and is still in force.
-    pub(crate) fn refunds<'b>(&'b self, allowed: &'b [Allowed]) -> Result<Vec<Check<'b>>, Error> {
+    pub(crate) fn refunds<'b>(
+        &'b self,
+        allowed: &'b [Allowed],
+    ) -> Result<Vec<QuotaCheck<'b>>, Error> {
         if allowed.len() != self.parts.len() {
             return Err(mismatch());
         }
         let pairs = self.parts.iter().zip(allowed);
         let checks = pairs.flat_map(|((key, _, rules), allowed)| {
-            settlements(rules, allowed, 0).map(|(ruled, op)| Check {
+            settlements(rules, allowed, 0).map(|(ruled, op)| QuotaCheck {
                 key: *key,
                 ruled,
                 op,
@@ -191,12 +196,12 @@ impl<'a> Batch<'a> {
     pub(crate) fn conclude(
         &self,
         verdict: &BatchOutcome,
-        answers: &[Answer],
+        answers: &[StoreReply],
     ) -> Result<AllAllowed, Error> {
         if !verdict.is_admitted() {
             let binding = verdict.binding().unwrap_or(0);
             let (name, cost, answer) = self.limits().zip(answers).nth(binding).map_or(
-                (Name::literal(Limits::UNNAMED), 0, &Answer::EMPTY),
+                (Name::literal(Limits::UNNAMED), 0, &StoreReply::EMPTY),
                 |((_, cost, rule), answer)| (rule.name.clone(), cost, answer),
             );
             return Err(Denied::new(name, cost, answer.outcome, answer.status).into());
@@ -205,14 +210,14 @@ impl<'a> Batch<'a> {
         let parts = self.parts.iter().map(|(_, cost, rules)| {
             let mut allowed = Allowed::unanswered(rules, *cost, Op::Spend(*cost));
             for (slot, _rule) in allowed.answers.iter_mut().zip(rules.list()) {
-                *slot = rest.next().copied().unwrap_or(Answer::EMPTY);
+                *slot = rest.next().copied().unwrap_or(StoreReply::EMPTY);
             }
             allowed
         });
         Ok(AllAllowed::of(parts.collect()))
     }
 
-    fn limits(&self) -> impl Iterator<Item = (&store::Key<'a>, u64, &Rule)> {
+    fn limits(&self) -> impl Iterator<Item = (&store::StoreKey<'a>, u64, &Rule)> {
         self.parts
             .iter()
             .flat_map(|(key, cost, rules)| rules.list().iter().map(move |rule| (key, *cost, rule)))

@@ -3,7 +3,7 @@
 //! Must not know: how state is kept, how to wait.
 
 use tollgate_store as store;
-use tollgate_store::{Answer, Check, Clock, Op, Ruled, Store as _};
+use tollgate_store::{Clock, Op, QuotaCheck, Ruled, Store as _, StoreReply};
 
 use crate::allowed::Allowed;
 use crate::denied::Error;
@@ -102,11 +102,11 @@ impl<C: Clock> Limiter<C> {
 }
 
 impl<C: Clock> Shared<C> {
-    pub(crate) fn spend(&self, key: &store::Key<'_>, cost: u64) -> Result<Allowed, Error> {
+    pub(crate) fn spend(&self, key: &store::StoreKey<'_>, cost: u64) -> Result<Allowed, Error> {
         self.decide(&self.rules(), key, cost, Op::Spend(cost))
     }
 
-    fn take_up_to(&self, key: &store::Key<'_>, most: u64) -> Result<Allowed, Error> {
+    fn take_up_to(&self, key: &store::StoreKey<'_>, most: u64) -> Result<Allowed, Error> {
         let rules = self.rules();
         if let [_] = rules.list() {
             let mut allowed = self.decide(&rules, key, most.min(1), Op::SpendUpTo(most))?;
@@ -130,7 +130,7 @@ impl<C: Clock> Shared<C> {
     /// Corrects a charge to `actual` on every limit that was charged and is still in force.
     pub(crate) fn settle(
         &self,
-        key: &store::Key<'_>,
+        key: &store::StoreKey<'_>,
         allowed: &Allowed,
         actual: u64,
     ) -> Result<(), Error> {
@@ -140,18 +140,18 @@ impl<C: Clock> Shared<C> {
     pub(crate) fn settle_under(
         &self,
         rules: &Rules,
-        key: &store::Key<'_>,
+        key: &store::StoreKey<'_>,
         allowed: &Allowed,
         actual: u64,
     ) -> Result<(), Error> {
         let checks: Vec<_> = settlements(rules, allowed, actual)
-            .map(|(ruled, op)| Check {
+            .map(|(ruled, op)| QuotaCheck {
                 key: *key,
                 ruled,
                 op,
             })
             .collect();
-        let mut answers = [Answer::EMPTY; MAX_LIMITS];
+        let mut answers = [StoreReply::EMPTY; MAX_LIMITS];
         if let Some(answers) = answers.get_mut(..checks.len()) {
             let _admitted = self.table.memory.decide(&checks, answers)?;
         }

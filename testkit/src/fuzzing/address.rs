@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::num::NonZeroU8;
 
-use tollgate_http::{Clients, Found, Network, Source};
+use tollgate_http::{AddressSource, Clients, Network, Source};
 
 const PROXY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 const CLIENT: &str = "192.0.2.66";
@@ -27,7 +27,7 @@ pub fn address(bytes: &[u8]) {
     }
     let one = Clients::behind(Source::One("x-real-ip".into()), trusted);
     let found = one.client(PROXY, [bytes]);
-    assert!(found.found == Found::Told || found.address == PROXY);
+    assert!(found.found == AddressSource::Told || found.address == PROXY);
     if let Ok(text) = str::from_utf8(bytes)
         && let Ok(network) = text.parse::<Network>()
     {
@@ -45,11 +45,11 @@ fn check(clients: &Clients, told: &str, bytes: &[u8]) {
         clients.client(PROXY, apart),
     ] {
         assert_eq!(Some(found.address), client, "{bytes:?} changed the client");
-        assert_eq!(found.found, Found::Told);
+        assert_eq!(found.found, AddressSource::Told);
     }
     // Alone they may name anyone or no one; no one is the proxy.
     let alone = clients.client(PROXY, [bytes]);
-    assert!(alone.found == Found::Told || alone.address == PROXY);
+    assert!(alone.found == AddressSource::Told || alone.address == PROXY);
     assert!(clients.key(alone.address).as_str().len() > 1);
 }
 

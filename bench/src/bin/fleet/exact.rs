@@ -9,8 +9,8 @@ use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use tollgate_core::{Rate, TokenBucket};
 use tollgate_redis::wire::{self, Which};
-use tollgate_redis::{Remembering, Secret};
-use tollgate_store::{Check, Key, LimitId, Op, Ruled};
+use tollgate_redis::{KeyHashSecret, Remembering};
+use tollgate_store::{LimitId, Op, QuotaCheck, Ruled, StoreKey};
 
 use crate::Failure;
 use crate::goals::Goals;
@@ -61,13 +61,13 @@ impl Bare {
         };
         let call = |number: u64| -> Result<Words, Failure> {
             let name = format!("bare-{number:010}");
-            let check = Check {
-                key: Key::of(name.as_bytes())?,
+            let check = QuotaCheck {
+                key: StoreKey::of(name.as_bytes())?,
                 ruled: &ruled,
                 op: Op::Spend(1),
             };
-            let secret = Secret::new(SECRET);
-            let request = wire::Request::new(secret, Remembering::default(), &[check], None)?;
+            let secret = KeyHashSecret::new(SECRET);
+            let request = wire::ScriptCall::new(secret, Remembering::default(), &[check], None)?;
             Ok(Words {
                 keys: request.keys.iter().map(<[u8]>::to_vec).collect(),
                 args: request.args.iter().map(<[u8]>::to_vec).collect(),

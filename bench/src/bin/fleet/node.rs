@@ -10,8 +10,8 @@ use tollgate_fleet::{Fleet, FleetEngine};
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_policy::load;
 use tollgate_policy::rules::Rules;
-use tollgate_policy::source::Format;
-use tollgate_redis::{Options, RedisStore, Secret};
+use tollgate_policy::source::SourceFormat;
+use tollgate_redis::{KeyHashSecret, Options, RedisStore};
 use tollgate_store::Memory;
 
 use crate::Failure;
@@ -58,7 +58,8 @@ impl Node {
     /// An engine that shares nothing.
     pub(crate) fn alone(quota: &str) -> Result<Self, Failure> {
         let text = format!("limits:\n  - name: per-key\n    key: header.x-api-key\n{quota}");
-        let policy = load(&text, "policy.yaml", Format::Yaml).map_err(|bad| bad.to_string())?;
+        let policy =
+            load(&text, "policy.yaml", SourceFormat::Yaml).map_err(|bad| bad.to_string())?;
         let rules = Rules::compile(&policy, SECRET).map_err(|bad| format!("{bad:?}"))?;
         let engine = Engine::new(rules, Memory::for_keys(100_000)?)?;
         Ok(Self {
@@ -74,7 +75,7 @@ impl Node {
         deadline: Duration,
     ) -> Result<Self, Failure> {
         let mut node = Self::alone(quota)?;
-        let mut options = Options::new(url, Secret::new(SECRET));
+        let mut options = Options::new(url, KeyHashSecret::new(SECRET));
         options.deadline = deadline;
         options.connections = CONNECTIONS;
         let remote = Arc::new(RedisStore::connect(options).await?);

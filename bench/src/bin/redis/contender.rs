@@ -7,9 +7,9 @@ use std::num::NonZeroU16;
 
 use tollgate_core::limit::Limit;
 use tollgate_core::{FixedWindow, Nanos, Rate, SlidingCounter, TokenBucket, Window};
-use tollgate_redis::wire::{Request, Which, decode};
-use tollgate_redis::{Remembering, Secret};
-use tollgate_store::{Answer, Check, Key, LimitId, Op, Ruled};
+use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_redis::{KeyHashSecret, Remembering};
+use tollgate_store::{LimitId, Op, QuotaCheck, Ruled, StoreKey, StoreReply};
 use tollgate_testkit::redis::article;
 
 use crate::Failure;
@@ -69,8 +69,8 @@ impl Contender {
             Self::Ours(ruled) => {
                 let bytes = number.to_be_bytes();
                 let checks = [check(ruled, &bytes)?];
-                let secret = Secret::new(*b"measured beside ");
-                let request = Request::new(secret, Remembering::default(), &checks, None)?;
+                let secret = KeyHashSecret::new(*b"measured beside ");
+                let request = ScriptCall::new(secret, Remembering::default(), &checks, None)?;
                 call.arg(&request.which.script().digest);
                 call.arg(request.keys.len());
                 for bytes in request.keys.iter().chain(&request.args) {
@@ -90,7 +90,7 @@ impl Contender {
         match self {
             Self::Ours(ruled) => {
                 let bytes = number.to_be_bytes();
-                let mut answers = [Answer::EMPTY];
+                let mut answers = [StoreReply::EMPTY];
                 let decided = decode(&[check(ruled, &bytes)?], reply, &mut answers)?;
                 Ok(decided.verdict.is_admitted())
             }
@@ -99,9 +99,9 @@ impl Contender {
     }
 }
 
-fn check<'a>(ruled: &'a Ruled, bytes: &'a [u8]) -> Result<Check<'a>, Failure> {
-    Ok(Check {
-        key: Key::of(bytes)?,
+fn check<'a>(ruled: &'a Ruled, bytes: &'a [u8]) -> Result<QuotaCheck<'a>, Failure> {
+    Ok(QuotaCheck {
+        key: StoreKey::of(bytes)?,
         ruled,
         op: Op::Spend(1),
     })

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use tollgate_envoy::config::{
-    self, Descriptor, Entry, EnvoyPolicy, FilesRefused, Plan, Quota, Request,
+    self, Descriptor, DescriptorEntry, EnvoyPolicy, FilesRefused, Plan, RlsRequest, RuleQuota,
 };
 
 use super::{Asked, Said, Unexplained, data};
@@ -69,18 +69,18 @@ fn of_request(policy: &EnvoyPolicy, asked: &Asked) -> Result<Said, Unexplained> 
             ));
         }
     };
-    let entries: Vec<Vec<Entry<'_>>> = asked
+    let entries: Vec<Vec<DescriptorEntry<'_>>> = asked
         .descriptors
         .iter()
         .map(|one| {
             one.0
                 .iter()
-                .map(|(key, value)| Entry::new(key, value))
+                .map(|(key, value)| DescriptorEntry::new(key, value))
                 .collect()
         })
         .collect();
     let descriptors: Vec<_> = entries.iter().map(|one| Descriptor::new(one)).collect();
-    let request = Request::new(domain, &descriptors);
+    let request = RlsRequest::new(domain, &descriptors);
     let plan = policy
         .plan(&request)
         .map_err(|error| usage(&format!("--descriptor: {error}")))?;
@@ -123,7 +123,7 @@ fn descriptor<'a>(
             let mut all = policy.explain();
             let words = all.find(|explained| std::ptr::eq(explained.rule(), rule));
             let words = words.map_or(String::new(), |words| words.to_string());
-            let replaced = !is_counted && rule.quota != Quota::Unlimited;
+            let replaced = !is_counted && rule.quota != RuleQuota::Unlimited;
             match replaced {
                 true => {
                     format!("{words}; here another rule takes its place, and it is not counted")
@@ -134,7 +134,7 @@ fn descriptor<'a>(
     };
     DescriptorSeen {
         descriptor: name.join(","),
-        applies: is_counted || rule.is_some_and(|rule| rule.quota == Quota::Unlimited),
+        applies: is_counted || rule.is_some_and(|rule| rule.quota == RuleQuota::Unlimited),
         rule: rule.map(|rule| &*rule.name),
         words,
     }

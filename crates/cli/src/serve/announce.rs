@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use tollgate_server::listen::Reached;
 use tollgate_server::resp::Resp;
-use tollgate_server::{Counters, HttpApi};
+use tollgate_server::{HttpApi, ListenerCounters};
 use tollgate_store::SystemClock;
 
 /// Where each listener is reached, if it is there.
@@ -61,18 +61,18 @@ fn spoken(scheme: &str, place: &Reached) -> String {
 pub(super) fn tell_the_end(
     app: &HttpApi<SystemClock>,
     resp: &Resp<SystemClock>,
-    of_all: [&Counters; 3],
+    of_all: [&ListenerCounters; 3],
     cut: usize,
 ) {
-    let sum = |count: fn(&Counters) -> u64| of_all.into_iter().map(count).sum::<u64>();
+    let sum = |count: fn(&ListenerCounters) -> u64| of_all.into_iter().map(count).sum::<u64>();
     tracing::info!(
         cut,
         forgiven = app.service().forgiven().saturating_add(resp.forgiven()),
         tickets_given_up = app.service().ticket_usage().0,
-        refused_connections = sum(Counters::refused_connections),
-        accept_errors = sum(Counters::accept_errors),
-        failed_handshakes = sum(Counters::failed_handshakes),
-        panics = sum(Counters::panics),
+        refused_connections = sum(ListenerCounters::refused_connections),
+        accept_errors = sum(ListenerCounters::accept_errors),
+        failed_handshakes = sum(ListenerCounters::failed_handshakes),
+        panics = sum(ListenerCounters::panics),
         "stopped"
     );
 }

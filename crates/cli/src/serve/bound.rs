@@ -6,7 +6,7 @@ use std::error::Error;
 use std::io;
 
 use tokio::runtime::Handle;
-use tollgate_server::listen::{Listener, Place};
+use tollgate_server::listen::{ListenAddress, Listener};
 
 use super::announce::Places;
 use super::failures::CannotListen;
@@ -60,7 +60,10 @@ impl Bound {
     }
 }
 
-async fn listen(place: &Place, option: &'static str) -> Result<Option<Listener>, CannotListen> {
+async fn listen(
+    place: &ListenAddress,
+    option: &'static str,
+) -> Result<Option<Listener>, CannotListen> {
     Listener::bind(place).await.map_err(|error| CannotListen {
         place: place.clone(),
         option,

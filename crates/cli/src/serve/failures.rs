@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 
 use tollgate_policy::source::Problems;
-use tollgate_server::listen::Place;
+use tollgate_server::listen::ListenAddress;
 
 /// A policy that cannot be put in force.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Error for BadPolicy {}
 /// The address cannot be listened on.
 #[derive(Debug)]
 pub(super) struct CannotListen {
-    pub(super) place: Place,
+    pub(super) place: ListenAddress,
     pub(super) option: &'static str,
     pub(super) error: io::Error,
 }

@@ -16,7 +16,7 @@ use tollgate_server::HttpApi;
 use tollgate_server::fleet::{Shared, Tending};
 use tollgate_server::listen::{Stop, Stopping};
 use tollgate_service::Secret;
-use tollgate_service::fleet::{FleetMaintenance, Membership, Node};
+use tollgate_service::fleet::{FleetMaintenance, LocalNode, Membership};
 use tollgate_store::register::Register;
 use tollgate_store::{Clock as _, SystemClock};
 
@@ -59,7 +59,7 @@ pub(super) fn open(
                 .into(),
         );
     };
-    let names = tollgate_redis::Secret::new(secret.for_names());
+    let names = tollgate_redis::KeyHashSecret::new(secret.for_names());
     let Some(store) = options.fleet.store(names)? else {
         return Ok(None);
     };
@@ -94,7 +94,7 @@ impl Joined {
         tending.spawn(Arc::new(maintenance).run());
         let register = RedisRegister::of(self.shared.store(), self.membership.fleet());
         let register: Arc<dyn Register> = Arc::new(register);
-        let node: Arc<dyn Node> = Arc::<EnvoyService<SystemClock>>::clone(app.envoy());
+        let node: Arc<dyn LocalNode> = Arc::<EnvoyService<SystemClock>>::clone(app.envoy());
         let (over, until_over): (Stop, Stopping) = Stop::new();
         let mut member = JoinSet::new();
         member.spawn(Arc::clone(&self.membership).run(register, node, until_over.wait()));

@@ -25,7 +25,7 @@ use tollgate_server::admin::Admin;
 use tollgate_server::grpc::{Grpc, GrpcLimits};
 use tollgate_server::listen::{Bounds, Ended, Stop};
 use tollgate_server::resp::{self, Resp, RespLimits};
-use tollgate_server::{HttpApi, Limits};
+use tollgate_server::{HttpApi, HttpLimits};
 use tollgate_service::reload::{Reload, Timing, Watch};
 use tollgate_service::{InvalidService, RateLimitService, Secret, demo_policy};
 use tollgate_store::{Memory, SystemClock};
@@ -149,7 +149,7 @@ async fn run(
     let (stopped, stopping) = Stop::new();
     let mut listeners: JoinSet<Ended> = JoinSet::new();
     if let Some(listener) = bound.api {
-        let mut limits = Limits::default();
+        let mut limits = HttpLimits::default();
         limits.bounds = bounds;
         listeners.spawn(Arc::clone(&app).run(listener, limits, stopping.wait()));
     }
@@ -165,7 +165,7 @@ async fn run(
     }
     let (over, until_over) = Stop::new();
     let operators = bound.admin.map(|listener| {
-        let mut limits = Limits::default();
+        let mut limits = HttpLimits::default();
         limits.bounds.connections = MOST_OPERATORS;
         aside.spawn(served.admin.run(listener, limits, until_over.wait()))
     });

@@ -18,7 +18,7 @@ use super::logs::LogSettings;
 use super::tokens::TokenFiles;
 use tollgate_core::Nanos;
 use tollgate_policy::words::duration;
-use tollgate_server::listen::Place;
+use tollgate_server::listen::ListenAddress;
 use tollgate_server::{Dialects, Networks};
 use tollgate_service::MAX_RETRY_JITTER;
 
@@ -40,7 +40,7 @@ pub(crate) struct Options {
         default_value = "127.0.0.1:8080",
         env = "TOLLGATE_LISTEN"
     )]
-    pub(super) listen: Place,
+    pub(super) listen: ListenAddress,
     /// Where to listen for gRPC: Envoy's rate limit service
     #[arg(
         long,
@@ -48,7 +48,7 @@ pub(crate) struct Options {
         default_value = "127.0.0.1:8081",
         env = "TOLLGATE_LISTEN_GRPC"
     )]
-    pub(super) listen_grpc: Place,
+    pub(super) listen_grpc: ListenAddress,
     /// Where to listen for Redis clients
     #[arg(
         long,
@@ -56,7 +56,7 @@ pub(crate) struct Options {
         default_value = "127.0.0.1:6380",
         env = "TOLLGATE_LISTEN_RESP"
     )]
-    pub(super) listen_resp: Place,
+    pub(super) listen_resp: ListenAddress,
     /// Where to listen for operators and Prometheus; a place that other machines can reach takes tokens
     #[arg(
         long,
@@ -64,7 +64,7 @@ pub(crate) struct Options {
         default_value = "127.0.0.1:8088",
         env = "TOLLGATE_LISTEN_ADMIN"
     )]
-    pub(super) listen_admin: Place,
+    pub(super) listen_admin: ListenAddress,
     #[command(flatten)]
     pub(super) tokens: TokenFiles,
     #[command(flatten)]

@@ -5,7 +5,7 @@
 use std::io;
 use std::sync::Arc;
 
-use tollgate_server::listen::Tls;
+use tollgate_server::listen::ServerTls;
 use tollgate_service::reload::Reload;
 use tollgate_store::{Clock as _, SystemClock};
 
@@ -61,7 +61,7 @@ impl StopSignals {
 #[cfg(unix)]
 pub(super) fn reload_signal(
     reloader: Option<Arc<dyn Reload>>,
-    tls: Option<Arc<Tls>>,
+    tls: Option<Arc<ServerTls>>,
     manager: Manager,
 ) -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -92,7 +92,7 @@ pub(super) fn reload_signal(
 #[cfg(not(unix))]
 pub(super) fn reload_signal(
     _reloader: Option<Arc<dyn Reload>>,
-    _tls: Option<Arc<Tls>>,
+    _tls: Option<Arc<ServerTls>>,
     _manager: Manager,
 ) -> io::Result<impl Future<Output = ()>> {
     Ok(std::future::pending())

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use tollgate_server::listen::{Listener, Spoken, Tls};
+use tollgate_server::listen::{Listener, ServerTls, Spoken};
 use tollgate_service::reload::{Timing, Watch};
 use tollgate_store::{Clock as _, SystemClock};
 
@@ -14,7 +14,7 @@ use super::settings::{Secured, TlsOptions};
 /// TLS, if it is to be spoken.
 #[derive(Debug)]
 pub(super) struct Securing {
-    tls: Option<Arc<Tls>>,
+    tls: Option<Arc<ServerTls>>,
     listeners: Vec<Secured>,
     /// The files are looked at for as long as this is there.
     _watch: Option<Watch>,
@@ -25,7 +25,7 @@ impl Securing {
     pub(super) fn open(options: &TlsOptions) -> Result<Self, Box<dyn Error>> {
         let tls = options
             .files()
-            .map(|files| Tls::open(files, SystemClock::new().now()));
+            .map(|files| ServerTls::open(files, SystemClock::new().now()));
         let tls = tls
             .transpose()
             .map_err(|error| format!("cannot speak TLS: {error}"))?
@@ -43,7 +43,7 @@ impl Securing {
     }
 
     /// What is in force, if TLS is spoken.
-    pub(super) const fn tls(&self) -> Option<&Arc<Tls>> {
+    pub(super) const fn tls(&self) -> Option<&Arc<ServerTls>> {
         self.tls.as_ref()
     }
 

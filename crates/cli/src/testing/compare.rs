@@ -3,7 +3,7 @@
 //! Must not know: how requests are decided, how results are shown.
 
 use tollgate_core::Nanos;
-use tollgate_policy::source::{At, Place};
+use tollgate_policy::source::{At, SourceLocation};
 use tollgate_policy::words_for::{number, span};
 
 use super::model::{Expect, Retry, Shadow};
@@ -12,7 +12,7 @@ use super::subject::Seen;
 /// Something that came out otherwise than expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
-    pub(super) place: Place,
+    pub(super) place: SourceLocation,
     /// What was looked at, by the name of its field.
     pub(super) what: String,
     pub(super) expected: String,

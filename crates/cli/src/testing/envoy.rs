@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_engine::LimitIdAllocator;
 use tollgate_envoy::config::{
-    Code, Descriptor, Entry, EnvoyPolicy, Plan, Quota, Reply as Answered, Request,
+    Code, Descriptor, DescriptorEntry, EnvoyPolicy, Plan, Reply as Answered, RlsRequest, RuleQuota,
 };
 use tollgate_envoy::engine::{EnvoyEngine, Undecided};
 use tollgate_store::{ManualClock, Memory};
@@ -63,7 +63,7 @@ impl Subject for Envoy<'_> {
         let all = sent.asked.descriptors(sent.number);
         let entries = entries(&all);
         let descriptors: Vec<_> = entries.iter().map(|one| Descriptor::new(one)).collect();
-        let mut request = Request::new(&domain, &descriptors);
+        let mut request = RlsRequest::new(&domain, &descriptors);
         request.hits_addend = sent.asked.hits.unwrap_or(0);
         let decided = self
             .engine
@@ -85,13 +85,13 @@ impl Subject for Envoy<'_> {
         let Ok(domain) = self.domain(asked) else {
             return Vec::new();
         };
-        let Ok(plan) = self.policy.plan(&Request::new(&domain, &descriptors)) else {
+        let Ok(plan) = self.policy.plan(&RlsRequest::new(&domain, &descriptors)) else {
             return Vec::new();
         };
         let applies = |index: &usize| {
             let is_counted = plan.charges().any(|charge| charge.descriptor == *index);
             let rule = plan.rule(*index);
-            is_counted || rule.is_some_and(|rule| rule.quota == Quota::Unlimited)
+            is_counted || rule.is_some_and(|rule| rule.quota == RuleQuota::Unlimited)
         };
         let applying = (0..descriptors.len()).filter(applies);
         applying
@@ -104,11 +104,11 @@ impl Subject for Envoy<'_> {
     }
 }
 
-fn entries(all: &[Entries]) -> Vec<Vec<Entry<'_>>> {
+fn entries(all: &[Entries]) -> Vec<Vec<DescriptorEntry<'_>>> {
     all.iter()
         .map(|one| {
             one.iter()
-                .map(|(key, value)| Entry::new(key, value))
+                .map(|(key, value)| DescriptorEntry::new(key, value))
                 .collect()
         })
         .collect()

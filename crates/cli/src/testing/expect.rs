@@ -2,9 +2,9 @@
 //!
 //! Must not know: engines, how anything is compared.
 
-use tollgate_engine::Reason;
+use tollgate_engine::DenialReason;
 use tollgate_policy::read::{Reader, found};
-use tollgate_policy::source::{At, Node, Value};
+use tollgate_policy::source::{At, SourceNode, SourceValue};
 
 use super::model::{Divergence, Expect, Retry, Shadow};
 use super::read::{fields, instant, named, number, one_or_more, placed};
@@ -27,9 +27,9 @@ pub(super) const NAMES: [&str; 13] = [
 ];
 
 /// Reads what is expected of so many requests.
-pub(super) fn expect(reader: &mut Reader, node: &Node, send: u64) -> Expect {
+pub(super) fn expect(reader: &mut Reader, node: &SourceNode, send: u64) -> Expect {
     let mut expect = Expect::default();
-    if !matches!(node.value, Value::Map(_)) {
+    if !matches!(node.value, SourceValue::Map(_)) {
         match reader.word(node, "expect", &[("allowed", true), ("denied", false)]) {
             Some(true) => expect.allowed = Some(At::new(send, node.place)),
             Some(false) => expect.denied = Some(At::new(send, node.place)),
@@ -55,7 +55,7 @@ pub(super) fn expect(reader: &mut Reader, node: &Node, send: u64) -> Expect {
     expect.level = text(reader, "level");
     expect.message = text(reader, "message");
     expect.reason = fields.take(reader, "reason").and_then(|node| {
-        let words = Reason::ALL.map(|reason| (reason.word(), reason.word()));
+        let words = DenialReason::ALL.map(|reason| (reason.word(), reason.word()));
         placed(node, reader.word(node, "reason", &words))
     });
     expect.retry_after = fields.take(reader, "retry_after").and_then(|node| {
@@ -80,7 +80,7 @@ pub(super) fn expect(reader: &mut Reader, node: &Node, send: u64) -> Expect {
     });
     expect.shadow_denied = fields.take(reader, "shadow_denied").and_then(|node| {
         let shadow = match node.value {
-            Value::Map(_) => Shadow::By(by_name(reader, node, "shadow_denied")),
+            SourceValue::Map(_) => Shadow::By(by_name(reader, node, "shadow_denied")),
             _ => Shadow::Any(reader.number(node, "shadow_denied", 0, u64::MAX)?),
         };
         Some(At::new(shadow, node.place))
@@ -114,8 +114,8 @@ fn check_sum(reader: &mut Reader, expect: &Expect, send: u64) {
 }
 
 /// How often candidates differ, by the names of their limits.
-fn candidates(reader: &mut Reader, node: &Node) -> Vec<(At<Box<str>>, Divergence)> {
-    let Value::Map(entries) = &node.value else {
+fn candidates(reader: &mut Reader, node: &SourceNode) -> Vec<(At<Box<str>>, Divergence)> {
+    let SourceValue::Map(entries) = &node.value else {
         reader.say(
             node.place,
             format!("`candidates` must be a map, found {}", found(node)),
@@ -143,8 +143,12 @@ fn candidates(reader: &mut Reader, node: &Node) -> Vec<(At<Box<str>>, Divergence
 }
 
 /// Numbers by name.
-fn by_name(reader: &mut Reader, node: &Node, field: &'static str) -> Vec<(At<Box<str>>, At<u64>)> {
-    let Value::Map(entries) = &node.value else {
+fn by_name(
+    reader: &mut Reader,
+    node: &SourceNode,
+    field: &'static str,
+) -> Vec<(At<Box<str>>, At<u64>)> {
+    let SourceValue::Map(entries) = &node.value else {
         let message = format!("`{field}` must be a map, found {}", found(node));
         reader.say(
             node.place,

@@ -3,7 +3,7 @@
 //! Must not know: how it is written or run.
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_policy::source::{At, Place};
+use tollgate_policy::source::{At, SourceLocation};
 
 use super::requests::Asked;
 
@@ -27,7 +27,7 @@ pub(super) struct Test {
 /// What happens at one instant.
 #[derive(Debug)]
 pub(super) struct Step {
-    pub(super) place: Place,
+    pub(super) place: SourceLocation,
     pub(super) at: Nanos,
     pub(super) send: u64,
     pub(super) asked: Asked,

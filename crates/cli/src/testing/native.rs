@@ -6,9 +6,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tollgate_core::{Outcome, Timestamp};
-use tollgate_engine::{CheckOptions, EnforcementMode, Engine, Reason, Response, Ticket, Verdict};
+use tollgate_engine::{
+    CheckOptions, DenialReason, EnforcementMode, Engine, Response, Ticket, Verdict,
+};
 use tollgate_policy::model::{Mode, Policy};
-use tollgate_policy::rules::{Found, KeyBuffer, Keyed, Listed, MeterRef, Rules};
+use tollgate_policy::rules::{KeyBuffer, Keyed, Listed, MatchedRules, MeterRef, Rules};
 use tollgate_store::{ManualClock, Memory};
 
 use super::model::{Reply, Retry};
@@ -86,7 +88,7 @@ impl Subject for Native {
         };
         let generation = self.engine.generation();
         let rules = generation.rules();
-        let mut found = Found::new();
+        let mut found = MatchedRules::new();
         rules.find(&request, &mut found);
         if found.listed() != Listed::Limits {
             return Vec::new();
@@ -126,7 +128,7 @@ impl Response for Reply {
 fn seen(verdict: &Verdict) -> Seen {
     let mut seen = Seen {
         admitted: verdict.is_admitted(),
-        reason: verdict.reason().map(Reason::word),
+        reason: verdict.reason().map(DenialReason::word),
         status: verdict.status(),
         message: verdict.message().map(str::to_owned),
         ..Seen::default()

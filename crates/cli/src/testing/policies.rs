@@ -7,7 +7,7 @@ use std::path::Path;
 use tollgate_core::Timestamp;
 use tollgate_envoy::config::{self, EnvoyPolicy, FilesRefused};
 use tollgate_policy::model::Policy;
-use tollgate_policy::source::{At, Problem, Problems};
+use tollgate_policy::source::{At, Diagnostic, Problems};
 
 use super::envoy::Envoy;
 use super::model::Test;
@@ -32,7 +32,7 @@ pub(super) enum Untested {
     /// It is wrong itself.
     Policy(Vec<Problems>),
     /// The file of tests names it wrongly.
-    Named(Problem),
+    Named(Diagnostic),
 }
 
 impl Tested {
@@ -42,7 +42,7 @@ impl Tested {
         for name in named {
             let path = input::beside(file, &name.value);
             if !path.exists() {
-                return Err(Untested::Named(Problem::new(
+                return Err(Untested::Named(Diagnostic::new(
                     name.place,
                     format!("there is no file {}", path.display()),
                     "paths count from the folder of this file",
@@ -54,7 +54,7 @@ impl Tested {
         match (sources.as_slice(), named) {
             ([only], [name]) if only.kind != Kind::Envoy => native(only, name),
             (all, [name, ..]) if all.iter().any(|source| source.kind != Kind::Envoy) => {
-                Err(Untested::Named(Problem::new(
+                Err(Untested::Named(Diagnostic::new(
                     name.place,
                     "only files of envoyproxy/ratelimit can be tested together",
                     "name one policy",
@@ -80,7 +80,7 @@ impl Tested {
     }
 
     /// What tests say that means nothing to this kind of policy, and would only look as if it was tested.
-    pub(super) fn misfits(&self, tests: &[Test]) -> Vec<Problem> {
+    pub(super) fn misfits(&self, tests: &[Test]) -> Vec<Diagnostic> {
         let mut problems = Vec::new();
         for step in tests.iter().flat_map(|test| &test.steps) {
             let (said, kind) = match self {
@@ -98,7 +98,7 @@ impl Tested {
                 ),
             };
             for (field, _) in said.into_iter().filter(|(_, is_said)| *is_said) {
-                problems.push(Problem::new(
+                problems.push(Diagnostic::new(
                     step.place,
                     format!("`{field}` means nothing to {kind}"),
                     format!("leave `{field}` out"),
@@ -138,7 +138,7 @@ fn together(sources: &[Source]) -> Result<EnvoyPolicy, FilesRefused> {
 
 fn native(source: &Source, named: &At<Box<str>>) -> Result<Tested, Untested> {
     if source.kind == Kind::Tests {
-        return Err(Untested::Named(Problem::new(
+        return Err(Untested::Named(Diagnostic::new(
             named.place,
             format!("{} is a file of tests, not a policy", source.name),
             "name the policy that is to be tested",

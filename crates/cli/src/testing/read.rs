@@ -3,8 +3,8 @@
 //! Must not know: engines, output.
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_policy::read::{Fields, Reader};
-use tollgate_policy::source::{At, Node, Problem, Value};
+use tollgate_policy::read::{FieldReader, Reader};
+use tollgate_policy::source::{At, Diagnostic, SourceNode, SourceValue};
 use tollgate_policy::words::{self, Wrong, quoted};
 
 use super::expect::{NAMES, expect};
@@ -22,7 +22,7 @@ struct Before<'a> {
 }
 
 /// Reads a file of tests.
-pub(super) fn tests(tree: &Node) -> Result<TestFile, Vec<Problem>> {
+pub(super) fn tests(tree: &SourceNode) -> Result<TestFile, Vec<Diagnostic>> {
     let mut reader = Reader::new(tree);
     let file = file(&mut reader, tree);
     match file {
@@ -31,7 +31,7 @@ pub(super) fn tests(tree: &Node) -> Result<TestFile, Vec<Problem>> {
     }
 }
 
-fn file(reader: &mut Reader, tree: &Node) -> Option<TestFile> {
+fn file(reader: &mut Reader, tree: &SourceNode) -> Option<TestFile> {
     let mut fields = fields(reader, tree, "a file of tests")?;
     let policy = fields.require(reader, "policy", "limits.yaml");
     let policy = policy.map_or(&[][..], |node| one_or_more(node));
@@ -67,7 +67,7 @@ fn file(reader: &mut Reader, tree: &Node) -> Option<TestFile> {
     Some(TestFile { policy, tests: all })
 }
 
-fn test(reader: &mut Reader, node: &Node, start: Timestamp) -> Option<Test> {
+fn test(reader: &mut Reader, node: &SourceNode, start: Timestamp) -> Option<Test> {
     let mut fields = fields(reader, node, "a test")?;
     let name = fields.require(reader, "name", "ten a minute");
     let name = name.and_then(|node| named(reader, node, "name"));
@@ -108,7 +108,7 @@ fn test(reader: &mut Reader, node: &Node, start: Timestamp) -> Option<Test> {
     })
 }
 
-fn step(reader: &mut Reader, node: &Node, before: &Before<'_>) -> Option<Step> {
+fn step(reader: &mut Reader, node: &SourceNode, before: &Before<'_>) -> Option<Step> {
     let mut fields = fields(reader, node, "a step")?;
     let at = fields.take(reader, "at");
     let at = at.and_then(|node| placed(node, reader.parse(node, "at", instant)));
@@ -181,18 +181,18 @@ fn held_before_finished(reader: &mut Reader, steps: &[Step]) {
     }
 }
 
-fn beginning(reader: &mut Reader, fields: &mut Fields<'_>, usual: Timestamp) -> Timestamp {
+fn beginning(reader: &mut Reader, fields: &mut FieldReader<'_>, usual: Timestamp) -> Timestamp {
     let given = fields.take(reader, "start");
     let given = given.and_then(|node| reader.parse(node, "start", start::start));
     given.unwrap_or(usual)
 }
 
-fn reply(reader: &mut Reader, node: &Node) -> Option<Reply> {
-    let status = |reader: &mut Reader, node: &Node| {
+fn reply(reader: &mut Reader, node: &SourceNode) -> Option<Reply> {
+    let status = |reader: &mut Reader, node: &SourceNode| {
         let number = reader.number(node, "respond", 0, 599)?;
         u16::try_from(number).ok()
     };
-    if !matches!(node.value, Value::Map(_)) {
+    if !matches!(node.value, SourceValue::Map(_)) {
         let status = status(reader, node)?;
         let headers = Vec::new();
         return Some(Reply { status, headers });
@@ -201,7 +201,7 @@ fn reply(reader: &mut Reader, node: &Node) -> Option<Reply> {
     let code = fields.take(reader, "status");
     let code = code.map_or(Some(200), |node| status(reader, node));
     let mut headers = Vec::new();
-    if let Some(Value::Map(entries)) = fields.find("headers").map(|node| &node.value) {
+    if let Some(SourceValue::Map(entries)) = fields.find("headers").map(|node| &node.value) {
         for entry in entries {
             let value = reader.text(&entry.value, &entry.name.value);
             let name = entry.name.value.to_ascii_lowercase().into();
@@ -213,7 +213,7 @@ fn reply(reader: &mut Reader, node: &Node) -> Option<Reply> {
 }
 
 /// A text that is not empty.
-pub(super) fn named(reader: &mut Reader, node: &Node, field: &str) -> Option<At<Box<str>>> {
+pub(super) fn named(reader: &mut Reader, node: &SourceNode, field: &str) -> Option<At<Box<str>>> {
     let name = reader.parse(node, field, |text| match text.trim() {
         "" => Err(Wrong::with("it is empty", "give it a name")),
         _ => Ok(text.into()),
@@ -222,25 +222,34 @@ pub(super) fn named(reader: &mut Reader, node: &Node, field: &str) -> Option<At<
 }
 
 /// The fields of a map.
-pub(super) fn fields<'a>(reader: &mut Reader, node: &'a Node, of: &str) -> Option<Fields<'a>> {
-    Fields::open(reader, node, of, "{ name: value }")
+pub(super) fn fields<'a>(
+    reader: &mut Reader,
+    node: &'a SourceNode,
+    of: &str,
+) -> Option<FieldReader<'a>> {
+    FieldReader::open(reader, node, of, "{ name: value }")
 }
 
 /// A value with the place of its node.
-pub(super) fn placed<T>(node: &Node, value: Option<T>) -> Option<At<T>> {
+pub(super) fn placed<T>(node: &SourceNode, value: Option<T>) -> Option<At<T>> {
     value.map(|value| At::new(value, node.place))
 }
 
 /// A number with its place.
-pub(super) fn number(reader: &mut Reader, node: &Node, field: &str, most: u64) -> Option<At<u64>> {
+pub(super) fn number(
+    reader: &mut Reader,
+    node: &SourceNode,
+    field: &str,
+    most: u64,
+) -> Option<At<u64>> {
     placed(node, reader.number(node, field, 0, most))
 }
 
 /// The values of a list. A single value is a list of one.
-pub(super) fn one_or_more(node: &Node) -> &[Node] {
+pub(super) fn one_or_more(node: &SourceNode) -> &[SourceNode] {
     match &node.value {
-        Value::List(values) => values,
-        Value::Nothing => &[],
+        SourceValue::List(values) => values,
+        SourceValue::Nothing => &[],
         _ => std::slice::from_ref(node),
     }
 }
@@ -270,7 +279,7 @@ pub(super) fn instant(text: &str) -> Result<Nanos, Wrong> {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_policy::source::{Format, parse};
+    use tollgate_policy::source::{SourceFormat, parse};
 
     use super::*;
 
@@ -314,7 +323,7 @@ mod tests {
         }
         let mut read = 0;
         for text in &damaged {
-            let Ok(tree) = parse(text, Format::Yaml) else {
+            let Ok(tree) = parse(text, SourceFormat::Yaml) else {
                 continue;
             };
             read += 1;

@@ -3,7 +3,7 @@
 //! Must not know: how tests are run.
 
 use serde::Serialize;
-use tollgate_policy::source::{Problem, Problems};
+use tollgate_policy::source::{Diagnostic, Problems};
 use tollgate_policy::words_for::number;
 
 use super::compare::Failure;
@@ -79,7 +79,7 @@ pub(super) fn summary((passed, failed): (usize, usize)) -> String {
     }
 }
 
-fn problem(failure: &Failure) -> Problem {
+fn problem(failure: &Failure) -> Diagnostic {
     let Failure {
         place,
         what,
@@ -89,8 +89,8 @@ fn problem(failure: &Failure) -> Problem {
     } = failure;
     let message = format!("{what}: expected {expected}, found {found}");
     match note {
-        Some(note) => Problem::new(*place, message, note.clone()),
-        None => Problem::bare(*place, message),
+        Some(note) => Diagnostic::new(*place, message, note.clone()),
+        None => Diagnostic::bare(*place, message),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use tollgate_policy::attributes::Attribute;
 use tollgate_policy::read::{Reader, found};
-use tollgate_policy::source::{At, Node, Value};
+use tollgate_policy::source::{At, SourceNode, SourceValue};
 use tollgate_policy::words::{self, Wrong, quoted};
 
 use super::read::{fields, one_or_more};
@@ -38,7 +38,7 @@ pub(super) type Entries = Vec<(String, String)>;
 
 impl Asked {
     /// This request, changed by what a map says. A name without a value takes away what was said.
-    pub(super) fn overridden(&self, reader: &mut Reader, node: &Node) -> Self {
+    pub(super) fn overridden(&self, reader: &mut Reader, node: &SourceNode) -> Self {
         let mut asked = self.clone();
         let Some(mut fields) = fields(reader, node, "a request") else {
             return asked;
@@ -78,9 +78,9 @@ impl Asked {
         asked
     }
 
-    fn set(&mut self, reader: &mut Reader, field: Field, node: &Node, name: &str) {
+    fn set(&mut self, reader: &mut Reader, field: Field, node: &SourceNode, name: &str) {
         self.said.retain(|(before, _)| *before != field);
-        if matches!(node.value, Value::Nothing) {
+        if matches!(node.value, SourceValue::Nothing) {
             return;
         }
         let Some(text) = reader.text(node, name) else {
@@ -99,10 +99,10 @@ impl Asked {
         &mut self,
         reader: &mut Reader,
         family: impl Fn(Box<str>) -> Attribute,
-        node: &Node,
+        node: &SourceNode,
         name: &'static str,
     ) {
-        let Value::Map(entries) = &node.value else {
+        let SourceValue::Map(entries) = &node.value else {
             let message = format!("`{name}` must be a map, found {}", found(node));
             reader.say(
                 node.place,
@@ -133,10 +133,10 @@ impl Asked {
     }
 
     /// Descriptors: one as a map, or several as a list of maps.
-    fn describe(&mut self, reader: &mut Reader, node: &Node) {
+    fn describe(&mut self, reader: &mut Reader, node: &SourceNode) {
         self.descriptors.clear();
         for one in one_or_more(node) {
-            let Value::Map(entries) = &one.value else {
+            let SourceValue::Map(entries) = &one.value else {
                 let message = format!("a descriptor must be a map, found {}", found(one));
                 reader.say(one.place, message, "write its entries as `{ key: value }`");
                 continue;
@@ -145,7 +145,7 @@ impl Asked {
             for entry in entries {
                 let key = entry.name.value.clone();
                 let value = match entry.value.value {
-                    Value::Nothing => Some(""),
+                    SourceValue::Nothing => Some(""),
                     _ => reader.text(&entry.value, &key),
                 };
                 descriptor.extend(value.map(|value| (key, value.into())));

@@ -2,7 +2,7 @@
 //!
 //! Must not know: how files are read, how results are shown.
 
-use tollgate_policy::source::{At, Problem};
+use tollgate_policy::source::{At, Diagnostic};
 use tollgate_policy::words::{nearest, quoted};
 
 use super::compare::{Failure, Sum, compare, compare_candidates};
@@ -78,7 +78,7 @@ fn take(step: &Step, subject: &mut dyn Subject) -> Vec<Failure> {
 }
 
 /// A step that could not be taken.
-fn broken(place: tollgate_policy::source::Place, message: String) -> Failure {
+fn broken(place: tollgate_policy::source::SourceLocation, message: String) -> Failure {
     Failure {
         place,
         what: "step".to_owned(),
@@ -89,7 +89,7 @@ fn broken(place: tollgate_policy::source::Place, message: String) -> Failure {
 }
 
 /// Names in expectations that no limit has: a test that can only fail, or worse, pass.
-pub(super) fn unknown_names(tests: &[Test], known: &[String]) -> Vec<Problem> {
+pub(super) fn unknown_names(tests: &[Test], known: &[String]) -> Vec<Diagnostic> {
     let mut problems = Vec::new();
     let mut check = |name: &At<Box<str>>| {
         if known.iter().any(|other| **other == *name.value) {
@@ -100,7 +100,7 @@ pub(super) fn unknown_names(tests: &[Test], known: &[String]) -> Vec<Problem> {
             None => format!("there are {}", known.join(", ")),
         };
         let message = format!("the policy has no limit {}", quoted(&name.value));
-        problems.push(Problem::new(name.place, message, help));
+        problems.push(Diagnostic::new(name.place, message, help));
     };
     for step in tests.iter().flat_map(|test| &test.steps) {
         let Expect {

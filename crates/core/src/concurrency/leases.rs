@@ -19,7 +19,7 @@ pub struct Lease {
 
 /// The state of a concurrency limit: the leases that are held. The default is none.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Leases {
+pub struct LeaseSet {
     /// Sorted by expiry, so that what has expired is a prefix.
     held: Vec<Lease>,
     /// The sum of the weights.
@@ -44,7 +44,7 @@ pub(super) enum Change {
     Release(LeaseId),
 }
 
-impl FromIterator<Lease> for Leases {
+impl FromIterator<Lease> for LeaseSet {
     /// These leases, in any order: how a store that keeps them in a form of its own shows them to the algorithm.
     fn from_iter<I: IntoIterator<Item = Lease>>(leases: I) -> Self {
         let mut held = Self::new();
@@ -55,7 +55,7 @@ impl FromIterator<Lease> for Leases {
     }
 }
 
-impl Leases {
+impl LeaseSet {
     /// No leases.
     #[must_use]
     pub const fn new() -> Self {

@@ -11,5 +11,5 @@ mod decide;
 mod leases;
 mod quota;
 
-pub use leases::{Lease, LeaseEdit, LeaseId, Leases};
+pub use leases::{Lease, LeaseEdit, LeaseId, LeaseSet};
 pub use quota::{Concurrency, MAX_LEASES};

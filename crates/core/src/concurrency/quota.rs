@@ -1,6 +1,6 @@
 //! Building a concurrency limit: how many at once, and how long a lost holder keeps its place.
 
-use crate::error::{InvalidQuota, Reason};
+use crate::error::{InvalidQuota, InvalidReason};
 use crate::time::{MAX_CAPACITY, Nanos};
 
 /// The most that one concurrency limit may admit at once, and so the most leases that its state may hold.
@@ -42,14 +42,14 @@ impl Concurrency {
             return Err(InvalidQuota {
                 field: "concurrency",
                 value: limit,
-                reason: Reason::TooLarge,
+                reason: InvalidReason::TooLarge,
                 nearest: Some(MAX_LEASES),
             });
         }
         let (reason, nearest) = if lease.is_zero() {
-            (Reason::Zero, 1)
+            (InvalidReason::Zero, 1)
         } else if lease.as_nanos() > MAX_CAPACITY.as_nanos() {
-            (Reason::TooLarge, MAX_CAPACITY.as_nanos())
+            (InvalidReason::TooLarge, MAX_CAPACITY.as_nanos())
         } else {
             return Ok(Self {
                 limit,

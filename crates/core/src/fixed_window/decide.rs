@@ -1,7 +1,7 @@
 //! Deciding on a fixed window: find the window that is open, then count.
 
 use super::{FixedWindow, WindowState};
-use crate::outcome::{Outcome, Receipt, Status, Transition};
+use crate::outcome::{Outcome, QuotaStatus, Receipt, Transition};
 use crate::time::{Nanos, Timestamp};
 
 impl FixedWindow {
@@ -93,14 +93,14 @@ impl FixedWindow {
 
     /// What a client may be told about this state.
     #[must_use]
-    pub fn status(&self, state: WindowState, now: Timestamp) -> Status {
+    pub fn status(&self, state: WindowState, now: Timestamp) -> QuotaStatus {
         let open = self.open(state, now);
         let left = if open.count == 0 {
             0
         } else {
             open.end.saturating_sub(now.as_nanos())
         };
-        Status {
+        QuotaStatus {
             limit: self.limit,
             remaining: self.limit.saturating_sub(open.count),
             reset_after: Nanos::from_nanos(left),

@@ -1,7 +1,7 @@
 //! Building a fixed window: how much, and where windows begin and end.
 
 use super::calendar::{Calendar, UtcOffset};
-use crate::error::{InvalidQuota, Reason};
+use crate::error::{InvalidQuota, InvalidReason};
 use crate::time::{MAX_CAPACITY, Nanos, Timestamp};
 
 /// Where windows begin and end.
@@ -130,7 +130,7 @@ impl FixedWindowBuilder {
                 return Err(InvalidQuota {
                     field: "window",
                     value: 0,
-                    reason: Reason::Zero,
+                    reason: InvalidReason::Zero,
                     nearest: Some(1),
                 });
             }
@@ -138,7 +138,7 @@ impl FixedWindowBuilder {
                 return Err(InvalidQuota {
                     field: "window",
                     value: length.as_nanos(),
-                    reason: Reason::TooLarge,
+                    reason: InvalidReason::TooLarge,
                     nearest: Some(MAX_CAPACITY.as_nanos()),
                 });
             }
@@ -152,7 +152,7 @@ impl FixedWindowBuilder {
             None => Err(InvalidQuota {
                 field: "overdraft",
                 value: self.overdraft,
-                reason: Reason::TooLarge,
+                reason: InvalidReason::TooLarge,
                 nearest: Some(u64::MAX.saturating_sub(self.limit)),
             }),
         }

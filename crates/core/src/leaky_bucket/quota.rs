@@ -1,6 +1,6 @@
 //! Building a leaky bucket from a rate, a burst and a way to delay.
 
-use crate::error::{InvalidQuota, Reason};
+use crate::error::{InvalidQuota, InvalidReason};
 use crate::rate::Rate;
 use crate::time::Nanos;
 use crate::token_bucket::{TokenBucket, TokenBucketBuilder};
@@ -142,7 +142,7 @@ impl LeakyBucketBuilder {
             return Err(InvalidQuota {
                 field: "delay",
                 value: delay,
-                reason: Reason::TooLarge,
+                reason: InvalidReason::TooLarge,
                 nearest: Some(self.burst),
             });
         }

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::errand::{LoanId, Report, Want};
-use crate::outcome::{Outcome, Status};
+use super::errand::{LeaseReport, LoanId, Want};
+use crate::outcome::{Outcome, QuotaStatus};
 use crate::time::{Nanos, Timestamp};
 use crate::token_bucket::{Tat, TokenBucket};
 
@@ -91,7 +91,7 @@ impl Book {
 
     /// Takes note of what has become of a slice. Answers whether the slice is known; one that is unknown or written off
     /// changes nothing, for it is counted already. So does a report that says nothing new.
-    pub fn report(&mut self, quota: &TokenBucket, now: Timestamp, report: &Report) -> bool {
+    pub fn report(&mut self, quota: &TokenBucket, now: Timestamp, report: &LeaseReport) -> bool {
         self.write_off(quota, now);
         let Some(loan) = self.loans.iter_mut().find(|loan| loan.id == report.id) else {
             return false;
@@ -118,7 +118,7 @@ impl Book {
 
     /// What a client that asks here may be told.
     #[must_use]
-    pub fn status(&self, quota: &TokenBucket, now: Timestamp) -> Status {
+    pub fn status(&self, quota: &TokenBucket, now: Timestamp) -> QuotaStatus {
         let mut current = self.clone();
         current.write_off(quota, now);
         status(
@@ -212,8 +212,8 @@ pub fn status(
     out: u64,
     forgettable_at: u64,
     now: Timestamp,
-) -> Status {
-    Status {
+) -> QuotaStatus {
+    QuotaStatus {
         limit: quota.limit(),
         remaining: quota.less(out).status(tat, now).remaining,
         // Slices that are out are part of what was used, and written off before the book is as new.
@@ -233,7 +233,7 @@ fn charged(tat: Tat, at: Timestamp, price: u64) -> Tat {
 
 #[cfg(test)]
 mod tests {
-    use super::super::errand::Errand;
+    use super::super::errand::LeaseRequest;
     use super::*;
     use crate::rate::Rate;
 
@@ -259,8 +259,8 @@ mod tests {
         }
     }
 
-    fn report(id: u128, spent: u64, ago: u64) -> Report {
-        Report {
+    fn report(id: u128, spent: u64, ago: u64) -> LeaseReport {
+        LeaseReport {
             id: LoanId(id),
             spent,
             ago: Nanos::from_secs(ago),
@@ -268,8 +268,8 @@ mod tests {
         }
     }
 
-    fn last(id: u128, spent: u64) -> Report {
-        Report {
+    fn last(id: u128, spent: u64) -> LeaseReport {
+        LeaseReport {
             is_last: true,
             ..report(id, spent, 0)
         }
@@ -298,9 +298,9 @@ mod tests {
             least: 5,
             ..want(1, 10)
         };
-        let errand = Errand {
+        let errand = LeaseRequest {
             want: Some(five),
-            ..Errand::default()
+            ..LeaseRequest::default()
         };
         let refused = book.run(&quota(), at(0), &errand);
         assert_eq!((refused.units, refused.retry_after), (0, Nanos::SECOND));
@@ -310,13 +310,13 @@ mod tests {
     #[test]
     fn an_errand_that_is_denied_borrows_nothing() {
         let mut book = Book::default();
-        let errand = Errand {
+        let errand = LeaseRequest {
             spend: 8,
             want: Some(want(1, 1)),
-            ..Errand::default()
+            ..LeaseRequest::default()
         };
         assert_eq!(book.run(&quota(), at(0), &errand).units, 1);
-        let errand = Errand {
+        let errand = LeaseRequest {
             want: Some(want(2, 1)),
             ..errand
         };

@@ -2,7 +2,7 @@
 //! borrowed for.
 
 use super::book::Book;
-use crate::outcome::{Outcome, Status};
+use crate::outcome::{Outcome, QuotaStatus};
 use crate::time::{Nanos, Timestamp};
 use crate::token_bucket::TokenBucket;
 
@@ -12,7 +12,7 @@ pub struct LoanId(pub u128);
 
 /// What has become of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Report {
+pub struct LeaseReport {
     /// Which slice.
     pub id: LoanId,
     /// Units of it that have been spent in all, whether or not they were reported before.
@@ -38,9 +38,9 @@ pub struct Want {
 
 /// One call: reports first, then a decision on the spot, then a new slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Errand<'a> {
+pub struct LeaseRequest<'a> {
     /// What has become of earlier slices.
-    pub reports: &'a [Report],
+    pub reports: &'a [LeaseReport],
     /// Units to be spent at once, at the lender and from no slice. Zero asks for nothing. If they are denied, nothing is lent.
     pub spend: u64,
     /// A slice to be lent.
@@ -49,7 +49,7 @@ pub struct Errand<'a> {
 
 /// What came of an errand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Granted {
+pub struct LeaseGrant {
     /// What was decided on the spot; [`Outcome::Allow`] if nothing was asked.
     pub spend: Outcome,
     /// Units that were lent, whole blocks. Under an id that is known, what was lent then.
@@ -60,12 +60,17 @@ pub struct Granted {
     /// never will be. If something was: time until there is another block, should that be spent at once; zero if it is there.
     pub retry_after: Nanos,
     /// Where the lender stands afterwards.
-    pub status: Status,
+    pub status: QuotaStatus,
 }
 
 impl Book {
     /// Runs an errand at `now`.
-    pub fn run(&mut self, quota: &TokenBucket, now: Timestamp, errand: &Errand<'_>) -> Granted {
+    pub fn run(
+        &mut self,
+        quota: &TokenBucket,
+        now: Timestamp,
+        errand: &LeaseRequest<'_>,
+    ) -> LeaseGrant {
         self.write_off(quota, now);
         for report in errand.reports {
             self.report(quota, now, report);
@@ -83,7 +88,7 @@ impl Book {
                 _ => self.next_block(quota, now),
             };
         }
-        Granted {
+        LeaseGrant {
             spend,
             units,
             life: wanted.map_or(Nanos::ZERO, |want| want.life),

@@ -23,5 +23,5 @@ mod errand;
 mod slice;
 
 pub use book::{Book, Loan, MAX_LOANS, status};
-pub use errand::{Errand, Granted, LoanId, Report, Want};
+pub use errand::{LeaseGrant, LeaseReport, LeaseRequest, LoanId, Want};
 pub use slice::Slice;

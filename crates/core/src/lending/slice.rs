@@ -1,6 +1,6 @@
 //! The borrower's side: spend locally, stop before the lender stops waiting.
 
-use super::errand::{LoanId, Report};
+use super::errand::{LeaseReport, LoanId};
 use crate::time::{Nanos, Timestamp};
 
 /// A part of a bucket that one node may spend by itself.
@@ -128,11 +128,11 @@ impl Slice {
     ///
     /// The margin is taken off the time that has passed since, for a clock that runs fast would make it too long, and the
     /// lender would count what was spent as refilled before it is.
-    pub const fn report(&mut self, now: Timestamp, is_last: bool) -> Report {
+    pub const fn report(&mut self, now: Timestamp, is_last: bool) -> LeaseReport {
         if self.spent > self.told {
             self.told = self.spent;
         }
-        Report {
+        LeaseReport {
             id: self.id,
             spent: self.spent,
             ago: now.since(self.last_spend).saturating_sub(self.margin),

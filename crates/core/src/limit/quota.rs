@@ -3,12 +3,12 @@
 //! Everything goes to the algorithm through one `match`. Must not know: how any of them answers.
 
 use super::algorithm::{Algorithm, AlgorithmKind, RefillPeriod, StateSize, UsageScale};
-use super::op::{Op, Refused};
+use super::op::{Op, OpError};
 use super::state::{Edit, State};
 use crate::concurrency::Concurrency;
 use crate::fixed_window::FixedWindow;
 use crate::leaky_bucket::LeakyBucket;
-use crate::outcome::{Status, Transition, Unit};
+use crate::outcome::{QuotaStatus, QuotaUnit, Transition};
 use crate::sliding_counter::SlidingCounter;
 use crate::sliding_log::SlidingLog;
 use crate::time::{Nanos, Timestamp};
@@ -100,7 +100,7 @@ variants!(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     quota: Quota,
-    unit: Unit,
+    unit: QuotaUnit,
 }
 
 impl Limit {
@@ -109,20 +109,20 @@ impl Limit {
     pub fn new(quota: impl Into<Quota>) -> Self {
         Self {
             quota: quota.into(),
-            unit: Unit::default(),
+            unit: QuotaUnit::default(),
         }
     }
 
     /// The same limit on another unit.
     #[must_use]
-    pub const fn counting(mut self, unit: Unit) -> Self {
+    pub const fn counting(mut self, unit: QuotaUnit) -> Self {
         self.unit = unit;
         self
     }
 
     /// What the limit's numbers count.
     #[must_use]
-    pub const fn unit(&self) -> Unit {
+    pub const fn unit(&self) -> QuotaUnit {
         self.unit
     }
 
@@ -141,13 +141,13 @@ impl Limit {
         state: &State,
         now: Timestamp,
         op: Op,
-    ) -> Result<Transition<Edit>, Refused> {
+    ) -> Result<Transition<Edit>, OpError> {
         each!(&self.quota, quota => quota.decide_op(state, now, op))
     }
 
     /// What a client may be told about this state.
     #[must_use]
-    pub fn status(&self, state: &State, now: Timestamp) -> Status {
+    pub fn status(&self, state: &State, now: Timestamp) -> QuotaStatus {
         each!(&self.quota, quota => quota.status_of(state, now))
     }
 }

@@ -2,7 +2,7 @@
 //! `prev · (W − e) + (cur + n) · W ≤ L · W`, and the wait until it is follows by solving the same line for e.
 
 use super::{CounterState, SlidingCounter};
-use crate::outcome::{Outcome, Receipt, Status, Transition};
+use crate::outcome::{Outcome, QuotaStatus, Receipt, Transition};
 use crate::time::{Nanos, Timestamp};
 
 impl SlidingCounter {
@@ -108,7 +108,7 @@ impl SlidingCounter {
 
     /// What a client may be told about this state.
     #[must_use]
-    pub fn status(&self, state: CounterState, now: Timestamp) -> Status {
+    pub fn status(&self, state: CounterState, now: Timestamp) -> QuotaStatus {
         let rolled = self.roll(state, now);
         let windows = match (rolled.current, rolled.previous) {
             (0, 0) => 0,
@@ -124,7 +124,7 @@ impl SlidingCounter {
         } else {
             empty.saturating_sub(now.as_nanos())
         };
-        Status {
+        QuotaStatus {
             limit: u64::from(self.limit),
             remaining: u64::from(self.limit).saturating_sub(self.estimate(rolled, now)),
             reset_after: Nanos::from_nanos(reset_after),

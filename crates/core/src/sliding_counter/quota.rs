@@ -2,7 +2,7 @@
 
 use core::num::NonZeroU64;
 
-use crate::error::{InvalidQuota, Reason};
+use crate::error::{InvalidQuota, InvalidReason};
 use crate::time::{MAX_CAPACITY, Nanos};
 
 /// The largest product of a count and a window in ticks: exact in a double, with a bit to spare.
@@ -118,21 +118,21 @@ impl SlidingCounterBuilder {
             nearest,
         };
         if self.window.is_zero() {
-            return Err(invalid("window", 0, Reason::Zero, Some(1)));
+            return Err(invalid("window", 0, InvalidReason::Zero, Some(1)));
         }
         if self.window > MAX_CAPACITY {
             let nearest = Some(MAX_CAPACITY.as_nanos());
             return Err(invalid(
                 "window",
                 self.window.as_nanos(),
-                Reason::TooLarge,
+                InvalidReason::TooLarge,
                 nearest,
             ));
         }
         let most = u64::from(u32::MAX);
         let narrow = |field, value: u64, room: u64| {
             let fits = u32::try_from(value).ok().filter(|_| value <= room);
-            fits.ok_or_else(|| invalid(field, value, Reason::TooLarge, Some(room)))
+            fits.ok_or_else(|| invalid(field, value, InvalidReason::TooLarge, Some(room)))
         };
         let limit = narrow("limit", self.limit, most)?;
         let room = most.saturating_sub(self.limit);

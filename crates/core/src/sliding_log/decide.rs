@@ -2,7 +2,7 @@
 
 use super::SlidingLog;
 use super::log::{Change, Log, LogEdit};
-use crate::outcome::{Outcome, Receipt, Status, Transition};
+use crate::outcome::{Outcome, QuotaStatus, Receipt, Transition};
 use crate::time::{Nanos, Timestamp};
 
 /// A log as one decision sees it.
@@ -102,7 +102,7 @@ impl SlidingLog {
 
     /// What a client may be told about this log.
     #[must_use]
-    pub fn status(&self, log: &Log, now: Timestamp) -> Status {
+    pub fn status(&self, log: &Log, now: Timestamp) -> QuotaStatus {
         let view = self.view(log, now);
         let remaining = self
             .limit
@@ -112,7 +112,7 @@ impl SlidingLog {
             Some(newest) if view.used > 0 => self.leaves_after(newest.at, &view, now),
             _ => Nanos::ZERO,
         };
-        Status {
+        QuotaStatus {
             limit: self.limit(),
             remaining,
             reset_after,

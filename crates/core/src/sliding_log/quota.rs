@@ -2,7 +2,7 @@
 
 use core::num::NonZeroU64;
 
-use crate::error::{InvalidQuota, Reason};
+use crate::error::{InvalidQuota, InvalidReason};
 use crate::time::{MAX_CAPACITY, Nanos};
 
 /// The most entries that one log may hold, and so the largest limit and overdraft together, in blocks.
@@ -133,29 +133,34 @@ impl SlidingLogBuilder {
             nearest,
         };
         let block = NonZeroU64::new(self.block)
-            .ok_or_else(|| invalid("block", 0, Reason::Zero, Some(1)))?;
+            .ok_or_else(|| invalid("block", 0, InvalidReason::Zero, Some(1)))?;
         if self.window.is_zero() {
-            return Err(invalid("window", 0, Reason::Zero, Some(1)));
+            return Err(invalid("window", 0, InvalidReason::Zero, Some(1)));
         }
         if self.window > MAX_CAPACITY {
             let nearest = Some(MAX_CAPACITY.as_nanos());
             return Err(invalid(
                 "window",
                 self.window.as_nanos(),
-                Reason::TooLarge,
+                InvalidReason::TooLarge,
                 nearest,
             ));
         }
         let most = MAX_LOG_ENTRIES.saturating_mul(block.get());
         let limit = self.limit / block;
         if limit > MAX_LOG_ENTRIES {
-            return Err(invalid("limit", self.limit, Reason::TooLarge, Some(most)));
+            return Err(invalid(
+                "limit",
+                self.limit,
+                InvalidReason::TooLarge,
+                Some(most),
+            ));
         }
         if limit == 0 && self.limit > 0 {
             return Err(invalid(
                 "limit",
                 self.limit,
-                Reason::BelowOneBlock,
+                InvalidReason::BelowOneBlock,
                 Some(block.get()),
             ));
         }
@@ -166,7 +171,7 @@ impl SlidingLogBuilder {
             return Err(invalid(
                 "overdraft",
                 self.overdraft,
-                Reason::TooLarge,
+                InvalidReason::TooLarge,
                 nearest,
             ));
         }

@@ -4,8 +4,8 @@
 
 use super::TokenBucket;
 use crate::limit::algorithm::{Algorithm, decide_charge};
-use crate::limit::{AlgorithmKind, Edit, Op, RefillPeriod, Refused, State, StateSize, UsageScale};
-use crate::outcome::{Status, Transition};
+use crate::limit::{AlgorithmKind, Edit, Op, OpError, RefillPeriod, State, StateSize, UsageScale};
+use crate::outcome::{QuotaStatus, Transition};
 use crate::rate::Rate;
 use crate::time::{Nanos, Timestamp};
 
@@ -18,7 +18,7 @@ impl Algorithm for TokenBucket {
 
     decide_charge!(TokenBucket, tat, Edit::Bucket);
 
-    fn status_of(&self, state: &State, now: Timestamp) -> Status {
+    fn status_of(&self, state: &State, now: Timestamp) -> QuotaStatus {
         self.status(state.tat(), now)
     }
 

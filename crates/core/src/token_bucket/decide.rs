@@ -3,7 +3,7 @@
 use core::num::NonZeroU128;
 
 use super::{Tat, TokenBucket};
-use crate::outcome::{Outcome, Receipt, Status, Transition};
+use crate::outcome::{Outcome, QuotaStatus, Receipt, Transition};
 use crate::time::{Nanos, Timestamp};
 
 impl TokenBucket {
@@ -86,10 +86,10 @@ impl TokenBucket {
 
     /// What a client may be told about this state.
     #[must_use]
-    pub fn status(&self, tat: Tat, now: Timestamp) -> Status {
+    pub fn status(&self, tat: Tat, now: Timestamp) -> QuotaStatus {
         let debt = self.debt(tat, now);
         let blocks = self.whole_blocks(self.capacity.saturating_sub(debt));
-        Status {
+        QuotaStatus {
             limit: self.limit(),
             remaining: blocks.saturating_mul(self.block.get()),
             reset_after: Nanos::from_nanos(debt),

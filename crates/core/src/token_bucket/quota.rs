@@ -2,7 +2,7 @@
 
 use core::num::NonZeroU64;
 
-use crate::error::{InvalidQuota, Reason};
+use crate::error::{InvalidQuota, InvalidReason};
 use crate::rate::Rate;
 use crate::time::{MAX_CAPACITY, Nanos};
 
@@ -194,9 +194,9 @@ impl TokenBucketBuilder {
             nearest,
         };
         let block = NonZeroU64::new(self.block)
-            .ok_or_else(|| invalid("block", 0, Reason::Zero, Some(1)))?;
+            .ok_or_else(|| invalid("block", 0, InvalidReason::Zero, Some(1)))?;
         if self.rate.period.is_zero() {
-            return Err(invalid("period", 0, Reason::Zero, Some(1)));
+            return Err(invalid("period", 0, InvalidReason::Zero, Some(1)));
         }
         if self.rate.units == 0 {
             return self.deny_all(block);
@@ -207,12 +207,12 @@ impl TokenBucketBuilder {
         let burst = (burst_units / block).saturating_add(extra);
         if burst == 0 {
             return Err(if burst_units == 0 {
-                invalid("burst", 0, Reason::Zero, Some(block.get()))
+                invalid("burst", 0, InvalidReason::Zero, Some(block.get()))
             } else {
                 invalid(
                     "burst",
                     burst_units,
-                    Reason::BelowOneBlock,
+                    InvalidReason::BelowOneBlock,
                     Some(block.get()),
                 )
             });
@@ -222,7 +222,7 @@ impl TokenBucketBuilder {
             return Err(invalid(
                 "burst",
                 burst_units,
-                Reason::RefillTooLong,
+                InvalidReason::RefillTooLong,
                 Some(most),
             ));
         }
@@ -233,7 +233,7 @@ impl TokenBucketBuilder {
             return Err(invalid(
                 "overdraft",
                 self.overdraft,
-                Reason::RefillTooLong,
+                InvalidReason::RefillTooLong,
                 Some(most),
             ));
         }
@@ -257,7 +257,7 @@ impl TokenBucketBuilder {
         let unused = |field, value| InvalidQuota {
             field,
             value,
-            reason: Reason::LimitIsZero,
+            reason: InvalidReason::LimitIsZero,
             nearest: Some(0),
         };
         match (self.burst, self.overdraft) {
@@ -281,7 +281,7 @@ impl TokenBucketBuilder {
             return Err(InvalidQuota {
                 field: "limit",
                 value: self.rate.units,
-                reason: Reason::RefillTooLong,
+                reason: InvalidReason::RefillTooLong,
                 nearest: slowest(self.rate.period, block),
             });
         };
@@ -291,7 +291,7 @@ impl TokenBucketBuilder {
         Err(InvalidQuota {
             field: "limit",
             value: self.rate.units,
-            reason: Reason::RateTooFine,
+            reason: InvalidReason::RateTooFine,
             nearest: nearest_rate(self.rate.units, self.rate.period, block, exact),
         })
     }
@@ -381,7 +381,10 @@ mod tests {
         let error = TokenBucket::at(Rate::per_second(700_000_000))
             .build()
             .unwrap_err();
-        assert_eq!((error.field, error.reason), ("limit", Reason::RateTooFine));
+        assert_eq!(
+            (error.field, error.reason),
+            ("limit", InvalidReason::RateTooFine)
+        );
         assert_eq!(error.nearest, Some(500_000_000));
         assert!(
             TokenBucket::at(Rate::per_second(500_000_000))

@@ -12,8 +12,8 @@ mod windows;
 
 use tollgate_core::limit::{Limit, Op, State};
 use tollgate_core::{
-    Concurrency, FixedWindow, LeakyBucket, Nanos, Outcome, Rate, SlidingCounter, SlidingLog,
-    Status, Timestamp, TokenBucket, Window,
+    Concurrency, FixedWindow, LeakyBucket, Nanos, Outcome, QuotaStatus, Rate, SlidingCounter,
+    SlidingLog, Timestamp, TokenBucket, Window,
 };
 
 /// A limit with its state: one key's life.
@@ -48,7 +48,7 @@ impl Key {
             .count()
     }
 
-    fn status(&self, now: Timestamp) -> Status {
+    fn status(&self, now: Timestamp) -> QuotaStatus {
         self.limit.status(&self.state, now)
     }
 }

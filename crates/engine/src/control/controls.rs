@@ -10,7 +10,7 @@ use tollgate_core::Timestamp;
 use tollgate_policy::model::{Mode, Percent};
 use tollgate_policy::rules::Recipe;
 
-use super::refused::Refused;
+use super::refused::OperatorError;
 use crate::override_snapshot::ModeOverride;
 
 /// The most overrides at once.
@@ -192,7 +192,7 @@ impl NamedKey {
         (&self.limit, &self.made_of, &self.key) == (&other.limit, &other.made_of, &other.key)
     }
 
-    fn check(&self) -> Result<(), Refused> {
+    fn check(&self) -> Result<(), OperatorError> {
         check_len("limit", &self.limit, MOST_NAME)?;
         check_len("made_of", &self.made_of, MOST_MADE_OF)?;
         check_len("key", &self.key, 2 * DIGEST)?;
@@ -221,10 +221,10 @@ impl Controls {
         self.blocks.retain(|one| holds(one.until()));
     }
 
-    pub(super) fn block(&mut self, block: Block) -> Result<(), Refused> {
+    pub(super) fn block(&mut self, block: Block) -> Result<(), OperatorError> {
         self.blocks.retain(|other| !other.is_of_same(&block));
         if self.blocks.len() >= MOST_BLOCKS {
-            return Err(Refused::TooMany {
+            return Err(OperatorError::TooMany {
                 what: "blocks",
                 most: MOST_BLOCKS,
             });
@@ -233,24 +233,24 @@ impl Controls {
         Ok(())
     }
 
-    pub(super) fn unblock(&mut self, is_it: impl Fn(&Block) -> bool) -> Result<(), Refused> {
+    pub(super) fn unblock(&mut self, is_it: impl Fn(&Block) -> bool) -> Result<(), OperatorError> {
         let before = self.blocks.len();
         self.blocks.retain(|block| !is_it(block));
         if self.blocks.len() == before {
-            return Err(Refused::NotThere { what: "block" });
+            return Err(OperatorError::NotThere { what: "block" });
         }
         Ok(())
     }
 
     /// Whether it is within all bounds.
-    pub(super) fn check(&self) -> Result<(), Refused> {
+    pub(super) fn check(&self) -> Result<(), OperatorError> {
         for (what, len, most) in [
             ("switches", self.limits.len(), MOST_SWITCHES),
             ("overrides", self.overrides.len(), MOST_OVERRIDES),
             ("blocks", self.blocks.len(), MOST_BLOCKS),
         ] {
             if len > most {
-                return Err(Refused::TooMany { what, most });
+                return Err(OperatorError::TooMany { what, most });
             }
         }
         for one in &self.overrides {
@@ -264,9 +264,9 @@ impl Controls {
     }
 }
 
-pub(super) fn check_len(field: &'static str, text: &str, most: usize) -> Result<(), Refused> {
+pub(super) fn check_len(field: &'static str, text: &str, most: usize) -> Result<(), OperatorError> {
     if text.len() > most {
-        return Err(Refused::TooLong { field, most });
+        return Err(OperatorError::TooLong { field, most });
     }
     Ok(())
 }

@@ -7,13 +7,13 @@
 use std::collections::HashSet;
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_store::register::{Entry, Said};
+use tollgate_store::register::{RegisterEntry, RegisterSnapshot};
 
 use super::entry::{self, Signature};
 use super::item::{self, Item, Items};
-use super::log::{Change, Event};
+use super::log::{Event, OperatorChange};
 use super::naming::{known, named};
-use super::refused::{Refused, check_signature};
+use super::refused::{OperatorError, check_signature};
 use super::sharing::{ToPut, Wake};
 use super::{By, Control, Controls, Switch};
 use crate::engine::Registry;
@@ -76,7 +76,12 @@ impl<S: StateStore> Control<'_, S> {
     ///
     /// # Errors
     /// There is no such limit or key, or it is not signed.
-    pub fn tell_of_reset(&self, limit: &str, key: &[&str], by: By<'_>) -> Result<(), Refused> {
+    pub fn tell_of_reset(
+        &self,
+        limit: &str,
+        key: &[&str],
+        by: By<'_>,
+    ) -> Result<(), OperatorError> {
         check_signature(by)?;
         let generation = self.engine.generation();
         let index = known(&generation, limit)?;
@@ -116,7 +121,7 @@ impl<S: StateStore> Control<'_, S> {
 
     /// Puts in force what the register says. What was said here meanwhile and has not been put yet is newer and stays. What
     /// is not understood stays in the register and is ignored.
-    pub fn adopt(&self, said: &Said) -> Adopted {
+    pub fn adopt(&self, said: &RegisterSnapshot) -> Adopted {
         let mut registry = self.engine.registry();
         let registry = &mut *registry;
         let generation = self.engine.generation();
@@ -181,7 +186,7 @@ fn drop_untold(items: &mut Items, registry: &Registry, is_told: &dyn Fn(&str) ->
 }
 
 /// Takes over one entry. Whether there was room for it.
-fn take(items: &mut Items, registry: &mut Registry, entry: &Entry, now: Timestamp) -> bool {
+fn take(items: &mut Items, registry: &mut Registry, entry: &RegisterEntry, now: Timestamp) -> bool {
     let sharing = &mut registry.sharing;
     if entry.is_gone {
         items.remove(&entry.name);
@@ -235,7 +240,7 @@ fn tell(
             who: "the fleet".into(),
             when: now,
             why: "others have said so".into(),
-            what: Change::Adopted {
+            what: OperatorChange::Adopted {
                 entries: changed.len(),
             },
         };

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tollgate_core::Nanos;
-use tollgate_store::register::{Change as Put, Entry, How, MOST_CHANGES, NodeId, Said};
+use tollgate_store::register::{
+    How, MOST_CHANGES, NodeId, RegisterEntry, RegisterPut as Put, RegisterSnapshot,
+};
 use tollgate_store::{ManualClock, StoreError};
 use tollgate_testkit::register::ModelRegister;
 
 use super::{By, Controls, Halt, MOST_BLOCKS, Switch};
-use crate::Reason;
+use crate::DenialReason;
 use crate::testing::{Caller, TestEngine, engine, key, limit, per_second, rules};
 
 const BY: By<'_> = By {
@@ -64,7 +66,7 @@ impl Node {
 
     fn is_blocked(&self, user: &str) -> bool {
         let verdict = self.engine.peek(&Caller::named(user));
-        verdict.reason() == Some(Reason::Blocked)
+        verdict.reason() == Some(DenialReason::Blocked)
     }
 
     fn quota(&self, user: &str) -> u64 {
@@ -221,9 +223,9 @@ fn who_was_away_drops_what_is_gone_and_keeps_what_it_has_not_told_yet() {
         .control()
         .block_key("api", &["eve"], None, BY)
         .unwrap();
-    two.engine.control().adopt(&Said {
+    two.engine.control().adopt(&RegisterSnapshot {
         is_whole: true,
-        ..Said::default()
+        ..RegisterSnapshot::default()
     });
     assert!(!two.is_blocked("bob") && two.is_blocked("eve"));
     let last = two.engine.control().events().pop().unwrap();
@@ -261,7 +263,7 @@ fn s_41_what_a_later_version_says_is_kept_ignored_and_told_again_if_it_is_lost()
     node.engine.control().tell_again(None);
     node.tell(&register).unwrap();
     let said = register.entries_now(None).unwrap();
-    let body = |entry: &Entry| entry.body.clone();
+    let body = |entry: &RegisterEntry| entry.body.clone();
     let mut bodies: Vec<_> = said.entries.iter().map(body).collect();
     bodies.sort();
     let mut expected: Vec<_> = changes.iter().map(|change| change.body.clone()).collect();

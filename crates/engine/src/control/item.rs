@@ -12,7 +12,7 @@ use tollgate_core::Timestamp;
 use super::controls::{
     Block, Controls, KeyOverride, MOST_BLOCKS, MOST_OVERRIDES, MOST_SWITCHES, NamedKey, Switch,
 };
-use super::log::Change;
+use super::log::OperatorChange;
 
 /// One thing that holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,22 +81,22 @@ impl Item {
     }
 
     /// That it was said, for the log.
-    pub(super) fn said(&self) -> Change {
+    pub(super) fn said(&self) -> OperatorChange {
         let until = self.until().map(Timestamp::from_nanos);
         match self.clone() {
-            Self::Switch(limit, to) => Change::Switched { limit, to },
-            Self::Override(KeyOverride { key, quota, .. }) => Change::Overridden {
+            Self::Switch(limit, to) => OperatorChange::Switched { limit, to },
+            Self::Override(KeyOverride { key, quota, .. }) => OperatorChange::Overridden {
                 limit: key.limit,
                 key: key.shown,
                 quota,
                 until,
             },
-            Self::Block(Block::Key { key, .. }) => Change::Blocked {
+            Self::Block(Block::Key { key, .. }) => OperatorChange::Blocked {
                 limit: Some(key.limit),
                 what: key.shown,
                 until,
             },
-            Self::Block(Block::Address { address, .. }) => Change::Blocked {
+            Self::Block(Block::Address { address, .. }) => OperatorChange::Blocked {
                 limit: None,
                 what: address.into(),
                 until,
@@ -105,21 +105,21 @@ impl Item {
     }
 
     /// That it was taken back, for the log.
-    pub(super) fn taken_back(&self) -> Change {
+    pub(super) fn taken_back(&self) -> OperatorChange {
         match self.clone() {
-            Self::Switch(limit, _) => Change::Switched {
+            Self::Switch(limit, _) => OperatorChange::Switched {
                 limit,
                 to: Switch::default(),
             },
-            Self::Override(KeyOverride { key, .. }) => Change::OverrideLifted {
+            Self::Override(KeyOverride { key, .. }) => OperatorChange::OverrideLifted {
                 limit: key.limit,
                 key: key.shown,
             },
-            Self::Block(Block::Key { key, .. }) => Change::Unblocked {
+            Self::Block(Block::Key { key, .. }) => OperatorChange::Unblocked {
                 limit: Some(key.limit),
                 what: key.shown,
             },
-            Self::Block(Block::Address { address, .. }) => Change::Unblocked {
+            Self::Block(Block::Address { address, .. }) => OperatorChange::Unblocked {
                 limit: None,
                 what: address.into(),
             },

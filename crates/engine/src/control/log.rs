@@ -22,13 +22,13 @@ pub struct Event {
     /// Why.
     pub why: Box<str>,
     /// What.
-    pub what: Change,
+    pub what: OperatorChange,
 }
 
 /// What was changed. Keys are shown as the policy allows: hashed ones as digests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Change {
+pub enum OperatorChange {
     /// A switch was thrown.
     Switched {
         /// Of which limit; `None`: of all.
@@ -88,7 +88,7 @@ pub enum Change {
     },
 }
 
-impl Change {
+impl OperatorChange {
     /// Says it, keys as `key` words them.
     fn tell(&self, f: &mut fmt::Formatter<'_>, key: &dyn Fn(&str) -> String) -> fmt::Result {
         let until = |f: &mut fmt::Formatter<'_>, until: &Option<Timestamp>| match until {
@@ -144,7 +144,7 @@ impl Change {
     }
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for OperatorChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.tell(f, &|key| format!("`{key}`"))
     }
@@ -152,7 +152,7 @@ impl fmt::Display for Change {
 
 /// A change as the log tells it: logs are kept and copied, and keys in them are digests.
 struct Logged<'a> {
-    what: &'a Change,
+    what: &'a OperatorChange,
     digest: Option<[u8; 16]>,
 }
 
@@ -231,26 +231,26 @@ mod tests {
         let key = "sk_live_secret";
         let limit = || Box::from("api");
         let changes = [
-            Change::Overridden {
+            OperatorChange::Overridden {
                 limit: limit(),
                 key: key.into(),
                 quota: "1/s".into(),
                 until: None,
             },
-            Change::OverrideLifted {
+            OperatorChange::OverrideLifted {
                 limit: limit(),
                 key: key.into(),
             },
-            Change::Blocked {
+            OperatorChange::Blocked {
                 limit: Some(limit()),
                 what: key.into(),
                 until: None,
             },
-            Change::Unblocked {
+            OperatorChange::Unblocked {
                 limit: Some(limit()),
                 what: key.into(),
             },
-            Change::Reset {
+            OperatorChange::Reset {
                 limit: limit(),
                 key: key.into(),
                 found: true,
@@ -269,7 +269,7 @@ mod tests {
                 "who may read the list may read keys"
             );
         }
-        let address = Change::Blocked {
+        let address = OperatorChange::Blocked {
             limit: None,
             what: "192.0.2.7".into(),
             until: None,

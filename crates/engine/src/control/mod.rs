@@ -24,8 +24,8 @@ pub use controls::{
     Block, Controls, Halt, KeyOverride, MOST_BLOCKS, MOST_OVERRIDES, NamedKey, Switch,
 };
 pub use fleet::Adopted;
-pub use log::{Change, Event, MOST_EVENTS, Utc};
-pub use refused::Refused;
+pub use log::{Event, MOST_EVENTS, OperatorChange, Utc};
+pub use refused::OperatorError;
 pub use sharing::{ToPut, Wake};
 
 pub(crate) use compile::snapshot;
@@ -33,7 +33,7 @@ pub(crate) use log::Log;
 pub(crate) use sharing::Sharing;
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_store::Key;
+use tollgate_store::StoreKey;
 
 use crate::engine::Engine;
 use crate::generation::Generation;
@@ -96,7 +96,7 @@ impl<'a, S: StateStore> Control<'a, S> {
     ///
     /// # Errors
     /// There is no such limit, or it is not signed.
-    pub fn switch(&self, limit: Option<&str>, to: Switch, by: By<'_>) -> Result<(), Refused> {
+    pub fn switch(&self, limit: Option<&str>, to: Switch, by: By<'_>) -> Result<(), OperatorError> {
         self.change(by, |generation, controls, _| {
             match limit {
                 None => controls.everything = to,
@@ -109,7 +109,7 @@ impl<'a, S: StateStore> Control<'a, S> {
                 }
             }
             let limit = limit.map(Box::from);
-            Ok(Change::Switched { limit, to }.into())
+            Ok(OperatorChange::Switched { limit, to }.into())
         })
     }
 
@@ -126,7 +126,7 @@ impl<'a, S: StateStore> Control<'a, S> {
         quota: &str,
         lasts: Option<Nanos>,
         by: By<'_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), OperatorError> {
         self.change(by, |generation, controls, now| {
             let index = known(generation, limit)?;
             let named = named(generation, index, limit, key)?;
@@ -138,7 +138,7 @@ impl<'a, S: StateStore> Control<'a, S> {
                 quota: quota.trim().into(),
                 until: lasts.map(|lasts| now.after(lasts).as_nanos()),
             };
-            let change = Change::Overridden {
+            let change = OperatorChange::Overridden {
                 limit: limit.into(),
                 key: entry.key.shown.clone(),
                 quota: entry.quota.clone(),
@@ -146,7 +146,7 @@ impl<'a, S: StateStore> Control<'a, S> {
             };
             controls.overrides.retain(|other| !other.key.is(&entry.key));
             if controls.overrides.len() >= MOST_OVERRIDES {
-                return Err(Refused::TooMany {
+                return Err(OperatorError::TooMany {
                     what: "overrides",
                     most: MOST_OVERRIDES,
                 });
@@ -163,16 +163,21 @@ impl<'a, S: StateStore> Control<'a, S> {
     ///
     /// # Errors
     /// There is no such override, or it is not signed.
-    pub fn lift_override(&self, limit: &str, key: &[&str], by: By<'_>) -> Result<(), Refused> {
+    pub fn lift_override(
+        &self,
+        limit: &str,
+        key: &[&str],
+        by: By<'_>,
+    ) -> Result<(), OperatorError> {
         self.change(by, |generation, controls, _| {
             let index = known(generation, limit)?;
             let key = named(generation, index, limit, key)?;
             let before = controls.overrides.len();
             controls.overrides.retain(|other| !other.key.is(&key));
             if controls.overrides.len() == before {
-                return Err(Refused::NotThere { what: "override" });
+                return Err(OperatorError::NotThere { what: "override" });
             }
-            let change = Change::OverrideLifted {
+            let change = OperatorChange::OverrideLifted {
                 limit: limit.into(),
                 key: key.shown.clone(),
             };
@@ -193,7 +198,7 @@ impl<'a, S: StateStore> Control<'a, S> {
         key: &[&str],
         lasts: Option<Nanos>,
         by: By<'_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), OperatorError> {
         self.change(by, |generation, controls, now| {
             let index = known(generation, limit)?;
             let key = named(generation, index, limit, key)?;
@@ -202,7 +207,7 @@ impl<'a, S: StateStore> Control<'a, S> {
                 key: key.clone(),
                 until: until.map(Timestamp::as_nanos),
             })?;
-            let change = Change::Blocked {
+            let change = OperatorChange::Blocked {
                 limit: Some(limit.into()),
                 what: key.shown.clone(),
                 until,
@@ -223,7 +228,7 @@ impl<'a, S: StateStore> Control<'a, S> {
         address: &str,
         lasts: Option<Nanos>,
         by: By<'_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), OperatorError> {
         self.change(by, |_, controls, now| {
             let network = network(address)?;
             let until = lasts.map(|lasts| now.after(lasts));
@@ -233,7 +238,7 @@ impl<'a, S: StateStore> Control<'a, S> {
             })?;
             let what = network.into();
             let limit = None;
-            Ok(Change::Blocked { limit, what, until }.into())
+            Ok(OperatorChange::Blocked { limit, what, until }.into())
         })
     }
 
@@ -241,14 +246,14 @@ impl<'a, S: StateStore> Control<'a, S> {
     ///
     /// # Errors
     /// It is not blocked, or this is not signed.
-    pub fn unblock_key(&self, limit: &str, key: &[&str], by: By<'_>) -> Result<(), Refused> {
+    pub fn unblock_key(&self, limit: &str, key: &[&str], by: By<'_>) -> Result<(), OperatorError> {
         self.change(by, |generation, controls, _| {
             let index = known(generation, limit)?;
             let key = named(generation, index, limit, key)?;
             let is_it =
                 |block: &Block| matches!(block, Block::Key { key: other, .. } if other.is(&key));
             controls.unblock(is_it)?;
-            let change = Change::Unblocked {
+            let change = OperatorChange::Unblocked {
                 limit: Some(limit.into()),
                 what: key.shown.clone(),
             };
@@ -263,7 +268,7 @@ impl<'a, S: StateStore> Control<'a, S> {
     ///
     /// # Errors
     /// It is not blocked, or this is not signed.
-    pub fn unblock_address(&self, address: &str, by: By<'_>) -> Result<(), Refused> {
+    pub fn unblock_address(&self, address: &str, by: By<'_>) -> Result<(), OperatorError> {
         self.change(by, |_, controls, _| {
             let network = network(address)?;
             let is_it = |block: &Block| {
@@ -271,7 +276,7 @@ impl<'a, S: StateStore> Control<'a, S> {
             };
             controls.unblock(is_it)?;
             let what = network.into();
-            Ok(Change::Unblocked { limit: None, what }.into())
+            Ok(OperatorChange::Unblocked { limit: None, what }.into())
         })
     }
 
@@ -281,13 +286,13 @@ impl<'a, S: StateStore> Control<'a, S> {
     ///
     /// # Errors
     /// There is no such limit or key, or it is not signed.
-    pub fn reset(&self, limit: &str, key: &[&str], by: By<'_>) -> Result<bool, Refused> {
+    pub fn reset(&self, limit: &str, key: &[&str], by: By<'_>) -> Result<bool, OperatorError> {
         let mut found = false;
         self.change(by, |generation, _, _| {
             let index = known(generation, limit)?;
             let named = named(generation, index, limit, key)?;
             found = self.erase(generation, limit, key);
-            let change = Change::Reset {
+            let change = OperatorChange::Reset {
                 limit: limit.into(),
                 key: named.shown.clone(),
                 found,
@@ -313,11 +318,11 @@ impl<'a, S: StateStore> Control<'a, S> {
     ///
     /// # Errors
     /// There is more than may be kept, or it is not signed. Then nothing changes.
-    pub fn restore(&self, kept: Controls, by: By<'_>) -> Result<(), Refused> {
+    pub fn restore(&self, kept: Controls, by: By<'_>) -> Result<(), OperatorError> {
         self.change(by, |_, controls, _| {
             kept.check()?;
             *controls = kept;
-            Ok(Change::Restored.into())
+            Ok(OperatorChange::Restored.into())
         })
     }
 
@@ -331,8 +336,8 @@ impl<'a, S: StateStore> Control<'a, S> {
     fn change(
         &self,
         by: By<'_>,
-        what: impl FnOnce(&Generation, &mut Controls, Timestamp) -> Result<Changed, Refused>,
-    ) -> Result<(), Refused> {
+        what: impl FnOnce(&Generation, &mut Controls, Timestamp) -> Result<Changed, OperatorError>,
+    ) -> Result<(), OperatorError> {
         refused::check_signature(by)?;
         let mut registry = self.engine.registry();
         let registry = &mut *registry;
@@ -361,7 +366,7 @@ impl<'a, S: StateStore> Control<'a, S> {
     fn erase(&self, generation: &Generation, limit: &str, values: &[&str]) -> bool {
         let mut found = false;
         for state in generation.key_states(limit, values) {
-            if let Ok(key) = Key::of(&state.key) {
+            if let Ok(key) = StoreKey::of(&state.key) {
                 found |= self.engine.store().erase(&key, &state.ruled);
             }
         }
@@ -378,12 +383,12 @@ impl<S> std::fmt::Debug for Control<'_, S> {
 
 /// What was changed, and the key that it was about.
 struct Changed {
-    change: Change,
+    change: OperatorChange,
     key: Option<NamedKey>,
 }
 
-impl From<Change> for Changed {
-    fn from(change: Change) -> Self {
+impl From<OperatorChange> for Changed {
+    fn from(change: OperatorChange) -> Self {
         Self { change, key: None }
     }
 }

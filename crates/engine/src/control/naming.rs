@@ -6,14 +6,14 @@ use tollgate_policy::rules::{KeyBuffer, MeterRef, Role};
 use tollgate_policy::words;
 
 use super::controls::{self, NamedKey, signature};
-use super::refused::Refused;
+use super::refused::OperatorError;
 use crate::generation::Generation;
 
 /// Where the limit of this name stands.
-pub(super) fn known(generation: &Generation, name: &str) -> Result<usize, Refused> {
+pub(super) fn known(generation: &Generation, name: &str) -> Result<usize, OperatorError> {
     generation.index(name).ok_or_else(|| {
         let names = generation.rules().rules().iter().map(|rule| &*rule.name);
-        Refused::UnknownLimit {
+        OperatorError::UnknownLimit {
             name: name.into(),
             nearest: words::nearest(name, names).map(Box::from),
         }
@@ -26,7 +26,7 @@ pub(super) fn named(
     index: usize,
     limit: &str,
     values: &[&str],
-) -> Result<NamedKey, Refused> {
+) -> Result<NamedKey, OperatorError> {
     let rules = generation.rules();
     let meters = rules
         .rules()
@@ -60,7 +60,7 @@ pub(super) fn named(
             parts.push(names);
         }
     }
-    Err(Refused::BadKey {
+    Err(OperatorError::BadKey {
         limit: limit.into(),
         given: values.len(),
         parts,
@@ -68,8 +68,8 @@ pub(super) fn named(
 }
 
 /// An address or a network, spelt in its one way.
-pub(super) fn network(text: &str) -> Result<String, Refused> {
-    let network = words::network(text).map_err(|wrong| Refused::Wrong {
+pub(super) fn network(text: &str) -> Result<String, OperatorError> {
+    let network = words::network(text).map_err(|wrong| OperatorError::Wrong {
         field: "address",
         wrong,
     })?;

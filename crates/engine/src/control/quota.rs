@@ -9,7 +9,7 @@ use tollgate_policy::model::{Burst, Period, RateSpec};
 use tollgate_policy::rules::{Chosen, Formula, Meter, Role, Shape, sharing};
 use tollgate_policy::words::{self, Wrong};
 
-use super::refused::Refused;
+use super::refused::OperatorError;
 use crate::generation::Generation;
 
 /// Thirty days, and a year of 365: what buckets take for a month and a year.
@@ -27,10 +27,10 @@ pub(super) fn chosen(
     generation: &Generation,
     index: usize,
     text: &str,
-) -> Result<Box<[Option<Chosen>]>, Refused> {
+) -> Result<Box<[Option<Chosen>]>, OperatorError> {
     let rule = generation.rules().rules().get(index);
     let (name, meters) = rule.map_or(("", &[][..]), |rule| (&*rule.name, &*rule.meters));
-    let refuse = |why: String| Refused::Quota {
+    let refuse = |why: String| OperatorError::Quota {
         limit: name.into(),
         why,
     };
@@ -51,7 +51,7 @@ pub(super) fn chosen(
             .iter()
             .zip(&mut chosen)
             .filter(|(meter, chosen)| is_main(meter) && matches!(chosen, Some(Chosen::Unlimited)));
-        let asked = read(word, meters).map_err(|wrong| Refused::Wrong {
+        let asked = read(word, meters).map_err(|wrong| OperatorError::Wrong {
             field: "quota",
             wrong,
         })?;

@@ -14,7 +14,7 @@ const MOST_WHY: usize = 512;
 /// Why an operator's request was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum OperatorError {
     /// The policy has no such limit.
     UnknownLimit {
         /// As it was asked for.
@@ -73,7 +73,7 @@ pub enum Refused {
     },
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for OperatorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownLimit { name, nearest } => {
@@ -123,14 +123,14 @@ impl fmt::Display for Refused {
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for OperatorError {}
 
 /// Nothing is done without saying who does it and why.
-pub(super) fn check_signature(by: By<'_>) -> Result<(), Refused> {
+pub(super) fn check_signature(by: By<'_>) -> Result<(), OperatorError> {
     for (field, text, most) in [("who", by.who, MOST_WHO), ("why", by.why, MOST_WHY)] {
         // A line of the log is one event, so nobody may begin another.
         if text.trim().is_empty() || text.len() > most || text.chars().any(char::is_control) {
-            return Err(Refused::Unsigned { field, most });
+            return Err(OperatorError::Unsigned { field, most });
         }
     }
     Ok(())

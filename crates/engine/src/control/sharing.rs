@@ -9,7 +9,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_store::register::{Change, Entry, How, MOST_BODY, MOST_CHANGES, MOST_ENTRIES};
+use tollgate_store::register::{
+    How, MOST_BODY, MOST_CHANGES, MOST_ENTRIES, RegisterEntry, RegisterPut,
+};
 
 use super::entry::{self, Signature};
 use super::item::{Item, Items};
@@ -29,7 +31,7 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 /// What to put into the register, and what it answers for.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ToPut {
-    changes: Vec<Change>,
+    changes: Vec<RegisterPut>,
     /// Which saying of each name it was.
     numbers: Vec<u64>,
 }
@@ -37,7 +39,7 @@ pub struct ToPut {
 impl ToPut {
     /// What is to be put, at most [`MOST_CHANGES`].
     #[must_use]
-    pub fn changes(&self) -> &[Change] {
+    pub fn changes(&self) -> &[RegisterPut] {
         &self.changes
     }
 }
@@ -169,7 +171,13 @@ impl Sharing {
         put
     }
 
-    fn change(&self, name: &str, item: Option<&Item>, is_filling: bool, now: Timestamp) -> Change {
+    fn change(
+        &self,
+        name: &str,
+        item: Option<&Item>,
+        is_filling: bool,
+        now: Timestamp,
+    ) -> RegisterPut {
         let left = |until: Timestamp| until.since(now);
         let how = match is_filling {
             true => How::SetIfAbsent,
@@ -177,7 +185,7 @@ impl Sharing {
         };
         let name: Box<str> = name.into();
         if let Some(signed) = self.resets.get(&name) {
-            return Change {
+            return RegisterPut {
                 body: entry::write(None, signed),
                 left: Some(RESET_TOLD_FOR),
                 name,
@@ -185,7 +193,7 @@ impl Sharing {
             };
         }
         if let Some(foreign) = self.foreign.get(&name) {
-            return Change {
+            return RegisterPut {
                 body: foreign.body.clone(),
                 left: foreign.until.map(left),
                 name,
@@ -193,7 +201,7 @@ impl Sharing {
             };
         }
         let signed = self.signature(&name);
-        Change {
+        RegisterPut {
             body: entry::write(item, &signed),
             left: item
                 .and_then(Item::until)
@@ -219,7 +227,7 @@ impl Sharing {
     }
 
     /// An entry was read and is understood, or says that something is gone.
-    pub(super) fn learn(&mut self, entry: &Entry, signed: Signature) {
+    pub(super) fn learn(&mut self, entry: &RegisterEntry, signed: Signature) {
         self.foreign.remove(&entry.name);
         let known = Known {
             version: entry.version,
@@ -230,7 +238,7 @@ impl Sharing {
     }
 
     /// An entry was read and is not understood. It is kept, to be told again if the register loses it.
-    pub(super) fn keep(&mut self, entry: &Entry, now: Timestamp) {
+    pub(super) fn keep(&mut self, entry: &RegisterEntry, now: Timestamp) {
         self.known.remove(&entry.name);
         if self.foreign.len() >= MOST_ENTRIES {
             self.left_out = self.left_out.saturating_add(1);

@@ -11,17 +11,19 @@ use tollgate_policy::model::{
 };
 use tollgate_policy::rules::Rules;
 use tollgate_store::{
-    Answer, Check, ErrorKind, Key, ManualClock, Memory, Ruled, Store, StoreError,
+    ErrorKind, ManualClock, Memory, QuotaCheck, Ruled, Store, StoreError, StoreKey, StoreReply,
 };
 
 use tollgate_store::register::NodeId;
 use tollgate_testkit::register::ModelRegister;
 
-use super::{Block, By, Change, Controls, Halt, MOST_BLOCKS, MOST_EVENTS, Refused, Switch};
+use super::{
+    Block, By, Controls, Halt, MOST_BLOCKS, MOST_EVENTS, OperatorChange, OperatorError, Switch,
+};
 use crate::testing::{
     Caller, START, TestEngine, engine, key, limit, per_second, places, policy, quota, rules,
 };
-use crate::{Engine, Reason, StateStore, Verdict};
+use crate::{DenialReason, Engine, StateStore, Verdict};
 
 const BY: By<'_> = By {
     who: "ada",
@@ -203,7 +205,7 @@ fn a_key_gets_another_quota_for_a_while() {
     control.lift_override("api", &["alice"], BY).unwrap();
     assert_eq!(
         control.lift_override("api", &["alice"], BY),
-        Err(Refused::NotThere { what: "override" })
+        Err(OperatorError::NotThere { what: "override" })
     );
     clock.advance(Nanos::SECOND);
     assert_eq!(admitted(&engine, "alice", 5), 2);
@@ -354,7 +356,10 @@ fn whoever_signs_badly_or_means_nobody_changes_nothing() {
         },
     ] {
         let refused = control.switch(None, Switch::halted(Halt::Off), by);
-        assert!(matches!(refused, Err(Refused::Unsigned { .. })), "{by:?}");
+        assert!(
+            matches!(refused, Err(OperatorError::Unsigned { .. })),
+            "{by:?}"
+        );
     }
     assert!(control.unblock_address("10.0.0.1", BY).is_err());
     let forged = By {
@@ -392,7 +397,7 @@ fn keys_of_any_level_are_blocked_until_they_are_not() {
     let retry_after = Nanos::MINUTE;
     assert_eq!(
         (verdict.outcome(), verdict.reason()),
-        (Outcome::Deny { retry_after }, Some(Reason::Blocked))
+        (Outcome::Deny { retry_after }, Some(DenialReason::Blocked))
     );
     assert_eq!(
         (verdict.status(), verdict.rule_name()),
@@ -421,7 +426,7 @@ fn addresses_and_networks_are_blocked_whatever_the_policy_says() {
     let verdict: Verdict = ask("203.0.113.7");
     assert_eq!(
         (verdict.status(), verdict.reason()),
-        (Some(403), Some(Reason::Blocked))
+        (Some(403), Some(DenialReason::Blocked))
     );
     for blocked in ["10.255.0.1", "::ffff:10.0.0.1", "2001:db8:1::1"] {
         assert_eq!(ask(blocked).outcome(), Outcome::Never, "{blocked}");
@@ -480,7 +485,7 @@ fn a_reset_forgets_what_a_key_has_used_and_its_block() {
     let events = engine.control().events();
     assert_eq!(
         events[1].what,
-        Change::Reset {
+        OperatorChange::Reset {
             limit: "api".into(),
             key: "carol".into(),
             found: false
@@ -573,7 +578,7 @@ fn another_node_and_a_later_process_are_told_everything() {
     assert_eq!(left(&two, "alice"), 1, "the shadow limit comes last");
     assert_eq!(
         two.decide(&Caller::named("hunter2")).reason(),
-        Some(Reason::Blocked)
+        Some(DenialReason::Blocked)
     );
     assert!(!two.peek(&Caller::default().from("10.9.9.9")).is_admitted());
     assert!(serde_json::from_str::<Controls>(r#"{"switches":[]}"#).is_err());
@@ -604,7 +609,10 @@ fn everything_is_logged_in_a_bounded_list() {
             .unwrap();
     }
     assert_eq!(control.events().len(), MOST_EVENTS);
-    assert!(matches!(control.events()[0].what, Change::Switched { .. }));
+    assert!(matches!(
+        control.events()[0].what,
+        OperatorChange::Switched { .. }
+    ));
 }
 
 /// A store that can stop answering.
@@ -614,7 +622,11 @@ struct Moody {
 }
 
 impl Store for Moody {
-    fn decide(&self, checks: &[Check<'_>], answers: &mut [Answer]) -> Result<Composed, StoreError> {
+    fn decide(
+        &self,
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
+    ) -> Result<Composed, StoreError> {
         if self.is_down.load(Ordering::Relaxed) {
             return Err(StoreError::new(ErrorKind::Unreachable, "down"));
         }
@@ -627,7 +639,7 @@ impl StateStore for Moody {
         self.inner.now()
     }
 
-    fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool {
+    fn erase(&self, key: &StoreKey<'_>, ruled: &Ruled) -> bool {
         self.inner.erase(key, ruled)
     }
 }
@@ -713,7 +725,7 @@ fn denials_that_other_nodes_remember_are_forgotten_by_a_reset() {
     assert_eq!((adopted.changed, adopted.not_understood), (0, 0));
     assert!(two.generation().version() > before);
     let mistake = one.control().tell_of_reset("apo", &["alice"], BY);
-    assert!(matches!(mistake, Err(Refused::UnknownLimit { .. })));
+    assert!(matches!(mistake, Err(OperatorError::UnknownLimit { .. })));
 }
 
 #[test]

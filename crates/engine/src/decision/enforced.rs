@@ -13,7 +13,7 @@ use super::{Decision, Step, Work};
 use crate::counters::Event;
 use crate::effective_mode::effective_modes;
 use crate::plan::{AddedRule, PlanContext};
-use crate::verdict::{EnforcementMode, Reason};
+use crate::verdict::{DenialReason, EnforcementMode};
 use crate::verdict_builder::{Refuser, VerdictBuilder};
 
 /// What `Retry-After` says when a limit is closed because its store does not answer.
@@ -31,7 +31,7 @@ impl Decision<'_> {
             if let Some(until) = blocked {
                 let outcome = until.refusal(self.now);
                 let verdict = &mut self.scratch.work.verdict;
-                return verdict.refuse(Refuser::Operator, Reason::Blocked, outcome);
+                return verdict.refuse(Refuser::Operator, DenialReason::Blocked, outcome);
             }
         }
         let rules = self.generation.rules();
@@ -40,11 +40,11 @@ impl Decision<'_> {
         let verdict = &mut scratch.work.verdict;
         match scratch.found.listed() {
             Listed::Denied(index) => {
-                return verdict.refuse(Refuser::List(index), Reason::Listed, Outcome::Never);
+                return verdict.refuse(Refuser::List(index), DenialReason::Listed, Outcome::Never);
             }
             // Before being exempt: an unreadable path may be spelled so as to look exempt.
             _ if scratch.found.unreadable() => {
-                return verdict.refuse(Refuser::Engine, Reason::Unreadable, Outcome::Never);
+                return verdict.refuse(Refuser::Engine, DenialReason::Unreadable, Outcome::Never);
             }
             Listed::Exempt => return,
             Listed::Limits => {}
@@ -150,8 +150,8 @@ fn plan_enforced(context: &PlanContext<'_>, work: &mut Work) {
                 refuse_too_many(verdict);
                 continue;
             }
-            AddedRule::NoKey => (Reason::MissingKey, Outcome::Never),
-            AddedRule::Blocked(until) => (Reason::Blocked, until.refusal(context.now)),
+            AddedRule::NoKey => (DenialReason::MissingKey, Outcome::Never),
+            AddedRule::Blocked(until) => (DenialReason::Blocked, until.refusal(context.now)),
         };
         if context.options.mode.charges() {
             count(context.generation, *index, Event::Denied);
@@ -164,7 +164,7 @@ fn plan_enforced(context: &PlanContext<'_>, work: &mut Work) {
 
 fn refuse_too_many(verdict: &mut VerdictBuilder) {
     if !verdict.is_refused() {
-        verdict.refuse(Refuser::Engine, Reason::Capacity, Outcome::Never);
+        verdict.refuse(Refuser::Engine, DenialReason::Capacity, Outcome::Never);
     }
 }
 
@@ -186,7 +186,7 @@ fn decide_without_store(generation: &crate::Generation, charges: bool, work: &mu
             let outcome = Outcome::Deny {
                 retry_after: STORE_RETRY,
             };
-            verdict.refuse(Refuser::Rule(planned.rule), Reason::Capacity, outcome);
+            verdict.refuse(Refuser::Rule(planned.rule), DenialReason::Capacity, outcome);
         }
     }
 }

@@ -7,12 +7,12 @@
 use tollgate_core::Outcome;
 use tollgate_policy::model::{Count, Penalty};
 use tollgate_policy::rules::Role;
-use tollgate_store::{Answer, Op};
+use tollgate_store::{Op, StoreReply};
 
 use super::{Decision, Step, Work};
 use crate::generation::Generation;
 use crate::plan::{Plan, PlannedCheck};
-use crate::verdict::{LimitState, Reason};
+use crate::verdict::{DenialReason, LimitState};
 
 /// What the store is asked after a batch, one at a time.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct FollowUps {
     next: usize,
     /// Whether the current one is carried out, and the store is asked where its limit stands now.
     is_peeking: bool,
-    room: Vec<Answer>,
+    room: Vec<StoreReply>,
 }
 
 /// One charge that follows from a denial.
@@ -71,7 +71,7 @@ impl FollowUps {
         self.next < self.queue.len()
     }
 
-    pub(super) fn take_room(&mut self) -> Vec<Answer> {
+    pub(super) fn take_room(&mut self) -> Vec<StoreReply> {
         std::mem::take(&mut self.room)
     }
 
@@ -155,7 +155,7 @@ impl FollowUps {
     }
 
     /// Takes the store's reply to the current one, or that there is none.
-    fn answered(&mut self, reply: Option<&Answer>, plan: &Plan, states: &mut [LimitState]) {
+    fn answered(&mut self, reply: Option<&StoreReply>, plan: &Plan, states: &mut [LimitState]) {
         let Some(one) = self.queue.get(self.next) else {
             return;
         };
@@ -176,7 +176,7 @@ impl FollowUps {
 }
 
 /// Says in the verdict what a penalty has changed.
-fn report(one: &FollowUp, reply: &Answer, plan: &Plan, states: &mut [LimitState]) {
+fn report(one: &FollowUp, reply: &StoreReply, plan: &Plan, states: &mut [LimitState]) {
     let denied = match one.report {
         Report::Block { denied } => denied,
         Report::Nothing | Report::Debt => one.position,
@@ -193,7 +193,7 @@ fn report(one: &FollowUp, reply: &Answer, plan: &Plan, states: &mut [LimitState]
             },
             Outcome::Deny { retry_after },
         ) => {
-            state.reason = Some(Reason::Blocked);
+            state.reason = Some(DenialReason::Blocked);
             state.outcome = Outcome::Deny {
                 retry_after: blocked.max(retry_after),
             };
@@ -228,7 +228,7 @@ impl Decision<'_> {
     }
 
     /// The store has answered, or has not.
-    pub(super) fn follow_up_answered(&mut self, mut replies: Vec<Answer>, is_answered: bool) {
+    pub(super) fn follow_up_answered(&mut self, mut replies: Vec<StoreReply>, is_answered: bool) {
         let Work {
             plan,
             verdict,

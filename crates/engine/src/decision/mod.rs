@@ -19,7 +19,7 @@ use arc_swap::Guard;
 use tollgate_core::Timestamp;
 use tollgate_core::compose::Verdict as BatchOutcome;
 use tollgate_policy::attributes::Attributes;
-use tollgate_store::{Answer, Check, StoreError};
+use tollgate_store::{QuotaCheck, StoreError, StoreReply};
 
 pub(crate) use self::record::peeked_outcome;
 pub(crate) use self::scratch::PooledScratch;
@@ -200,7 +200,7 @@ impl StoreSteps for Decision<'_> {
     }
 
     #[inline]
-    fn check(&self, position: usize) -> Option<Check<'_>> {
+    fn check(&self, position: usize) -> Option<QuotaCheck<'_>> {
         let Work {
             plan, follow_ups, ..
         } = &self.scratch.work;
@@ -228,7 +228,7 @@ impl StoreSteps for Decision<'_> {
     }
 
     #[inline]
-    fn take_replies(&mut self) -> Vec<Answer> {
+    fn take_replies(&mut self) -> Vec<StoreReply> {
         let len = self.batch_len();
         let Work {
             plan, follow_ups, ..
@@ -238,12 +238,12 @@ impl StoreSteps for Decision<'_> {
             _ => follow_ups.take_room(),
         };
         replies.clear();
-        replies.resize(len, Answer::EMPTY);
+        replies.resize(len, StoreReply::EMPTY);
         replies
     }
 
     #[inline]
-    fn resume(&mut self, replies: Vec<Answer>, outcome: Result<BatchOutcome, StoreError>) {
+    fn resume(&mut self, replies: Vec<StoreReply>, outcome: Result<BatchOutcome, StoreError>) {
         match self.step {
             Step::Done => {}
             Step::Enforced | Step::Candidate | Step::Shadow => {

@@ -4,13 +4,13 @@
 
 use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::rules::Role;
-use tollgate_store::{Answer, Note, Op};
+use tollgate_store::{Note, Op, StoreReply};
 
 use super::Work;
-use crate::counters::{Counters, Event};
+use crate::counters::{Event, LimitCounters};
 use crate::generation::Generation;
 use crate::plan::{Plan, PlannedCheck};
-use crate::verdict::{EnforcementMode, LimitState, Reason};
+use crate::verdict::{DenialReason, EnforcementMode, LimitState};
 
 /// Notes where every limit of the plan stands. Blocks are noted while they last, distinct values never.
 #[inline(always)]
@@ -30,8 +30,8 @@ pub(super) fn record(generation: &Generation, work: &mut Work, enforcement: Enfo
         let outcome = peeked_outcome(planned, answer);
         let reason = match (outcome, planned.role, answer.note) {
             (Outcome::Allow, ..) => None,
-            (_, Role::Block, _) => Some(Reason::Blocked),
-            (_, _, Note::Overflow) => Some(Reason::Capacity),
+            (_, Role::Block, _) => Some(DenialReason::Blocked),
+            (_, _, Note::Overflow) => Some(DenialReason::Capacity),
             _ => Some(plan.quota_info(generation, planned).reason),
         };
         verdict.push(LimitState {
@@ -50,7 +50,7 @@ pub(super) fn record(generation: &Generation, work: &mut Work, enforcement: Enfo
 }
 
 /// What a limit says. A peek at a concurrency limit holds no place, so its answer only says how many are free.
-pub(crate) fn peeked_outcome(planned: &PlannedCheck, answer: &Answer) -> Outcome {
+pub(crate) fn peeked_outcome(planned: &PlannedCheck, answer: &StoreReply) -> Outcome {
     let is_peek = matches!(planned.op, Op::Acquire { weight: 0, .. });
     if is_peek && planned.cost > answer.status.limit {
         Outcome::Never
@@ -102,7 +102,7 @@ struct RuleSum {
 }
 
 impl RuleSum {
-    fn add(&mut self, planned: &PlannedCheck, answer: &Answer) {
+    fn add(&mut self, planned: &PlannedCheck, answer: &StoreReply) {
         if is_unknown(answer) {
             return;
         }
@@ -114,7 +114,7 @@ impl RuleSum {
     }
 
     #[inline]
-    fn count(&self, counters: &Counters, is_admitted: bool, denied: Event) {
+    fn count(&self, counters: &LimitCounters, is_admitted: bool, denied: Event) {
         if is_admitted {
             counters.count(Event::Allowed);
             if self.waits {
@@ -134,6 +134,6 @@ impl RuleSum {
 }
 
 /// Whether it is not known where a limit stands.
-const fn is_unknown(answer: &Answer) -> bool {
+const fn is_unknown(answer: &StoreReply) -> bool {
     matches!(answer.note, Note::Waived | Note::Unasked)
 }

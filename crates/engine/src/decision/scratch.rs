@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 
 use arrayvec::ArrayVec;
 use tollgate_policy::model::Mode;
-use tollgate_policy::rules::{Found, MOST_LIMITS};
+use tollgate_policy::rules::{MOST_LIMITS, MatchedRules};
 use tollgate_store::contract::MAX_CHECKS;
 
 use super::follow_ups::FollowUps;
@@ -19,7 +19,7 @@ use crate::verdict_builder::VerdictBuilder;
 /// Room for one decision.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    pub(super) found: Found,
+    pub(super) found: MatchedRules,
     pub(crate) work: Work,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Work {
 impl Scratch {
     const fn new() -> Self {
         Self {
-            found: Found::new(),
+            found: MatchedRules::new(),
             work: Work {
                 plan: Plan::new(),
                 verdict: VerdictBuilder::new(),

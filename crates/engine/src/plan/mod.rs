@@ -12,7 +12,7 @@ pub(crate) use rule::{AddedRule, PlanContext};
 use tollgate_core::Outcome;
 use tollgate_policy::model::Consistency;
 use tollgate_policy::rules::Role;
-use tollgate_store::{Answer, Check, Key, Note, Op, Ruled};
+use tollgate_store::{Note, Op, QuotaCheck, Ruled, StoreKey, StoreReply};
 
 use self::keys::Keys;
 use crate::generation::{Generation, MeterState};
@@ -60,7 +60,7 @@ pub(crate) type KeyRef = u16;
 #[derive(Debug)]
 pub(crate) struct Plan {
     planned: Vec<PlannedCheck>,
-    replies: Vec<Answer>,
+    replies: Vec<StoreReply>,
     keys: Keys,
     computed: Vec<(Ruled, Option<QueueingQuota>)>,
 }
@@ -99,7 +99,7 @@ impl Plan {
     }
 
     /// Every check with the store's reply.
-    pub(crate) fn answered(&self) -> impl Iterator<Item = (&PlannedCheck, &Answer)> {
+    pub(crate) fn answered(&self) -> impl Iterator<Item = (&PlannedCheck, &StoreReply)> {
         self.planned.iter().zip(&self.replies)
     }
 
@@ -121,12 +121,12 @@ impl Plan {
         self.planned.iter().zip(outcomes)
     }
 
-    pub(crate) fn take_room(&mut self) -> Vec<Answer> {
+    pub(crate) fn take_room(&mut self) -> Vec<StoreReply> {
         std::mem::take(&mut self.replies)
     }
 
     /// Takes the store's replies to all that is planned.
-    pub(crate) fn answer(&mut self, generation: &Generation, mut replies: Vec<Answer>) {
+    pub(crate) fn answer(&mut self, generation: &Generation, mut replies: Vec<StoreReply>) {
         for (planned, reply) in self.planned.iter().zip(&mut replies) {
             self.translate(generation, planned, reply);
         }
@@ -140,7 +140,7 @@ impl Plan {
         &self,
         generation: &Generation,
         planned: &PlannedCheck,
-        reply: &mut Answer,
+        reply: &mut StoreReply,
     ) {
         let is_fallback = matches!(reply.note, Note::StandIn | Note::Waived | Note::Unasked);
         if !is_fallback && let Some(queueing) = self.queueing(generation, planned.quota_of()) {
@@ -151,7 +151,7 @@ impl Plan {
     /// Another request was first to show a distinct value: the rule is asked again without counting it. Answers whether
     /// there was such a rule and anything is left to ask.
     pub(crate) fn forgo_seen(&mut self) -> bool {
-        let is_seen = |(planned, reply): &(&PlannedCheck, &Answer)| {
+        let is_seen = |(planned, reply): &(&PlannedCheck, &StoreReply)| {
             planned.role == Role::Seen && !reply.outcome.is_admitted()
         };
         let seen = self.answered().find(is_seen);
@@ -190,9 +190,9 @@ impl Plan {
         generation: &'a Generation,
         planned: &PlannedCheck,
         op: Op,
-    ) -> Option<Check<'a>> {
-        Some(Check {
-            key: Key::of(self.key(planned.key)).ok()?,
+    ) -> Option<QuotaCheck<'a>> {
+        Some(QuotaCheck {
+            key: StoreKey::of(self.key(planned.key)).ok()?,
             ruled: self.ruled(generation, planned)?,
             op,
         })
@@ -298,7 +298,9 @@ impl Plan {
             },
             on_failure: rule.on_store_failure,
             denial_caching: meter.map_or(DenialCaching::Never, |meter| meter.denial_caching),
-            slot_key: self.slot_key(planned).and_then(|key| Key::of(key).ok()),
+            slot_key: self
+                .slot_key(planned)
+                .and_then(|key| StoreKey::of(key).ok()),
             plain,
             is_counter: false,
         }

@@ -5,7 +5,7 @@
 use tollgate_core::Timestamp;
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::model::Count;
-use tollgate_policy::rules::{Chosen, Found, Keyed, Meter, MeterRef, Role, Rule};
+use tollgate_policy::rules::{Chosen, Keyed, MatchedRules, Meter, MeterRef, Role, Rule};
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{Op, Ruled};
 
@@ -20,7 +20,7 @@ use crate::verdict::EnforcementMode;
 pub(crate) struct PlanContext<'a> {
     pub(crate) generation: &'a Generation,
     pub(crate) request: &'a dyn Attributes,
-    pub(crate) found: &'a Found,
+    pub(crate) found: &'a MatchedRules,
     pub(crate) options: CheckOptions,
     pub(crate) lease_ids: &'a LeaseIdGenerator,
     /// What operators have overridden, if anything.

@@ -7,12 +7,12 @@ use tollgate_policy::model::{
     Algorithm, Count, DenyRule, LimitRule, Missing, Mode, OnStoreFailure, Penalty,
 };
 use tollgate_policy::rules::Rules;
-use tollgate_store::{Answer, Check, ErrorKind, Key, Ruled, Store, StoreError};
+use tollgate_store::{ErrorKind, QuotaCheck, Ruled, Store, StoreError, StoreKey, StoreReply};
 
 use crate::testing::{
     Caller, START, engine, engine_of, key, limit, matching, per_second, policy, quota, rules,
 };
-use crate::{Engine, Reason, StateStore};
+use crate::{DenialReason, Engine, StateStore};
 
 fn minute(units: u64) -> LimitRule {
     limit(
@@ -34,7 +34,7 @@ fn a_block_outlasts_the_limit_and_then_ends() {
     assert!(engine.decide(&alice).is_admitted());
     let first = engine.decide(&alice);
     assert_eq!(first.outcome(), deny(Nanos::MINUTE));
-    assert_eq!(first.reason(), Some(Reason::Blocked));
+    assert_eq!(first.reason(), Some(DenialReason::Blocked));
     clock.advance(Nanos::from_secs(59));
     let last = engine.decide(&alice);
     assert_eq!(
@@ -42,7 +42,7 @@ fn a_block_outlasts_the_limit_and_then_ends() {
         deny(Nanos::SECOND),
         "being denied does not prolong it"
     );
-    assert_eq!(last.reason(), Some(Reason::Blocked));
+    assert_eq!(last.reason(), Some(DenialReason::Blocked));
     assert!(engine.decide(&Caller::named("bob")).is_admitted());
     clock.advance(Nanos::SECOND);
     assert!(engine.decide(&alice).is_admitted());
@@ -99,7 +99,7 @@ fn a_missing_attribute_is_shared_skipped_or_refused() {
     let refuses = with(Missing::Deny);
     let verdict = refuses.decide(&nobody);
     assert_eq!(verdict.outcome(), Outcome::Never);
-    assert_eq!(verdict.reason(), Some(Reason::MissingKey));
+    assert_eq!(verdict.reason(), Some(DenialReason::MissingKey));
     assert_eq!(
         (verdict.status(), verdict.rule_name()),
         (Some(429), Some("api"))
@@ -122,7 +122,7 @@ fn lists_decide_before_limits() {
     }
     let verdict = engine.decide(&Caller::named("mallory"));
     assert_eq!(verdict.outcome(), Outcome::Never);
-    assert_eq!(verdict.reason(), Some(Reason::Listed));
+    assert_eq!(verdict.reason(), Some(DenialReason::Listed));
     assert_eq!(
         (verdict.status(), verdict.message()),
         (Some(451), Some("not here"))
@@ -189,7 +189,10 @@ fn what_is_off_is_not_asked_and_what_is_in_shadow_only_counts() {
         (shadow.allowed, shadow.would_deny, shadow.denied),
         (1, 3, 0)
     );
-    assert_eq!(engine.counted("off").unwrap(), crate::Counted::default());
+    assert_eq!(
+        engine.counted("off").unwrap(),
+        crate::LimitTotals::default()
+    );
 }
 
 #[test]
@@ -225,7 +228,11 @@ fn a_local_bucket_stands_in_front() {
 struct Dead;
 
 impl Store for Dead {
-    fn decide(&self, _: &[Check<'_>], _: &mut [Answer]) -> Result<compose::Verdict, StoreError> {
+    fn decide(
+        &self,
+        _: &[QuotaCheck<'_>],
+        _: &mut [StoreReply],
+    ) -> Result<compose::Verdict, StoreError> {
         Err(StoreError::new(ErrorKind::Unreachable, "nobody is there"))
     }
 }
@@ -235,7 +242,7 @@ impl StateStore for Dead {
         START
     }
 
-    fn erase(&self, _: &Key<'_>, _: &Ruled) -> bool {
+    fn erase(&self, _: &StoreKey<'_>, _: &Ruled) -> bool {
         false
     }
 }
@@ -263,7 +270,7 @@ fn without_a_store_each_limit_says_what_that_means() {
     let closed = with(OnStoreFailure::Closed);
     assert_eq!(
         (closed.status(), closed.reason()),
-        (Some(503), Some(Reason::Capacity))
+        (Some(503), Some(DenialReason::Capacity))
     );
     assert_eq!(closed.rule_name(), Some("api"));
 }
@@ -277,5 +284,5 @@ fn more_limits_than_can_be_decided_together_refuse_and_admit_nobody_unseen() {
         (verdict.outcome(), verdict.status()),
         (Outcome::Never, Some(503))
     );
-    assert_eq!(verdict.reason(), Some(Reason::Capacity));
+    assert_eq!(verdict.reason(), Some(DenialReason::Capacity));
 }

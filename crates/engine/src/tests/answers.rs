@@ -4,10 +4,10 @@ use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::model::{Algorithm, Level, LimitRule, Policy};
 use tollgate_policy::rules::Rules;
 
-use crate::Reason;
+use crate::DenialReason;
 use crate::testing::{Caller, engine, engine_of, key, limit, matching, per_second, quota};
 
-fn reason_of(algorithm: Algorithm, period: Nanos) -> Option<Reason> {
+fn reason_of(algorithm: Algorithm, period: Nanos) -> Option<DenialReason> {
     let (engine, _clock) = engine(vec![limit("api", quota(algorithm, &[(1, period)]))]);
     let alice = Caller::named("alice");
     while engine.decide(&alice).outcome() == Outcome::Allow {}
@@ -26,12 +26,12 @@ fn what_takes_a_day_to_come_back_is_a_quota_and_anything_shorter_a_rate() {
     ] {
         assert_eq!(
             reason_of(algorithm, almost),
-            Some(Reason::Rate),
+            Some(DenialReason::Rate),
             "{algorithm:?}"
         );
         assert_eq!(
             reason_of(algorithm, Nanos::DAY),
-            Some(Reason::Quota),
+            Some(DenialReason::Quota),
             "{algorithm:?}"
         );
     }
@@ -156,7 +156,7 @@ fn a_path_that_cannot_be_read_is_refused_even_where_the_request_is_exempt() {
     let at = |path: &str| Caller::named("alice").with("path", path);
     assert_eq!(engine.decide(&at("/login")).outcome(), Outcome::Allow);
     let verdict = engine.decide(&at(&format!("//{}", "a".repeat(10_000))));
-    assert_eq!(verdict.reason(), Some(Reason::Unreadable));
+    assert_eq!(verdict.reason(), Some(DenialReason::Unreadable));
     assert_eq!(verdict.outcome(), Outcome::Never);
     assert_eq!(verdict.status(), Some(400));
 }

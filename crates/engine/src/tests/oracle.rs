@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use tollgate_core::compose::Verdict;
 use tollgate_core::limit::{Limit, Op, Quota, State};
-use tollgate_core::{Nanos, Outcome, Status, Timestamp, TokenBucket};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Timestamp, TokenBucket};
 
 /// One limit as the oracle knows it.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ pub(super) struct Said {
     pub(super) rule: String,
     pub(super) is_enforced: bool,
     pub(super) outcome: Outcome,
-    pub(super) status: Status,
+    pub(super) status: QuotaStatus,
 }
 
 #[derive(Debug)]
@@ -229,7 +229,7 @@ impl Oracle {
                 let limit = rule.limit(index, request);
                 limit.status(self.state(rule, index, request), now)
             }
-            (None, Outcome::Deny { retry_after }) => Status {
+            (None, Outcome::Deny { retry_after }) => QuotaStatus {
                 limit: 1,
                 remaining: 0,
                 reset_after: retry_after,

@@ -1,14 +1,14 @@
 //! What a verdict says of the quota that decided, so that header fields need no guess.
 
-use tollgate_core::{Nanos, Unit};
+use tollgate_core::{Nanos, QuotaUnit};
 use tollgate_policy::rules::Rules;
-use tollgate_policy::source::Format;
+use tollgate_policy::source::SourceFormat;
 
 use crate::testing::{Caller, TestEngine, engine_of};
 use crate::{CheckMode, CheckOptions, LimitState, Verdict};
 
 fn engine(text: &str) -> TestEngine {
-    let policy = tollgate_policy::load(text, "test.yaml", Format::Yaml).unwrap();
+    let policy = tollgate_policy::load(text, "test.yaml", SourceFormat::Yaml).unwrap();
     engine_of(Rules::compile(&policy, [7; 16]).unwrap()).0
 }
 
@@ -17,7 +17,7 @@ fn engine(text: &str) -> TestEngine {
 struct Noted {
     key: Vec<u8>,
     cost: u64,
-    unit: Unit,
+    unit: QuotaUnit,
     window: Nanos,
     time_to_next_unit: Nanos,
 }
@@ -80,7 +80,7 @@ limits:
     for (repos, limit) in [("1", 15), ("2", 20), ("9", 30)] {
         let caller = Caller::named(repos).with("header.repos", repos);
         let (state, noted) = first(&engine, &caller);
-        assert_eq!((state.quota_index(), noted.unit), (None, Unit::Bytes));
+        assert_eq!((state.quota_index(), noted.unit), (None, QuotaUnit::Bytes));
         assert_eq!(state.status.limit, limit);
         assert_eq!(noted.window, Nanos::MINUTE, "{repos}");
     }

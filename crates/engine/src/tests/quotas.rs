@@ -2,13 +2,13 @@
 
 use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::rules::Rules;
-use tollgate_policy::source::Format;
+use tollgate_policy::source::SourceFormat;
 
 use crate::testing::{Caller, TestEngine, engine_of};
 use tollgate_store::ManualClock;
 
 fn engine(text: &str) -> (TestEngine, std::sync::Arc<ManualClock>) {
-    let policy = tollgate_policy::load(text, "test.yaml", Format::Yaml).unwrap();
+    let policy = tollgate_policy::load(text, "test.yaml", SourceFormat::Yaml).unwrap();
     engine_of(Rules::compile(&policy, [7; 16]).unwrap())
 }
 

@@ -4,7 +4,7 @@ use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::model::{Algorithm, Cost, Count, LimitRule, Mode, StatusClass};
 
 use crate::testing::{Caller, engine, limit, places, quota};
-use crate::{Reason, Response};
+use crate::{DenialReason, Response};
 
 struct Spent(&'static str);
 
@@ -95,7 +95,7 @@ fn places_are_held_until_the_response_or_the_end_of_the_lease() {
     let first = engine.decide(&alice).take_ticket().unwrap();
     let second = engine.decide(&alice).take_ticket().unwrap();
     let third = engine.decide(&alice);
-    assert_eq!(third.reason(), Some(Reason::Concurrency));
+    assert_eq!(third.reason(), Some(DenialReason::Concurrency));
     let minute = Outcome::Deny {
         retry_after: Nanos::MINUTE,
     };

@@ -8,7 +8,7 @@ use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::model::{Algorithm, LimitRule};
 
 use crate::testing::{Caller, engine, limit, per_second, quota, rules};
-use crate::{Engine, Reason, Ticket, Verdict};
+use crate::{DenialReason, Engine, Ticket, Verdict};
 
 /// Version `n` of a policy: `n` limits, each of `1000 × n` an hour and with the version in its message.
 fn version(n: u64) -> Vec<LimitRule> {
@@ -214,7 +214,7 @@ fn a_limit_that_is_taken_out_and_put_back_forgives_nothing_while_its_state_lives
     };
     put_back();
     let verdict = engine.decide(&alice);
-    assert_eq!(verdict.reason(), Some(Reason::Rate));
+    assert_eq!(verdict.reason(), Some(DenialReason::Rate));
     let counted = engine.counted("api").unwrap();
     assert_eq!(
         (counted.allowed, counted.denied),

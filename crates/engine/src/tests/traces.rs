@@ -288,7 +288,7 @@ impl Seen {
         let shadows = shadows.filter(|state| state.enforcement == EnforcementMode::Shadow);
         let denied = shadows.filter(|state| !state.outcome.is_admitted());
         self.shadow_denied += u64::from(denied.count() > 0);
-        self.blocked += u64::from(verdict.reason() == Some(crate::Reason::Blocked));
+        self.blocked += u64::from(verdict.reason() == Some(crate::DenialReason::Blocked));
     }
 }
 

@@ -4,13 +4,13 @@
 
 use std::collections::HashMap;
 
-use tollgate_policy::source::{Place, Problem};
+use tollgate_policy::source::{Diagnostic, SourceLocation};
 
 use super::file::{DescriptorBlock, File, RateLimit};
 use super::request::MAX_ENTRIES;
-use super::rule::{Level, Quota, Rule, State};
+use super::rule::{EnvoyRule, Level, RuleQuota, RuleStateIndex};
 use super::tree::{Traits, Tree};
-use super::unit::Unit;
+use super::unit::WindowUnit;
 use super::{EnvoyPolicy, MAX_RULES};
 
 /// A policy in the making.
@@ -21,14 +21,14 @@ pub(super) struct Builder {
     /// Where each node stands, by its number.
     places: HashMap<u32, (Box<str>, u32)>,
     names: HashMap<Box<str>, u32>,
-    states: HashMap<Box<str>, State>,
+    states: HashMap<Box<str>, RuleStateIndex>,
     merge_domains: bool,
 }
 
 /// The file that is being added.
 struct Adding<'a> {
     file: &'a str,
-    problems: &'a mut Vec<Problem>,
+    problems: &'a mut Vec<Diagnostic>,
 }
 
 /// Where in the tree something is being added.
@@ -45,7 +45,7 @@ impl Builder {
                 tree: Tree::default(),
                 rules: Vec::new(),
                 // Limits that come with descriptors of no rule are counted by unit; these come first.
-                identities: Unit::ALL
+                identities: WindowUnit::ALL
                     .map(|unit| format!("override/{}", unit.name()).into())
                     .into(),
             },
@@ -62,7 +62,7 @@ impl Builder {
     }
 
     /// Adds a file, and says what is wrong with it.
-    pub(super) fn add(&mut self, name: &str, file: File, problems: &mut Vec<Problem>) {
+    pub(super) fn add(&mut self, name: &str, file: File, problems: &mut Vec<Diagnostic>) {
         let domain = &file.domain;
         let mut adding = Adding {
             file: name,
@@ -191,7 +191,7 @@ impl Builder {
         }
         let replaces: Box<[Box<str>]> = limit.replaces.iter().map(|at| at.value.clone()).collect();
         let named = (!limit.name.is_empty()).then(|| self.number(&limit.name));
-        let rule = Rule {
+        let rule = EnvoyRule {
             number: u32::try_from(index).unwrap_or(u32::MAX),
             name: at.name.into(),
             quota,
@@ -209,15 +209,20 @@ impl Builder {
         u32::try_from(index).ok()
     }
 
-    fn quota(&mut self, adding: &mut Adding<'_>, name: &str, limit: &RateLimit) -> Option<Quota> {
-        let unit = Unit::named(&limit.unit.value);
+    fn quota(
+        &mut self,
+        adding: &mut Adding<'_>,
+        name: &str,
+        limit: &RateLimit,
+    ) -> Option<RuleQuota> {
+        let unit = WindowUnit::named(&limit.unit.value);
         let units = || {
-            Unit::ALL
+            WindowUnit::ALL
                 .map(|unit| format!("`{}`", unit.name()))
                 .join(", ")
         };
         match (limit.unlimited, unit) {
-            (true, None) => Some(Quota::Unlimited),
+            (true, None) => Some(RuleQuota::Unlimited),
             (true, Some(_)) => {
                 let message = "`unit` must not be given together with `unlimited`";
                 let help = "what is unlimited is not counted; leave one of them out";
@@ -237,7 +242,7 @@ impl Builder {
                 let requests_per_unit = limit.requests_per_unit;
                 let identity = format!("{name}/{}", unit.name());
                 match unit.limit(requests_per_unit) {
-                    Ok(counter) => Some(Quota::Limited {
+                    Ok(counter) => Some(RuleQuota::Limited {
                         requests_per_unit,
                         unit,
                         counter,
@@ -254,11 +259,11 @@ impl Builder {
 
     /// The state of an identity. Names are joined by dots, so two rules may have the same; their counters' keys still
     /// differ, because these tell domains and entries apart.
-    fn state(&mut self, identity: Box<str>) -> State {
+    fn state(&mut self, identity: Box<str>) -> RuleStateIndex {
         if let Some(state) = self.states.get(&identity) {
             return *state;
         }
-        let state = State(u32::try_from(self.policy.identities.len()).unwrap_or(u32::MAX));
+        let state = RuleStateIndex(u32::try_from(self.policy.identities.len()).unwrap_or(u32::MAX));
         self.policy.identities.push(identity.clone());
         self.states.insert(identity, state);
         state
@@ -272,8 +277,13 @@ impl Builder {
 }
 
 impl Adding<'_> {
-    fn problem(&mut self, place: Place, message: impl Into<Box<str>>, help: Option<String>) {
-        self.problems.push(Problem {
+    fn problem(
+        &mut self,
+        place: SourceLocation,
+        message: impl Into<Box<str>>,
+        help: Option<String>,
+    ) {
+        self.problems.push(Diagnostic {
             place,
             message: message.into(),
             help: help.map(Into::into),

@@ -7,11 +7,11 @@ use std::fmt;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::EnvoyPolicy;
-use super::rule::{Level, Quota, Rule};
+use super::rule::{EnvoyRule, Level, RuleQuota};
 
 /// One limit and what it does, as it displays: one line.
 #[derive(Clone, Copy, Debug)]
-pub struct RuleExplanation<'a>(&'a Rule);
+pub struct RuleExplanation<'a>(&'a EnvoyRule);
 
 impl EnvoyPolicy {
     /// What each limit does.
@@ -38,7 +38,7 @@ impl EnvoyPolicy {
 impl<'a> RuleExplanation<'a> {
     /// Which limit it is about.
     #[must_use]
-    pub const fn rule(&self) -> &'a Rule {
+    pub const fn rule(&self) -> &'a EnvoyRule {
         self.0
     }
 }
@@ -60,14 +60,14 @@ impl fmt::Display for RuleExplanation<'_> {
 }
 
 /// What a rule does, without its name.
-struct Words<'a>(&'a Rule);
+struct Words<'a>(&'a EnvoyRule);
 
 impl fmt::Display for Words<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(rule) = self;
         match rule.quota {
-            Quota::Unlimited => f.write_str("unlimited, nothing is counted")?,
-            Quota::Limited {
+            RuleQuota::Unlimited => f.write_str("unlimited, nothing is counted")?,
+            RuleQuota::Limited {
                 requests_per_unit,
                 unit,
                 ..
@@ -84,7 +84,7 @@ impl fmt::Display for Words<'_> {
             }
         }
         conditions(f, &rule.levels)?;
-        if let Quota::Limited { .. } = rule.quota {
+        if let RuleQuota::Limited { .. } = rule.quota {
             counters(f, &rule.levels)?;
         }
         traits(f, rule)
@@ -124,7 +124,7 @@ fn counters(f: &mut fmt::Formatter<'_>, levels: &[Level]) -> fmt::Result {
     Ok(())
 }
 
-fn traits(f: &mut fmt::Formatter<'_>, rule: &Rule) -> fmt::Result {
+fn traits(f: &mut fmt::Formatter<'_>, rule: &EnvoyRule) -> fmt::Result {
     if !rule.limit_name.is_empty() {
         write!(f, "; called {}", rule.limit_name)?;
     }

@@ -4,7 +4,7 @@
 //! silently ignores a name that stands on the wrong one, such as `shadow_mode` inside `rate_limit`, which then is enforced
 //! after all; that is refused here unless it is asked for. Must not know: whether what is said makes sense together.
 
-use tollgate_policy::source::{At, Node, Place, Problem, Value};
+use tollgate_policy::source::{At, Diagnostic, SourceLocation, SourceNode, SourceValue};
 
 use super::metadata::Metadata;
 use super::values::{self, Field};
@@ -51,7 +51,7 @@ pub(super) struct DescriptorBlock {
 /// A descriptor's limit.
 #[derive(Debug)]
 pub(super) struct RateLimit {
-    pub(super) place: Place,
+    pub(super) place: SourceLocation,
     pub(super) unit: At<Box<str>>,
     pub(super) requests_per_unit: u32,
     pub(super) unlimited: bool,
@@ -61,13 +61,13 @@ pub(super) struct RateLimit {
 
 /// Reads files and collects what is wrong with them.
 pub(super) struct Reader<'a> {
-    pub(super) problems: &'a mut Vec<Problem>,
+    pub(super) problems: &'a mut Vec<Diagnostic>,
     pub(super) ignore_misplaced: bool,
 }
 
 impl Reader<'_> {
     /// What a whole file says.
-    pub(super) fn file(&mut self, root: &Node) -> File {
+    pub(super) fn file(&mut self, root: &SourceNode) -> File {
         let fields = self.fields(root, "a file", ROOT);
         File {
             domain: self.text(&fields, "domain", root.place),
@@ -80,7 +80,7 @@ impl Reader<'_> {
         list.iter().map(|node| self.descriptor(node)).collect()
     }
 
-    fn descriptor(&mut self, node: &Node) -> DescriptorBlock {
+    fn descriptor(&mut self, node: &SourceNode) -> DescriptorBlock {
         let fields = self.fields(node, "a descriptor", DESCRIPTOR);
         DescriptorBlock {
             key: self.text(&fields, "key", node.place),
@@ -98,7 +98,7 @@ impl Reader<'_> {
 
     fn rate_limit(&mut self, fields: &Fields<'_>) -> Option<RateLimit> {
         let node = fields.get("rate_limit")?;
-        if node.value == Value::Nothing {
+        if node.value == SourceValue::Nothing {
             return None;
         }
         let fields = self.fields(node, "`rate_limit`", RATE_LIMIT);
@@ -121,8 +121,8 @@ impl Reader<'_> {
     fn metadata(&mut self, fields: &Fields<'_>) -> Option<Metadata> {
         let node = fields.get("metadata")?;
         match &node.value {
-            Value::Nothing => None,
-            Value::Map(_) => Some(Metadata::of(node)).filter(|metadata| !metadata.is_empty()),
+            SourceValue::Nothing => None,
+            SourceValue::Map(_) => Some(Metadata::of(node)).filter(|metadata| !metadata.is_empty()),
             _ => {
                 self.wrong(node, "metadata", "a map of names and values");
                 None
@@ -131,9 +131,14 @@ impl Reader<'_> {
     }
 
     /// The fields of a map that belong there.
-    fn fields<'n>(&mut self, node: &'n Node, what: &str, here: &'static [&str]) -> Fields<'n> {
+    fn fields<'n>(
+        &mut self,
+        node: &'n SourceNode,
+        what: &str,
+        here: &'static [&str],
+    ) -> Fields<'n> {
         let mut fields = Fields(Vec::new());
-        let Value::Map(entries) = &node.value else {
+        let SourceValue::Map(entries) = &node.value else {
             self.problem(
                 node.place,
                 format!("{what} must be a map"),
@@ -176,10 +181,10 @@ impl Reader<'_> {
     }
 
     /// The maps of a list.
-    fn list<'n>(&mut self, fields: &Fields<'n>, name: &str) -> &'n [Node] {
+    fn list<'n>(&mut self, fields: &Fields<'n>, name: &str) -> &'n [SourceNode] {
         match fields.get(name).map(|node| (node, &node.value)) {
-            None | Some((_, Value::Nothing)) => &[],
-            Some((_, Value::List(list))) => list,
+            None | Some((_, SourceValue::Nothing)) => &[],
+            Some((_, SourceValue::List(list))) => list,
             Some((node, _)) => {
                 self.wrong(node, name, "a list of maps");
                 &[]
@@ -187,7 +192,7 @@ impl Reader<'_> {
         }
     }
 
-    fn text(&mut self, fields: &Fields<'_>, name: &str, parent: Place) -> At<Box<str>> {
+    fn text(&mut self, fields: &Fields<'_>, name: &str, parent: SourceLocation) -> At<Box<str>> {
         let said = self.said(fields, name, values::text, "a text");
         said.unwrap_or_else(|| At::new("".into(), parent))
     }
@@ -212,7 +217,7 @@ impl Reader<'_> {
         &mut self,
         fields: &Fields<'_>,
         name: &str,
-        read: impl FnOnce(&Node) -> Field<T>,
+        read: impl FnOnce(&SourceNode) -> Field<T>,
         right: &str,
     ) -> Option<At<T>> {
         let node = fields.get(name)?;
@@ -223,25 +228,25 @@ impl Reader<'_> {
         None
     }
 
-    fn wrong(&mut self, node: &Node, name: &str, right: &str) {
+    fn wrong(&mut self, node: &SourceNode, name: &str, right: &str) {
         let message = match &node.value {
-            Value::Scalar { text, .. } => format!("`{name}`: `{text}` is not {right}"),
-            Value::List(_) => format!("`{name}` is a list, but must be {right}"),
-            Value::Map(_) => format!("`{name}` is a map, but must be {right}"),
-            Value::Nothing => format!("`{name}` must be {right}"),
+            SourceValue::Scalar { text, .. } => format!("`{name}`: `{text}` is not {right}"),
+            SourceValue::List(_) => format!("`{name}` is a list, but must be {right}"),
+            SourceValue::Map(_) => format!("`{name}` is a map, but must be {right}"),
+            SourceValue::Nothing => format!("`{name}` must be {right}"),
         };
-        self.problems.push(Problem::bare(node.place, message));
+        self.problems.push(Diagnostic::bare(node.place, message));
     }
 
-    fn problem(&mut self, place: Place, message: String, help: String) {
-        self.problems.push(Problem::new(place, message, help));
+    fn problem(&mut self, place: SourceLocation, message: String, help: String) {
+        self.problems.push(Diagnostic::new(place, message, help));
     }
 }
 
-struct Fields<'n>(Vec<(&'n str, &'n Node)>);
+struct Fields<'n>(Vec<(&'n str, &'n SourceNode)>);
 
 impl<'n> Fields<'n> {
-    fn get(&self, name: &str) -> Option<&'n Node> {
+    fn get(&self, name: &str) -> Option<&'n SourceNode> {
         let mut fields = self.0.iter();
         fields
             .find(|(known, _)| *known == name)

@@ -2,7 +2,7 @@
 //!
 //! Must not know: what the values mean, protobuf.
 
-use tollgate_policy::source::{Node, Value};
+use tollgate_policy::source::{SourceNode, SourceValue};
 
 use super::values::number;
 
@@ -25,17 +25,17 @@ pub enum Metadata {
 
 impl Metadata {
     /// What a node of a file says.
-    pub(super) fn of(node: &Node) -> Self {
+    pub(super) fn of(node: &SourceNode) -> Self {
         match &node.value {
-            Value::Nothing => Self::Nothing,
-            Value::Scalar { text, quoted: true } => Self::Text(text.clone()),
-            Value::Scalar { text, .. } => match &**text {
+            SourceValue::Nothing => Self::Nothing,
+            SourceValue::Scalar { text, quoted: true } => Self::Text(text.clone()),
+            SourceValue::Scalar { text, .. } => match &**text {
                 "true" | "True" | "TRUE" => Self::Truth(true),
                 "false" | "False" | "FALSE" => Self::Truth(false),
                 plain => number(plain).map_or_else(|| Self::Text(text.clone()), Self::Number),
             },
-            Value::List(list) => Self::List(list.iter().map(Self::of).collect()),
-            Value::Map(map) => Self::Map(
+            SourceValue::List(list) => Self::List(list.iter().map(Self::of).collect()),
+            SourceValue::Map(map) => Self::Map(
                 map.iter()
                     .map(|entry| (entry.name.value.clone(), Self::of(&entry.value)))
                     .collect(),

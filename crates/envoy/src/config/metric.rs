@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-use super::request::Entry;
-use super::rule::Rule;
+use super::request::DescriptorEntry;
+use super::rule::EnvoyRule;
 use super::tree::{DescriptorPath, Tree};
 
 /// A metric's name, as it displays.
@@ -14,9 +14,9 @@ use super::tree::{DescriptorPath, Tree};
 pub struct MetricName<'a> {
     pub(super) tree: &'a Tree,
     pub(super) domain: &'a str,
-    pub(super) entries: &'a [Entry<'a>],
+    pub(super) entries: &'a [DescriptorEntry<'a>],
     /// None for a limit that came with its descriptor.
-    pub(super) rule: Option<&'a Rule>,
+    pub(super) rule: Option<&'a EnvoyRule>,
     pub(super) way: DescriptorPath,
 }
 

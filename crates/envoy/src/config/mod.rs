@@ -44,13 +44,16 @@ pub use metadata::Metadata;
 pub use metric::MetricName;
 pub use plan::{Charge, Plan};
 pub use reply::{Code, CurrentLimit, DescriptorStatus, Modes, Reply};
-pub use request::{BadRequest, Descriptor, Entry, MAX_DESCRIPTORS, MAX_ENTRIES, Override, Request};
-pub use rule::{Quota, Rule, State};
-pub use unit::Unit;
+pub use request::{
+    BadRequest, Descriptor, DescriptorEntry, LimitOverride, MAX_DESCRIPTORS, MAX_ENTRIES,
+    RlsRequest,
+};
+pub use rule::{EnvoyRule, RuleQuota, RuleStateIndex};
+pub use unit::WindowUnit;
 
 use std::fmt;
 
-use tollgate_policy::source::{self, Format, Problem, Problems, Value};
+use tollgate_policy::source::{self, Diagnostic, Problems, SourceFormat, SourceValue};
 
 /// The most limits in one policy: their states are told apart by numbers of two bytes.
 pub const MAX_RULES: usize = 60_000;
@@ -59,7 +62,7 @@ pub const MAX_RULES: usize = 60_000;
 #[derive(Debug)]
 pub struct EnvoyPolicy {
     tree: tree::Tree,
-    rules: Vec<Rule>,
+    rules: Vec<EnvoyRule>,
     identities: Vec<Box<str>>,
 }
 
@@ -159,18 +162,18 @@ pub fn load_with(files: &[(&str, &str)], options: Options) -> Result<EnvoyPolicy
 /// ```
 #[must_use]
 pub fn is_one(text: &str) -> bool {
-    let Ok(root) = source::parse(text, Format::Yaml) else {
+    let Ok(root) = source::parse(text, SourceFormat::Yaml) else {
         return false;
     };
-    let Value::Map(entries) = &root.value else {
+    let SourceValue::Map(entries) = &root.value else {
         return false;
     };
     let has = |name: &str| entries.iter().any(|entry| &*entry.name.value == name);
     has("domain") && !has("limits")
 }
 
-fn add(builder: &mut build::Builder, name: &str, text: &str, options: Options) -> Vec<Problem> {
-    let root = match source::parse(text, Format::Yaml) {
+fn add(builder: &mut build::Builder, name: &str, text: &str, options: Options) -> Vec<Diagnostic> {
+    let root = match source::parse(text, SourceFormat::Yaml) {
         Ok(root) => root,
         Err(problems) => return problems,
     };
@@ -195,7 +198,7 @@ impl EnvoyPolicy {
 
     /// All limits, in the order of the files.
     #[must_use]
-    pub fn rules(&self) -> &[Rule] {
+    pub fn rules(&self) -> &[EnvoyRule] {
         &self.rules
     }
 
@@ -215,12 +218,12 @@ impl EnvoyPolicy {
 
     /// The name of one state.
     #[must_use]
-    pub fn identity(&self, state: State) -> Option<&str> {
+    pub fn identity(&self, state: RuleStateIndex) -> Option<&str> {
         let index = usize::try_from(state.0).ok()?;
         self.identities.get(index).map(|identity| &**identity)
     }
 
-    fn rule(&self, rule: u32) -> Option<&Rule> {
+    fn rule(&self, rule: u32) -> Option<&EnvoyRule> {
         self.rules.get(usize::try_from(rule).ok()?)
     }
 }

@@ -4,7 +4,7 @@
 //! `a_b` with value `c` are therefore the same to it, and a pattern may reach over the joint. Files are written for
 //! that, so matching does the same; counters are keyed by other means. Must not know: trees, rules.
 
-use super::request::Entry;
+use super::request::DescriptorEntry;
 
 /// A key and a value with an underscore between them, or a key alone.
 #[derive(Clone, Copy)]
@@ -15,7 +15,7 @@ pub(super) struct Joined<'a> {
 
 impl<'a> Joined<'a> {
     /// `key_value`.
-    pub(super) const fn both(entry: &Entry<'a>) -> Self {
+    pub(super) const fn both(entry: &DescriptorEntry<'a>) -> Self {
         Self {
             key: entry.key.as_bytes(),
             value: Some(entry.value.as_bytes()),
@@ -169,8 +169,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn entry<'a>(key: &'a str, value: &'a str) -> Entry<'a> {
-        Entry { key, value }
+    fn entry<'a>(key: &'a str, value: &'a str) -> DescriptorEntry<'a> {
+        DescriptorEntry { key, value }
     }
 
     fn matches(pattern: &str, key: &str, value: &str) -> bool {

@@ -51,7 +51,7 @@ impl Patterns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::request::Entry;
+    use crate::config::request::DescriptorEntry;
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -62,7 +62,7 @@ mod tests {
             key in "[ab]{0,3}",
             value in "[ab_]{0,6}",
         ) {
-            let entry = Entry::new(&key, &value);
+            let entry = DescriptorEntry::new(&key, &value);
             let text = Joined::both(&entry);
             let mut all = Patterns::default();
             let mut expected = None;

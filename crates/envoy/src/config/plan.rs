@@ -8,16 +8,16 @@ use tollgate_core::limit::{Limit, Op};
 use super::EnvoyPolicy;
 use super::key::CounterKey;
 use super::metric::MetricName;
-use super::request::{BadRequest, Descriptor, MAX_DESCRIPTORS, Override, Request};
-use super::rule::{Quota, Rule, State};
+use super::request::{BadRequest, Descriptor, LimitOverride, MAX_DESCRIPTORS, RlsRequest};
+use super::rule::{EnvoyRule, RuleQuota, RuleStateIndex};
 use super::tree::DescriptorPath;
-use super::unit::Unit;
+use super::unit::WindowUnit;
 
 /// What is to be done about a request.
 #[derive(Debug)]
 pub struct Plan<'a> {
     pub(super) policy: &'a EnvoyPolicy,
-    pub(super) request: Request<'a>,
+    pub(super) request: RlsRequest<'a>,
     pub(super) parts: [PlannedDescriptor<'a>; MAX_DESCRIPTORS],
 }
 
@@ -26,7 +26,7 @@ pub struct Plan<'a> {
 pub(super) struct PlannedDescriptor<'a> {
     pub(super) fate: Treatment,
     /// The rule that it matches, unless it brings its own limit.
-    pub(super) rule: Option<&'a Rule>,
+    pub(super) rule: Option<&'a EnvoyRule>,
     pub(super) way: DescriptorPath,
 }
 
@@ -46,8 +46,8 @@ pub(super) enum Treatment {
 pub(super) struct CountedDescriptor {
     pub(super) hits: u64,
     pub(super) requests_per_unit: u32,
-    pub(super) state: State,
-    pub(super) unit: Unit,
+    pub(super) state: RuleStateIndex,
+    pub(super) unit: WindowUnit,
     pub(super) round: u8,
     /// Whether the hits are given back.
     pub(super) back: bool,
@@ -59,7 +59,7 @@ pub struct Charge {
     /// For which descriptor of the request.
     pub descriptor: usize,
     /// Under which identity it is counted.
-    pub state: State,
+    pub state: RuleStateIndex,
     /// How often the same counter occurs before in the same request. A store takes a counter once in a batch, so what
     /// has a number above zero must be asked after the rest; all of one number can be asked at once. None of them can deny,
     /// so it makes no difference whether a batch is charged as a whole.
@@ -71,7 +71,7 @@ pub struct Charge {
     /// How many are admitted in each window.
     pub requests_per_unit: u32,
     /// How long the window is.
-    pub unit: Unit,
+    pub unit: WindowUnit,
 }
 
 impl EnvoyPolicy {
@@ -79,7 +79,7 @@ impl EnvoyPolicy {
     ///
     /// # Errors
     /// The request makes no sense; the reference answers it with an error too, or does not bound it at all.
-    pub fn plan<'a>(&'a self, request: &Request<'a>) -> Result<Plan<'a>, BadRequest> {
+    pub fn plan<'a>(&'a self, request: &RlsRequest<'a>) -> Result<Plan<'a>, BadRequest> {
         request.check()?;
         let mut plan = Plan {
             policy: self,
@@ -106,7 +106,7 @@ impl<'a> Plan<'a> {
                 return None;
             };
             let limit = match part.rule.map(|rule| rule.quota) {
-                Some(Quota::Limited { counter, .. }) => counter,
+                Some(RuleQuota::Limited { counter, .. }) => counter,
                 // Whether this can be kept was seen when the plan was made.
                 _ => counted.unit.limit(counted.requests_per_unit).ok()?,
             };
@@ -142,7 +142,7 @@ impl<'a> Plan<'a> {
 
     /// The rule that a descriptor falls under, even if another takes its place. None if it brings its own limit.
     #[must_use]
-    pub fn rule(&self, descriptor: usize) -> Option<&'a Rule> {
+    pub fn rule(&self, descriptor: usize) -> Option<&'a EnvoyRule> {
         self.parts.get(descriptor)?.rule
     }
 
@@ -180,8 +180,8 @@ impl<'a> Plan<'a> {
         part.rule = Some(rule);
         part.way = way;
         part.fate = match rule.quota {
-            Quota::Unlimited => Treatment::Unlimited,
-            Quota::Limited {
+            RuleQuota::Unlimited => Treatment::Unlimited,
+            RuleQuota::Limited {
                 requests_per_unit,
                 unit,
                 state,
@@ -232,7 +232,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn state(&self, index: usize) -> Option<State> {
+    fn state(&self, index: usize) -> Option<RuleStateIndex> {
         match &self.parts.get(index)?.fate {
             Treatment::Counted(charge) => Some(charge.state),
             Treatment::Free | Treatment::Unlimited => None,
@@ -257,13 +257,15 @@ impl<'a> Plan<'a> {
 /// A limit that came with the descriptor. It is counted by values, never by patterns, and in the same counter as the rule
 /// that would have applied, if that has the same unit: a caller does not get a second quota by bringing a limit.
 fn of_override(
-    request: &Request<'_>,
+    request: &RlsRequest<'_>,
     own: &Descriptor<'_>,
-    limit: Override,
-    matched: Option<(&Rule, DescriptorPath)>,
+    limit: LimitOverride,
+    matched: Option<(&EnvoyRule, DescriptorPath)>,
 ) -> Result<CountedDescriptor, BadRequest> {
     let rule_state = matched.and_then(|(rule, way)| match rule.quota {
-        Quota::Limited { unit, state, .. } if unit == limit.unit && !way.shares() => Some(state),
+        RuleQuota::Limited { unit, state, .. } if unit == limit.unit && !way.shares() => {
+            Some(state)
+        }
         _ => None,
     });
     limit
@@ -273,7 +275,7 @@ fn of_override(
     Ok(CountedDescriptor {
         hits: request.hits(own),
         requests_per_unit: limit.requests_per_unit,
-        state: rule_state.unwrap_or_else(|| State::of_overrides(limit.unit)),
+        state: rule_state.unwrap_or_else(|| RuleStateIndex::of_overrides(limit.unit)),
         unit: limit.unit,
         round: 0,
         back: own.is_negative_hits,

@@ -2,13 +2,13 @@
 //!
 //! Must not know: stores, protobuf, headers.
 
-use tollgate_core::{Status, Timestamp};
+use tollgate_core::{QuotaStatus, Timestamp};
 
 use super::metadata::Metadata;
 use super::plan::{CountedDescriptor, Plan, PlannedDescriptor, Treatment};
 use super::request::MAX_DESCRIPTORS;
-use super::rule::Rule;
-use super::unit::{Unit, whole_seconds};
+use super::rule::EnvoyRule;
+use super::unit::{WindowUnit, whole_seconds};
 
 /// What holds for all rules at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -58,7 +58,7 @@ pub struct DescriptorStatus<'a> {
     /// Whether a rule says that there is no limit.
     pub unlimited: bool,
     /// The rule whose metadata count, if the descriptor passed.
-    passed: Option<&'a Rule>,
+    passed: Option<&'a EnvoyRule>,
 }
 
 /// A limit, as clients are told.
@@ -67,7 +67,7 @@ pub struct CurrentLimit<'a> {
     /// How many.
     pub requests_per_unit: u32,
     /// In which time.
-    pub unit: Unit,
+    pub unit: WindowUnit,
     /// The name that the file gives it; often empty.
     pub name: &'a str,
 }
@@ -77,7 +77,12 @@ impl<'a> Plan<'a> {
     /// them. `now` is only needed for windows in which nothing has been counted. None if there are not as many
     /// statuses as charges.
     #[must_use]
-    pub fn reply(&self, answers: &[Status], now: Timestamp, modes: Modes) -> Option<Reply<'a>> {
+    pub fn reply(
+        &self,
+        answers: &[QuotaStatus],
+        now: Timestamp,
+        modes: Modes,
+    ) -> Option<Reply<'a>> {
         let mut reply = Reply {
             overall: Code::Ok,
             shadowed: false,
@@ -139,7 +144,7 @@ impl<'a> Reply<'a> {
 fn counted<'a>(
     part: &PlannedDescriptor<'a>,
     charge: &CountedDescriptor,
-    answer: &Status,
+    answer: &QuotaStatus,
     now: Timestamp,
 ) -> DescriptorStatus<'a> {
     // The counter's limit is one more than the rule's: nothing left means that the count is above the rule's.

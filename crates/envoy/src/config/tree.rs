@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::pattern::{Joined, Pattern};
 use super::patterns::Patterns;
-use super::request::{Entry, MAX_ENTRIES};
+use super::request::{DescriptorEntry, MAX_ENTRIES};
 
 /// All domains.
 #[derive(Debug, Default)]
@@ -108,7 +108,11 @@ impl Tree {
     }
 
     /// The rule that applies to a list of entries, and the way there. It applies only where the entries end.
-    pub(super) fn find(&self, domain: u32, entries: &[Entry<'_>]) -> Option<(u32, DescriptorPath)> {
+    pub(super) fn find(
+        &self,
+        domain: u32,
+        entries: &[DescriptorEntry<'_>],
+    ) -> Option<(u32, DescriptorPath)> {
         let mut way = DescriptorPath::default();
         let mut at = domain;
         for ((index, entry), step) in entries.iter().enumerate().zip(&mut way.nodes) {
@@ -141,7 +145,7 @@ impl Tree {
         &'a self,
         way: &DescriptorPath,
         index: usize,
-        entry: &Entry<'a>,
+        entry: &DescriptorEntry<'a>,
     ) -> &'a str {
         if !has(way.shared, index) {
             return entry.value;
@@ -157,7 +161,7 @@ impl Tree {
         &'a self,
         way: &DescriptorPath,
         index: usize,
-        entry: &Entry<'a>,
+        entry: &DescriptorEntry<'a>,
     ) -> &'a str {
         let to_metric = || {
             let node = way.nodes.get(index).and_then(|&node| self.node(node));
@@ -179,7 +183,12 @@ impl Tree {
     }
 
     /// The part of a node's pattern that stands for the value.
-    fn pattern<'a>(&'a self, way: &DescriptorPath, index: usize, entry: &Entry<'_>) -> &'a str {
+    fn pattern<'a>(
+        &'a self,
+        way: &DescriptorPath,
+        index: usize,
+        entry: &DescriptorEntry<'_>,
+    ) -> &'a str {
         let node = way.nodes.get(index).and_then(|&node| self.node(node));
         let reads = node.map_or("", |node| &node.reads);
         let value = reads

@@ -11,7 +11,7 @@ const MOST_COUNTED: u64 = u64::MAX >> 1;
 /// How long a window is. Windows begin on multiples of their length since 1970, so a week begins on a Thursday, and
 /// months and years are thirty and 365 days long, whatever the calendar says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Unit {
+pub enum WindowUnit {
     /// One second.
     Second,
     /// Sixty seconds.
@@ -28,7 +28,7 @@ pub enum Unit {
     Year,
 }
 
-impl Unit {
+impl WindowUnit {
     /// All of them, shortest first.
     pub const ALL: [Self; 7] = [
         Self::Second,
@@ -150,22 +150,22 @@ mod tests {
 
     #[test]
     fn every_unit_is_found_by_its_name_and_number_and_has_a_counter() {
-        for unit in Unit::ALL {
-            assert_eq!(Unit::named(&unit.name().to_uppercase()), Some(unit));
-            assert_eq!(Unit::numbered(unit.number()), Some(unit));
+        for unit in WindowUnit::ALL {
+            assert_eq!(WindowUnit::named(&unit.name().to_uppercase()), Some(unit));
+            assert_eq!(WindowUnit::numbered(unit.number()), Some(unit));
             for requests in [0, 1, u32::MAX] {
                 let counter = unit.counter(requests).unwrap();
                 assert_eq!(counter.limit(), u64::from(requests) + 1);
                 assert_eq!(counter.saturation(), MOST_COUNTED);
             }
         }
-        assert_eq!(Unit::numbered(0), None);
-        assert_eq!(Unit::named(""), None);
+        assert_eq!(WindowUnit::numbered(0), None);
+        assert_eq!(WindowUnit::named(""), None);
     }
 
     #[test]
     fn the_reset_is_in_whole_seconds_and_never_zero() {
-        let at = |ns| Unit::Minute.until_reset(Timestamp::from_nanos(ns));
+        let at = |ns| WindowUnit::Minute.until_reset(Timestamp::from_nanos(ns));
         assert_eq!(at(0), 60);
         assert_eq!(at(1), 60);
         assert_eq!(at(59_400_000_000), 1);

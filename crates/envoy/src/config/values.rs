@@ -3,23 +3,23 @@
 //!
 //! Must not know: which field it is for.
 
-use tollgate_policy::source::{Node, Value};
+use tollgate_policy::source::{SourceNode, SourceValue};
 
 /// Nothing said, said rightly, or said wrongly.
 pub(super) type Field<T> = Result<Option<T>, ()>;
 
 /// A text: any scalar as it is written, in quotes or not.
-pub(super) fn text(node: &Node) -> Field<Box<str>> {
+pub(super) fn text(node: &SourceNode) -> Field<Box<str>> {
     match &node.value {
-        Value::Nothing => Ok(None),
-        Value::Scalar { text, .. } => Ok(Some(text.clone())),
-        Value::List(_) | Value::Map(_) => Err(()),
+        SourceValue::Nothing => Ok(None),
+        SourceValue::Scalar { text, .. } => Ok(Some(text.clone())),
+        SourceValue::List(_) | SourceValue::Map(_) => Err(()),
     }
 }
 
 /// A truth. In quotes it would be a text.
-pub(super) fn truth(node: &Node) -> Field<bool> {
-    let Value::Scalar {
+pub(super) fn truth(node: &SourceNode) -> Field<bool> {
+    let SourceValue::Scalar {
         text,
         quoted: false,
     } = &node.value
@@ -38,8 +38,8 @@ pub(super) fn truth(node: &Node) -> Field<bool> {
 }
 
 /// A whole number of requests. In quotes it would be a text.
-pub(super) fn count(node: &Node) -> Field<u32> {
-    let Value::Scalar {
+pub(super) fn count(node: &SourceNode) -> Field<u32> {
+    let SourceValue::Scalar {
         text,
         quoted: false,
     } = &node.value
@@ -50,9 +50,9 @@ pub(super) fn count(node: &Node) -> Field<u32> {
     whole.map(Some).ok_or(())
 }
 
-fn nothing_or_wrong<T>(node: &Node) -> Field<T> {
+fn nothing_or_wrong<T>(node: &SourceNode) -> Field<T> {
     match node.value {
-        Value::Nothing => Ok(None),
+        SourceValue::Nothing => Ok(None),
         _ => Err(()),
     }
 }
@@ -100,12 +100,12 @@ pub(super) fn number(text: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_policy::source::Place;
+    use tollgate_policy::source::SourceLocation;
 
-    fn node(text: &str, quoted: bool) -> Node {
-        Node {
-            place: Place::default(),
-            value: Value::Scalar {
+    fn node(text: &str, quoted: bool) -> SourceNode {
+        SourceNode {
+            place: SourceLocation::default(),
+            value: SourceValue::Scalar {
                 text: text.into(),
                 quoted,
             },
@@ -118,9 +118,9 @@ mod tests {
         assert_eq!(truth(&node("OFF", false)), Ok(Some(false)));
         assert_eq!(truth(&node("true", true)), Err(()));
         assert_eq!(truth(&node("maybe", false)), Err(()));
-        let nothing = Node {
-            place: Place::default(),
-            value: Value::Nothing,
+        let nothing = SourceNode {
+            place: SourceLocation::default(),
+            value: SourceValue::Nothing,
         };
         assert_eq!(truth(&nothing), Ok(None));
     }

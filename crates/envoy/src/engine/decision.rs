@@ -8,9 +8,9 @@ use std::fmt;
 
 use arrayvec::ArrayVec;
 use tollgate_core::compose::Verdict as BatchOutcome;
-use tollgate_core::{Status, Timestamp};
+use tollgate_core::{QuotaStatus, Timestamp};
 use tollgate_engine::{Sharing, StoreSteps};
-use tollgate_store::{Answer, Check, ErrorKind, Key, Op, Ruled, StoreError};
+use tollgate_store::{ErrorKind, Op, QuotaCheck, Ruled, StoreError, StoreKey, StoreReply};
 
 use super::{FileVersion, Undecided};
 use crate::config::{Charge, CounterKey, MAX_DESCRIPTORS, Modes, Plan, Reply};
@@ -18,7 +18,7 @@ use crate::config::{Charge, CounterKey, MAX_DESCRIPTORS, Modes, Plan, Reply};
 /// Room that every thread keeps for its decisions.
 struct Room {
     keys: [CounterKey; MAX_DESCRIPTORS],
-    replies: Vec<Answer>,
+    replies: Vec<StoreReply>,
 }
 
 /// A decision by files that is under way.
@@ -34,7 +34,7 @@ pub struct EnvoyDecision<'a> {
     batch: ArrayVec<PlannedCharge, MAX_DESCRIPTORS>,
     room: Box<Room>,
     /// Where every counter stands, in the order of charges.
-    statuses: ArrayVec<Status, MAX_DESCRIPTORS>,
+    statuses: ArrayVec<QuotaStatus, MAX_DESCRIPTORS>,
     failure: Option<StoreError>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> EnvoyDecision<'a> {
     ) -> Self {
         let rounds = plan.charges().map(|charge| u16::from(charge.round));
         let rounds = rounds.max().map_or(0, |last| last.saturating_add(1));
-        let statuses = plan.charges().map(|_| Answer::EMPTY.status);
+        let statuses = plan.charges().map(|_| StoreReply::EMPTY.status);
         let mut decision = Self {
             version,
             plan,
@@ -138,10 +138,10 @@ impl StoreSteps for EnvoyDecision<'_> {
     }
 
     #[inline]
-    fn check(&self, position: usize) -> Option<Check<'_>> {
+    fn check(&self, position: usize) -> Option<QuotaCheck<'_>> {
         let charge = self.batch.get(position)?;
-        Some(Check {
-            key: Key::of(self.room.keys.get(position)?.as_bytes()).ok()?,
+        Some(QuotaCheck {
+            key: StoreKey::of(self.room.keys.get(position)?.as_bytes()).ok()?,
             ruled: &charge.ruled,
             op: charge.op,
         })
@@ -151,14 +151,14 @@ impl StoreSteps for EnvoyDecision<'_> {
         Sharing::COUNTER
     }
 
-    fn take_replies(&mut self) -> Vec<Answer> {
+    fn take_replies(&mut self) -> Vec<StoreReply> {
         let mut replies = std::mem::take(&mut self.room.replies);
         replies.clear();
-        replies.resize(self.batch.len(), Answer::EMPTY);
+        replies.resize(self.batch.len(), StoreReply::EMPTY);
         replies
     }
 
-    fn resume(&mut self, replies: Vec<Answer>, outcome: Result<BatchOutcome, StoreError>) {
+    fn resume(&mut self, replies: Vec<StoreReply>, outcome: Result<BatchOutcome, StoreError>) {
         if let Err(error) = outcome {
             self.failure = Some(error);
             self.batch.clear();

@@ -6,17 +6,19 @@ use tollgate_core::Timestamp;
 use tollgate_core::compose::Verdict as BatchOutcome;
 use tollgate_engine::LimitIdAllocator;
 use tollgate_fleet::Fleet;
-use tollgate_store::{Answer, Check, ErrorKind, Key, ManualClock, Memory, Ruled, StoreError};
-use tollgate_store::{Awaited, RemoteStore};
+use tollgate_store::{
+    ErrorKind, ManualClock, Memory, QuotaCheck, Ruled, StoreError, StoreKey, StoreReply,
+};
+use tollgate_store::{RemoteStore, StoreFuture};
 
 use super::EnvoyEngine;
-use crate::config::{self, Code, Descriptor, Entry, Request};
+use crate::config::{self, Code, Descriptor, DescriptorEntry, RlsRequest};
 
 /// A store that never answers.
 #[derive(Debug)]
 struct Away;
 
-fn away<'a, T: Send + 'a>() -> Awaited<'a, T> {
+fn away<'a, T: Send + 'a>() -> StoreFuture<'a, T> {
     let gone = StoreError::new(ErrorKind::Unreachable, "gone");
     Box::pin(std::future::ready(Err(gone)))
 }
@@ -26,24 +28,29 @@ impl RemoteStore for Away {
         1
     }
 
-    fn part_of(&self, _: &Key<'_>, _: Option<&Key<'_>>) -> usize {
+    fn part_of(&self, _: &StoreKey<'_>, _: Option<&StoreKey<'_>>) -> usize {
         0
     }
 
     fn decide<'a>(
         &'a self,
-        _: &'a [Option<Key<'a>>],
-        _: &'a [Check<'a>],
-        _: &'a mut [Answer],
-    ) -> Awaited<'a, BatchOutcome> {
+        _: &'a [Option<StoreKey<'a>>],
+        _: &'a [QuotaCheck<'a>],
+        _: &'a mut [StoreReply],
+    ) -> StoreFuture<'a, BatchOutcome> {
         away()
     }
 
-    fn probe(&self, _: usize) -> Awaited<'_, ()> {
+    fn probe(&self, _: usize) -> StoreFuture<'_, ()> {
         away()
     }
 
-    fn erase<'a>(&'a self, _: Option<Key<'a>>, _: Key<'a>, _: &'a Ruled) -> Awaited<'a, bool> {
+    fn erase<'a>(
+        &'a self,
+        _: Option<StoreKey<'a>>,
+        _: StoreKey<'a>,
+        _: &'a Ruled,
+    ) -> StoreFuture<'a, bool> {
         away()
     }
 
@@ -67,9 +74,9 @@ descriptors:
     fleet.set_nodes(nodes);
     let policy = config::load(&[("edge.yaml", &text)]).unwrap();
     let engine = EnvoyEngine::new(policy, [7; 16], store, &LimitIdAllocator::default()).unwrap();
-    let entries = [Entry::new("user", "alice")];
+    let entries = [DescriptorEntry::new("user", "alice")];
     let descriptors = [Descriptor::new(&entries)];
-    let request = Request::new("edge", &descriptors);
+    let request = RlsRequest::new("edge", &descriptors);
     let mut admitted = 0;
     for _ in 0..asked {
         let decided = engine.decide_shared(&fleet, &request, |decided| decided.reply.overall);

@@ -24,13 +24,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use tollgate_core::limit::Limit;
 use tollgate_engine::{
-    Counted, GuestCounters, LimitIdAllocator, OutOfNumbers, StateStore, run_local,
+    GuestCounters, LimitIdAllocator, LimitTotals, OutOfNumbers, StateStore, run_local,
 };
 use tollgate_fleet::{Fleet, TieredDecider};
 use tollgate_store::{LimitId, Ruled, StoreError};
 
 use self::rule_counters::RuleCounters;
-use crate::config::{BadRequest, EnvoyPolicy, Modes, Plan, Quota, Reply, Request, State};
+use crate::config::{
+    BadRequest, EnvoyPolicy, Modes, Plan, Reply, RlsRequest, RuleQuota, RuleStateIndex,
+};
 
 /// Decides by files of envoyproxy/ratelimit that can be replaced at any time.
 ///
@@ -80,7 +82,7 @@ pub struct FileVersion {
 
 /// What was decided about a request.
 #[derive(Debug)]
-pub struct Decided<'a> {
+pub struct EnvoyVerdict<'a> {
     /// Which counters it charged, by which rules.
     pub plan: &'a Plan<'a>,
     /// The answer.
@@ -147,15 +149,15 @@ impl<S: StateStore> EnvoyEngine<S> {
     /// The request makes no sense, or the store did not answer.
     pub fn decide<T>(
         &self,
-        request: &Request<'_>,
-        see: impl FnOnce(&Decided<'_>) -> T,
+        request: &RlsRequest<'_>,
+        see: impl FnOnce(&EnvoyVerdict<'_>) -> T,
     ) -> Result<T, Undecided> {
         let version = self.current.load();
         let plan = self.plan(&version, request)?;
         let mut decision = self.decision(&version, &plan);
         run_local(&mut decision, &self.store);
         let reply = decision.finish(self.store.now())?;
-        Ok(see(&Decided {
+        Ok(see(&EnvoyVerdict {
             plan: &plan,
             reply: &reply,
             generation: version.number,
@@ -169,8 +171,8 @@ impl<S: StateStore> EnvoyEngine<S> {
     pub async fn decide_shared<T>(
         &self,
         fleet: &Fleet,
-        request: &Request<'_>,
-        see: impl FnOnce(&Decided<'_>) -> T + Send,
+        request: &RlsRequest<'_>,
+        see: impl FnOnce(&EnvoyVerdict<'_>) -> T + Send,
     ) -> Result<T, Undecided> {
         let version = self.current();
         let plan = self.plan(&version, request)?;
@@ -179,7 +181,7 @@ impl<S: StateStore> EnvoyEngine<S> {
             .run(&mut decision)
             .await;
         let reply = decision.finish(self.store.now())?;
-        Ok(see(&Decided {
+        Ok(see(&EnvoyVerdict {
             plan: &plan,
             reply: &reply,
             generation: version.number,
@@ -199,7 +201,7 @@ impl<S: StateStore> EnvoyEngine<S> {
     pub fn plan<'a>(
         &self,
         version: &'a FileVersion,
-        request: &Request<'a>,
+        request: &RlsRequest<'a>,
     ) -> Result<Plan<'a>, Undecided> {
         version.policy.plan(request).map_err(Undecided::BadRequest)
     }
@@ -233,7 +235,7 @@ impl<S: StateStore> EnvoyEngine<S> {
     /// What every rule that counts has decided so far, by its identity: where it stands in the files and its unit,
     /// `domain.key_value.key2/minute`. The first ones are limits that come with requests, `override/second` and so on.
     #[must_use]
-    pub fn counted(&self) -> Vec<(Box<str>, Counted)> {
+    pub fn counted(&self) -> Vec<(Box<str>, LimitTotals)> {
         let current = self.current.load();
         current.counted.read()
     }
@@ -253,7 +255,7 @@ impl<S: StateStore> EnvoyEngine<S> {
 }
 
 impl FileVersion {
-    fn id(&self, state: State) -> Option<LimitId> {
+    fn id(&self, state: RuleStateIndex) -> Option<LimitId> {
         self.ids.get(usize::try_from(state.0).ok()?).copied()
     }
 
@@ -297,9 +299,11 @@ fn put_in_force<S: StateStore, T>(
 /// The limits of the files' rules, each with the index of its counter's identity.
 fn limits(policy: &EnvoyPolicy) -> Vec<(usize, Limit)> {
     let rules = policy.rules().iter();
-    let limit = |quota: &Quota| match quota {
-        Quota::Limited { counter, state, .. } => Some((usize::try_from(state.0).ok()?, *counter)),
-        Quota::Unlimited => None,
+    let limit = |quota: &RuleQuota| match quota {
+        RuleQuota::Limited { counter, state, .. } => {
+            Some((usize::try_from(state.0).ok()?, *counter))
+        }
+        RuleQuota::Unlimited => None,
     };
     rules.filter_map(|rule| limit(&rule.quota)).collect()
 }

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    use crate::config::{Code, Descriptor, Entry, FilesRefused, Request};
+    use crate::config::{Code, Descriptor, DescriptorEntry, FilesRefused, RlsRequest};
     use tollgate_engine::LimitIdAllocator;
     use tollgate_service::reload::ReloadOutcome;
     use tollgate_store::{ManualClock, Memory};
@@ -194,9 +194,9 @@ mod tests {
 
     /// How often in a row somebody is admitted.
     fn admitted(reloader: &EnvoyReloader<Memory<ManualClock>>, domain: &str, ip: &str) -> usize {
-        let entries = [Entry::new("ip", ip)];
+        let entries = [DescriptorEntry::new("ip", ip)];
         let descriptors = [Descriptor::new(&entries)];
-        let request = Request::new(domain, &descriptors);
+        let request = RlsRequest::new(domain, &descriptors);
         let engine = reloader.engine();
         let is_admitted = || engine.decide(&request, |decided| decided.reply.overall);
         let count = |_: &usize| is_admitted().unwrap() == Code::Ok;

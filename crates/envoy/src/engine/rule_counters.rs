@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use tollgate_core::limit::Op;
 
-use tollgate_engine::{Counted, LimitCounters, LimitEvent};
+use tollgate_engine::{LimitCounters, LimitEvent, LimitTotals};
 
-use crate::config::{Charge, Code, EnvoyPolicy, Modes, Plan, Reply, State};
+use crate::config::{Charge, Code, EnvoyPolicy, Modes, Plan, Reply, RuleStateIndex};
 
 /// The counters of every identity, in their order.
 #[derive(Debug)]
@@ -69,13 +69,13 @@ impl RuleCounters {
     }
 
     /// What was counted under each identity.
-    pub(super) fn read(&self) -> Vec<(Box<str>, Counted)> {
+    pub(super) fn read(&self) -> Vec<(Box<str>, LimitTotals)> {
         let one =
             |(name, counters): &(Box<str>, Arc<LimitCounters>)| (name.clone(), counters.read());
         self.0.iter().map(one).collect()
     }
 
-    fn at(&self, state: State) -> Option<&LimitCounters> {
+    fn at(&self, state: RuleStateIndex) -> Option<&LimitCounters> {
         let (_, counters) = self.0.get(usize::try_from(state.0).ok()?)?;
         Some(counters)
     }

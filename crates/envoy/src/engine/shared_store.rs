@@ -7,7 +7,9 @@ use std::sync::Arc;
 use tollgate_core::Timestamp;
 use tollgate_core::compose::Verdict;
 use tollgate_engine::{Engine, StateStore};
-use tollgate_store::{Answer, Check, Clock, Key, LimitId, Memory, Ruled, Store, StoreError};
+use tollgate_store::{
+    Clock, LimitId, Memory, QuotaCheck, Ruled, Store, StoreError, StoreKey, StoreReply,
+};
 
 /// The store that an engine decides on.
 #[derive(Debug)]
@@ -22,7 +24,11 @@ impl<C> SharedStore<C> {
 }
 
 impl<C: Clock> Store for SharedStore<C> {
-    fn decide(&self, checks: &[Check<'_>], answers: &mut [Answer]) -> Result<Verdict, StoreError> {
+    fn decide(
+        &self,
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
+    ) -> Result<Verdict, StoreError> {
         self.0.store().decide(checks, answers)
     }
 }
@@ -44,7 +50,7 @@ impl<C: Clock> StateStore for SharedStore<C> {
         self.0.store().forget(id);
     }
 
-    fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool {
+    fn erase(&self, key: &StoreKey<'_>, ruled: &Ruled) -> bool {
         self.0.store().erase(key, ruled)
     }
 }

@@ -16,8 +16,8 @@ use tollgate_testkit::requests::{Caller, limit, per_second, rules};
 
 use super::{EnvoyEngine, Undecided};
 use crate::config::{
-    self, BadRequest, Code, CounterKey, Descriptor, Entry, EnvoyPolicy, Modes, Override, Reply,
-    Request, Unit,
+    self, BadRequest, Code, CounterKey, Descriptor, DescriptorEntry, EnvoyPolicy, LimitOverride,
+    Modes, Reply, RlsRequest, WindowUnit,
 };
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -91,7 +91,7 @@ impl Naive {
     fn decide(
         &mut self,
         policy: &EnvoyPolicy,
-        request: &Request<'_>,
+        request: &RlsRequest<'_>,
         now: Timestamp,
         modes: Modes,
     ) -> String {
@@ -119,7 +119,7 @@ impl Naive {
 /// A descriptor: its entries, the limit that it brings, its hits, and whether they are given back.
 type Asked = (
     Vec<(&'static str, &'static str)>,
-    Option<Override>,
+    Option<LimitOverride>,
     Option<u64>,
     bool,
 );
@@ -138,9 +138,9 @@ fn random(dice: &mut Dice) -> Vec<Asked> {
             ],
             _ => vec![("other", "x")],
         };
-        let limit = dice.one_in(8).then(|| Override {
+        let limit = dice.one_in(8).then(|| LimitOverride {
             requests_per_unit: 1 + u32::try_from(dice.below(4)).unwrap(),
-            unit: dice.pick(&[Unit::Second, Unit::Minute, Unit::Hour]),
+            unit: dice.pick(&[WindowUnit::Second, WindowUnit::Minute, WindowUnit::Hour]),
         });
         let hits = dice.one_in(4).then(|| dice.below(4));
         (entries, limit, hits, dice.one_in(12))
@@ -165,12 +165,12 @@ fn difference(seed: u64, mut naive: Naive) -> Option<String> {
             });
         }
         let asked = random(&mut dice);
-        let entries: Vec<Vec<Entry<'_>>> = asked
+        let entries: Vec<Vec<DescriptorEntry<'_>>> = asked
             .iter()
             .map(|one| {
                 one.0
                     .iter()
-                    .map(|(key, value)| Entry::new(key, value))
+                    .map(|(key, value)| DescriptorEntry::new(key, value))
                     .collect()
             })
             .collect();
@@ -184,7 +184,7 @@ fn difference(seed: u64, mut naive: Naive) -> Option<String> {
                 is_negative_hits: *back,
             })
             .collect();
-        let request = Request::new("edge", &descriptors);
+        let request = RlsRequest::new("edge", &descriptors);
         let ours = engine
             .decide(&request, |decided| told(decided.reply))
             .unwrap();
@@ -213,13 +213,13 @@ fn control_a_server_that_forgets_charges_is_noticed() {
 }
 
 fn code(engine: &EnvoyEngine<Store>, entries: &[(&str, &str)]) -> (Code, u32) {
-    let entries: Vec<Entry<'_>> = entries
+    let entries: Vec<DescriptorEntry<'_>> = entries
         .iter()
-        .map(|(key, value)| Entry::new(key, value))
+        .map(|(key, value)| DescriptorEntry::new(key, value))
         .collect();
     let descriptors = [Descriptor::new(&entries)];
-    let request = Request::new("edge", &descriptors);
-    let see = |decided: &super::Decided<'_>| {
+    let request = RlsRequest::new("edge", &descriptors);
+    let see = |decided: &super::EnvoyVerdict<'_>| {
         (
             decided.reply.overall,
             decided.reply.statuses()[0].limit_remaining,
@@ -295,11 +295,11 @@ fn i09_every_reply_under_swaps_is_explained_by_one_version_of_the_files() {
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                let entries = [Entry::new("user", "ada")];
+                let entries = [DescriptorEntry::new("user", "ada")];
                 let descriptors = [Descriptor::new(&entries)];
-                let request = Request::new("edge", &descriptors);
+                let request = RlsRequest::new("edge", &descriptors);
                 while !done.load(Ordering::Relaxed) {
-                    let is_whole = |decided: &super::Decided<'_>| {
+                    let is_whole = |decided: &super::EnvoyVerdict<'_>| {
                         let limit = decided.reply.statuses()[0].current_limit.unwrap();
                         let n = u32::try_from((decided.generation - 1) % 4 + 1).unwrap();
                         limit.requests_per_unit == n * 1_000_000 && limit.name == format!("v{n}")
@@ -319,7 +319,7 @@ fn i09_every_reply_under_swaps_is_explained_by_one_version_of_the_files() {
 fn bad_requests_are_refused_and_charge_nothing() {
     let (engine, _clock) = engine_of(FILE);
     let refused = engine
-        .decide(&Request::new("edge", &[]), |_| ())
+        .decide(&RlsRequest::new("edge", &[]), |_| ())
         .unwrap_err();
     assert_eq!(refused, Undecided::BadRequest(BadRequest::NoDescriptors));
     assert_eq!(refused.to_string(), "descriptors: must not be empty");
@@ -328,15 +328,18 @@ fn bad_requests_are_refused_and_charge_nothing() {
 #[test]
 fn a_warm_decision_allocates_nothing() {
     let (engine, _clock) = engine_of(FILE);
-    let ip = [Entry::new("ip", "10.0.0.2")];
-    let user = [Entry::new("user", "ada"), Entry::new("path", "/a1")];
+    let ip = [DescriptorEntry::new("ip", "10.0.0.2")];
+    let user = [
+        DescriptorEntry::new("user", "ada"),
+        DescriptorEntry::new("path", "/a1"),
+    ];
     let alike = [
         Descriptor::new(&ip),
         Descriptor::new(&user),
         Descriptor::new(&ip),
         Descriptor::new(&ip),
     ];
-    let request = Request::new("edge", &alike);
+    let request = RlsRequest::new("edge", &alike);
     let decide = || {
         engine
             .decide(&request, |decided| decided.reply.overall)
@@ -379,19 +382,22 @@ fn both_engines_share_a_store_without_taking_each_others_counters() {
 #[test]
 fn what_rules_decide_is_counted_and_goes_on_with_other_files() {
     let (engine, _clock) = engine_of(FILE);
-    let ask = |entries: &[Entry<'_>], hits: u32| {
+    let ask = |entries: &[DescriptorEntry<'_>], hits: u32| {
         let mut descriptor = Descriptor::new(entries);
         descriptor.hits_addend = Some(hits.into());
         let descriptors = [descriptor];
-        let request = Request::new("edge", &descriptors);
+        let request = RlsRequest::new("edge", &descriptors);
         engine.decide(&request, |_| ()).unwrap();
     };
-    let ip = [Entry::new("ip", "192.0.2.7")];
+    let ip = [DescriptorEntry::new("ip", "192.0.2.7")];
     for _ in 0..5 {
         ask(&ip, 1);
     }
     ask(&ip, 0);
-    let shadow = [Entry::new("user", "a"), Entry::new("path", "shadow")];
+    let shadow = [
+        DescriptorEntry::new("user", "a"),
+        DescriptorEntry::new("path", "shadow"),
+    ];
     ask(&shadow, 1);
     ask(&shadow, 1);
     let counted = |name: &str| {

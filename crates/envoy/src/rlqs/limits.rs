@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use tollgate_core::limit::Quota;
 use tollgate_core::{Calendar, Nanos, Window};
-use tollgate_engine::{EnforcementMode, LimitState, Reason, Verdict};
+use tollgate_engine::{DenialReason, EnforcementMode, LimitState, Verdict};
 use tollgate_policy::rules::Role;
 use tollgate_store::Clock;
 
 use super::strategy::Strategy;
 use crate::EnvoyService;
-use crate::config::{Descriptor, Entry, Request};
+use crate::config::{Descriptor, DescriptorEntry, RlsRequest};
 use crate::rls::DescriptorRequest;
 
 /// What holds for a bucket.
@@ -54,20 +54,24 @@ impl AppliedLimits {
 
 impl<C: Clock> EnvoyService<C> {
     /// What holds for a bucket by the policy in force.
-    pub(super) fn under(&self, domain: &str, pairs: &[Entry<'_>]) -> AppliedLimits {
+    pub(super) fn under(&self, domain: &str, pairs: &[DescriptorEntry<'_>]) -> AppliedLimits {
         let descriptor = Descriptor {
             entries: pairs,
             ..Descriptor::default()
         };
-        let request = Request {
+        let request = RlsRequest {
             domain,
             descriptors: &[],
             hits_addend: 0,
         };
         let request = DescriptorRequest::new(&request, &descriptor);
         let verdict = self.service().engine().peek(&request);
-        if let Some(Reason::Listed | Reason::Blocked | Reason::MissingKey | Reason::Unreadable) =
-            verdict.reason().filter(|_| !verdict.is_admitted())
+        if let Some(
+            DenialReason::Listed
+            | DenialReason::Blocked
+            | DenialReason::MissingKey
+            | DenialReason::Unreadable,
+        ) = verdict.reason().filter(|_| !verdict.is_admitted())
         {
             return AppliedLimits::Blanket(Strategy::DenyAll);
         }

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use crate::config::{Entry, MAX_ENTRIES};
+use crate::config::{DescriptorEntry, MAX_ENTRIES};
 use tollgate_core::Nanos;
 
 use super::strategy::Strategy;
-use crate::protobuf::{Fields, Malformed, Value, Writer, text};
+use crate::protobuf::{Malformed, MessageFields, WireValue, Writer, text};
 
 /// The longest id of a bucket, in bytes. Ids hold what clients of clients send, so a longer one costs its bucket and not
 /// the stream.
@@ -28,7 +28,7 @@ pub(super) struct Reports<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Usage<'a> {
     /// The pairs of the id, by their keys.
-    pub(super) pairs: Vec<Entry<'a>>,
+    pub(super) pairs: Vec<DescriptorEntry<'a>>,
     pub(super) id: Arc<[u8]>,
     /// How long ago the last report was, as the client has it, in whole seconds of late.
     pub(super) elapsed: Nanos,
@@ -46,11 +46,11 @@ pub(super) enum Action {
 /// Reads a `RateLimitQuotaUsageReports`.
 pub(super) fn read_reports(bytes: &[u8]) -> Result<Reports<'_>, Malformed> {
     let mut reports = Reports::default();
-    let mut fields = Fields::of(bytes);
+    let mut fields = MessageFields::of(bytes);
     while let Some(field) = fields.next_field()? {
         match field {
-            (1, Value::Bytes(bytes)) => reports.domain = text(bytes, "domain")?,
-            (2, Value::Bytes(bytes)) => match read_usage(bytes)? {
+            (1, WireValue::Bytes(bytes)) => reports.domain = text(bytes, "domain")?,
+            (2, WireValue::Bytes(bytes)) => match read_usage(bytes)? {
                 Some(usage) => reports.usages.push(usage),
                 None => reports.unusable = reports.unusable.saturating_add(1),
             },
@@ -65,22 +65,22 @@ fn read_usage(bytes: &[u8]) -> Result<Option<Usage<'_>>, Malformed> {
     let mut pairs = Vec::new();
     let (mut elapsed, mut requests) = (Nanos::ZERO, 0_u64);
     let mut is_usable = true;
-    let mut fields = Fields::of(bytes);
+    let mut fields = MessageFields::of(bytes);
     while let Some(field) = fields.next_field()? {
         match field {
-            (1, Value::Bytes(bytes)) => {
+            (1, WireValue::Bytes(bytes)) => {
                 is_usable &= bytes.len() <= MAX_ID_LEN;
                 if is_usable {
                     read_pairs(bytes, &mut pairs)?;
                 }
             }
-            (2, Value::Bytes(bytes)) => elapsed = read_duration(bytes)?,
-            (3 | 4, Value::Number(number)) => requests = requests.saturating_add(number),
+            (2, WireValue::Bytes(bytes)) => elapsed = read_duration(bytes)?,
+            (3 | 4, WireValue::Number(number)) => requests = requests.saturating_add(number),
             _ => {}
         }
     }
     // It is a map: of a key that comes twice the later value counts.
-    pairs.sort_by(|a: &Entry<'_>, b| a.key.cmp(b.key));
+    pairs.sort_by(|a: &DescriptorEntry<'_>, b| a.key.cmp(b.key));
     pairs.reverse();
     pairs.dedup_by(|later, earlier| later.key == earlier.key);
     pairs.reverse();
@@ -98,18 +98,18 @@ fn read_usage(bytes: &[u8]) -> Result<Option<Usage<'_>>, Malformed> {
     }))
 }
 
-fn read_pairs<'a>(bytes: &'a [u8], pairs: &mut Vec<Entry<'a>>) -> Result<(), Malformed> {
-    let mut fields = Fields::of(bytes);
+fn read_pairs<'a>(bytes: &'a [u8], pairs: &mut Vec<DescriptorEntry<'a>>) -> Result<(), Malformed> {
+    let mut fields = MessageFields::of(bytes);
     while let Some(field) = fields.next_field()? {
-        let (1, Value::Bytes(bytes)) = field else {
+        let (1, WireValue::Bytes(bytes)) = field else {
             continue;
         };
-        let mut pair = Entry::new("", "");
-        let mut fields = Fields::of(bytes);
+        let mut pair = DescriptorEntry::new("", "");
+        let mut fields = MessageFields::of(bytes);
         while let Some(field) = fields.next_field()? {
             match field {
-                (1, Value::Bytes(bytes)) => pair.key = text(bytes, "bucket_id")?,
-                (2, Value::Bytes(bytes)) => pair.value = text(bytes, "bucket_id")?,
+                (1, WireValue::Bytes(bytes)) => pair.key = text(bytes, "bucket_id")?,
+                (2, WireValue::Bytes(bytes)) => pair.value = text(bytes, "bucket_id")?,
                 _ => {}
             }
         }
@@ -121,13 +121,15 @@ fn read_pairs<'a>(bytes: &'a [u8], pairs: &mut Vec<Entry<'a>>) -> Result<(), Mal
 /// A `google.protobuf.Duration`; what is negative is none.
 fn read_duration(bytes: &[u8]) -> Result<Nanos, Malformed> {
     let mut span = Nanos::ZERO;
-    let mut fields = Fields::of(bytes);
+    let mut fields = MessageFields::of(bytes);
     while let Some(field) = fields.next_field()? {
         let part = match field {
-            (1, Value::Number(seconds)) if i64::try_from(seconds).is_ok() => {
+            (1, WireValue::Number(seconds)) if i64::try_from(seconds).is_ok() => {
                 Nanos::from_secs(seconds)
             }
-            (2, Value::Number(nanos)) if i32::try_from(nanos).is_ok() => Nanos::from_nanos(nanos),
+            (2, WireValue::Number(nanos)) if i32::try_from(nanos).is_ok() => {
+                Nanos::from_nanos(nanos)
+            }
             _ => Nanos::ZERO,
         };
         span = span.saturating_add(part);
@@ -135,7 +137,7 @@ fn read_duration(bytes: &[u8]) -> Result<Nanos, Malformed> {
     Ok(span)
 }
 
-fn write_id(pairs: &[Entry<'_>], writer: &mut Writer<'_>) {
+fn write_id(pairs: &[DescriptorEntry<'_>], writer: &mut Writer<'_>) {
     for pair in pairs {
         writer.message(1, |writer| {
             writer.text(1, pair.key.as_bytes());
@@ -185,7 +187,10 @@ mod tests {
         let mut writer = Writer::new(&mut out);
         writer.text(1, b"edge");
         writer.message(2, |writer| {
-            let pairs: Vec<_> = pairs.iter().map(|(k, v)| Entry::new(k, v)).collect();
+            let pairs: Vec<_> = pairs
+                .iter()
+                .map(|(k, v)| DescriptorEntry::new(k, v))
+                .collect();
             writer.message(1, |writer| write_id(&pairs, writer));
             writer.message(2, |writer| writer.number(1, 5));
             for (field, number) in numbers {
@@ -204,7 +209,13 @@ mod tests {
         assert_eq!(one.domain, "edge");
         let usage = &one.usages[0];
         assert_eq!((usage.elapsed, usage.requests), (Nanos::from_secs(5), 9));
-        assert_eq!(usage.pairs, [Entry::new("a", "1"), Entry::new("b", "2")]);
+        assert_eq!(
+            usage.pairs,
+            [
+                DescriptorEntry::new("a", "1"),
+                DescriptorEntry::new("b", "2")
+            ]
+        );
     }
 
     #[test]

@@ -20,5 +20,5 @@ mod tests;
 
 pub use bounds::QuotaBounds;
 pub(crate) use session::Quotas;
-pub use session::Session;
+pub use session::RlqsSession;
 pub use tollgate_service::metrics::QuotaCounts;

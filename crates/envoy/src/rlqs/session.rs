@@ -42,14 +42,14 @@ impl Quotas {
 }
 
 /// One client of RLQS.
-pub struct Session<C: Clock> {
+pub struct RlqsSession<C: Clock> {
     envoy: Arc<EnvoyService<C>>,
     stream: u64,
     domain: Option<Box<str>>,
     wake: Arc<Notify>,
 }
 
-impl<C: Clock> Session<C> {
+impl<C: Clock> RlqsSession<C> {
     /// A new client. `None` if there are too many.
     #[must_use]
     pub fn open(envoy: Arc<EnvoyService<C>>) -> Option<Self> {
@@ -139,14 +139,14 @@ impl<C: Clock> Session<C> {
     }
 }
 
-impl<C: Clock> Drop for Session<C> {
+impl<C: Clock> Drop for RlqsSession<C> {
     fn drop(&mut self) {
         let now = self.now();
         self.envoy.quotas.table().leave(self.stream, now);
     }
 }
 
-impl<C: Clock> fmt::Debug for Session<C> {
+impl<C: Clock> fmt::Debug for RlqsSession<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session")
             .field("stream", &self.stream)

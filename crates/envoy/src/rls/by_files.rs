@@ -3,7 +3,7 @@
 //! Must not know: policies of ours, protobuf.
 
 use tollgate_core::{Nanos, Outcome};
-use tollgate_http::{Standing, Words as HeaderFields};
+use tollgate_http::{HeaderFields, RateLimitItem};
 use tollgate_service::{RequestOutcome, Transport, with_header_fields};
 use tollgate_store::Clock;
 
@@ -11,17 +11,17 @@ use super::RlsError;
 use super::rls_response::{RlsLimit, RlsResponse, RlsStatus};
 use super::rule_policies::VersionPolicies;
 use crate::EnvoyService;
-use crate::config::{Code, DescriptorStatus, MAX_DESCRIPTORS, Request};
-use crate::engine::{Decided, Undecided};
+use crate::config::{Code, DescriptorStatus, MAX_DESCRIPTORS, RlsRequest};
+use crate::engine::{EnvoyVerdict, Undecided};
 
 impl<C: Clock> EnvoyService<C> {
     pub(super) async fn decide_by_files<T>(
         &self,
         transport: Transport,
-        request: &Request<'_>,
+        request: &RlsRequest<'_>,
         see: impl FnOnce(&RlsResponse<'_>) -> T + Send,
     ) -> Result<T, RlsError> {
-        let see = |decided: &Decided<'_>| {
+        let see = |decided: &EnvoyVerdict<'_>| {
             let answered = match decided.reply.overall {
                 Code::Ok => RequestOutcome::Allowed,
                 Code::OverLimit => RequestOutcome::Denied,
@@ -36,8 +36,8 @@ impl<C: Clock> EnvoyService<C> {
     /// Charges descriptors as envoyproxy/ratelimit does, on this node or with the fleet.
     pub(super) async fn decide_descriptors<T>(
         &self,
-        request: &Request<'_>,
-        see: impl FnOnce(&Decided<'_>) -> T + Send,
+        request: &RlsRequest<'_>,
+        see: impl FnOnce(&EnvoyVerdict<'_>) -> T + Send,
     ) -> Result<T, Undecided> {
         match self.service().fleet() {
             // In a box, so that the future over memory stays small.
@@ -48,7 +48,7 @@ impl<C: Clock> EnvoyService<C> {
 
     fn answer_by_files<T>(
         &self,
-        decided: &Decided<'_>,
+        decided: &EnvoyVerdict<'_>,
         see: impl FnOnce(&RlsResponse<'_>) -> T,
     ) -> T {
         let mut statuses = [RlsStatus::default(); MAX_DESCRIPTORS];
@@ -79,12 +79,12 @@ impl<C: Clock> EnvoyService<C> {
     /// The header fields: every rule that is enforced, and when to come back. There are at most `N` descriptors.
     fn render_rules<const N: usize>(
         &self,
-        decided: &Decided<'_>,
+        decided: &EnvoyVerdict<'_>,
         policies: &VersionPolicies,
         fields: &mut HeaderFields,
     ) {
         let is_over = decided.reply.overall == Code::OverLimit;
-        let mut standings: [Option<Standing<'_>>; N] = [None; N];
+        let mut standings: [Option<RateLimitItem<'_>>; N] = [None; N];
         let mut count = 0;
         let mut longest = Nanos::ZERO;
         for (index, status) in decided.reply.statuses().iter().enumerate() {
@@ -107,10 +107,10 @@ impl<C: Clock> EnvoyService<C> {
             } else {
                 Outcome::Allow
             };
-            let standing = Standing::new(
+            let standing = RateLimitItem::new(
                 policy,
                 outcome,
-                &tollgate_core::Status {
+                &tollgate_core::QuotaStatus {
                     limit: limit.requests_per_unit.into(),
                     remaining: status.limit_remaining.into(),
                     reset_after: until_reset,

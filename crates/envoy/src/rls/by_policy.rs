@@ -3,8 +3,8 @@
 //! Must not know: protobuf, how the engine decides.
 
 use tollgate_core::{Nanos, Outcome};
-use tollgate_engine::{Reason, Ticket, Verdict};
-use tollgate_http::{Standing, Words as HeaderFields};
+use tollgate_engine::{DenialReason, Ticket, Verdict};
+use tollgate_http::{HeaderFields, RateLimitItem};
 use tollgate_service::{RateLimitService, Transport, with_header_fields};
 use tollgate_store::Clock;
 
@@ -13,13 +13,13 @@ use super::limit_status::outcome_of;
 use super::rls_response::{RlsResponse, RlsStatus};
 use super::{RlsError, closed};
 use crate::EnvoyService;
-use crate::config::{BadRequest, Code, MAX_DESCRIPTORS, Request};
+use crate::config::{BadRequest, Code, MAX_DESCRIPTORS, RlsRequest};
 
 impl<C: Clock> EnvoyService<C> {
     pub(super) async fn decide_by_policy<T>(
         &self,
         transport: Transport,
-        request: &Request<'_>,
+        request: &RlsRequest<'_>,
         see: impl FnOnce(&RlsResponse<'_>) -> T + Send,
     ) -> Result<T, RlsError> {
         check(request).map_err(RlsError::BadRequest)?;
@@ -58,7 +58,7 @@ impl<C: Clock> EnvoyService<C> {
     async fn decide_all<T>(
         &self,
         transport: Transport,
-        request: &Request<'_>,
+        request: &RlsRequest<'_>,
         see: impl FnOnce(&RlsResponse<'_>) -> T + Send,
     ) -> Result<T, RlsError> {
         let service = self.service();
@@ -129,7 +129,7 @@ impl<C: Clock> EnvoyService<C> {
         all: &[DescriptorDecision<'_>],
     ) -> Result<(), RlsError> {
         let is_closed = |one: &DescriptorDecision<'_>| {
-            one.verdict.degraded().store && one.verdict.reason() == Some(Reason::Capacity)
+            one.verdict.degraded().store && one.verdict.reason() == Some(DenialReason::Capacity)
         };
         if all.iter().any(is_closed) {
             return Err(closed());
@@ -193,10 +193,10 @@ impl<C: Clock> EnvoyService<C> {
                 .filter(|one| one.request.descriptor.limit.is_none())
         };
         let caches: Vec<_> = by_policy().map(|one| headers.cache(&one.verdict)).collect();
-        let mut merged: Vec<Standing<'_>> = Vec::new();
+        let mut merged: Vec<RateLimitItem<'_>> = Vec::new();
         let each = by_policy().zip(&caches);
         for new in each.flat_map(|(one, cache)| headers.standings(&one.verdict, cache)) {
-            let is_same = |known: &&mut Standing<'_>| known.policy == new.policy;
+            let is_same = |known: &&mut RateLimitItem<'_>| known.policy == new.policy;
             match merged.iter_mut().find(is_same) {
                 Some(known) if new.remaining < known.remaining => *known = new,
                 Some(_) => {}
@@ -215,7 +215,7 @@ impl<C: Clock> EnvoyService<C> {
     }
 }
 
-fn check(request: &Request<'_>) -> Result<(), BadRequest> {
+fn check(request: &RlsRequest<'_>) -> Result<(), BadRequest> {
     if request.domain.is_empty() {
         return Err(BadRequest::EmptyDomain);
     }

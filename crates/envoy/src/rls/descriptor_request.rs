@@ -15,7 +15,7 @@ use tollgate_store::Clock;
 use super::limit_status::limit_of;
 use super::rls_response::RlsStatus;
 use super::seconds;
-use crate::config::{Code, Descriptor, Entry, Request};
+use crate::config::{Code, Descriptor, DescriptorEntry, RlsRequest};
 
 /// One descriptor as a request to the service.
 pub(crate) struct DescriptorRequest<'a> {
@@ -34,7 +34,7 @@ pub(super) struct DescriptorDecision<'a> {
 }
 
 impl<'a> DescriptorRequest<'a> {
-    pub(crate) fn new(request: &Request<'a>, descriptor: &'a Descriptor<'a>) -> Self {
+    pub(crate) fn new(request: &RlsRequest<'a>, descriptor: &'a Descriptor<'a>) -> Self {
         let by_request = (request.hits_addend > 0).then(|| request.hits_addend.into());
         Self {
             descriptor,
@@ -242,7 +242,7 @@ impl DescriptorRequest<'_> {
         is_same: impl Fn(&str, &str) -> bool,
     ) -> Option<&[u8]> {
         let mut entries = self.descriptor.entries.iter();
-        let is_it = |entry: &&Entry<'_>| {
+        let is_it = |entry: &&DescriptorEntry<'_>| {
             let rest = entry.key.strip_prefix(family);
             rest.is_some_and(|rest| is_same(rest, name))
         };

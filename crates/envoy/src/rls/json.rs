@@ -7,7 +7,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::config::{Code, Entry, MAX_DESCRIPTORS, MAX_ENTRIES, Metadata, Override, Request, Unit};
+use crate::config::{
+    Code, DescriptorEntry, LimitOverride, MAX_DESCRIPTORS, MAX_ENTRIES, Metadata, RlsRequest,
+    WindowUnit,
+};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap, SerializeSeq, Serializer};
@@ -102,7 +105,7 @@ pub(super) fn read_json(body: &[u8]) -> Result<RlsJsonRequest<'_>, String> {
 
 impl RlsJsonRequest<'_> {
     /// The entries of each descriptor.
-    pub(super) fn entries(&self) -> Result<Vec<Vec<Entry<'_>>>, String> {
+    pub(super) fn entries(&self) -> Result<Vec<Vec<DescriptorEntry<'_>>>, String> {
         let mut entries = Vec::with_capacity(self.list().len());
         for (index, Object(descriptor)) in self.list().iter().enumerate() {
             let own = read_entries(descriptor);
@@ -114,7 +117,7 @@ impl RlsJsonRequest<'_> {
     /// The descriptors, which have these entries.
     pub(super) fn descriptors<'a>(
         &self,
-        entries: &'a [Vec<Entry<'a>>],
+        entries: &'a [Vec<DescriptorEntry<'a>>],
     ) -> Result<Vec<crate::config::Descriptor<'a>>, String> {
         let mut descriptors = Vec::with_capacity(self.list().len());
         for (index, (Object(descriptor), entries)) in self.list().iter().zip(entries).enumerate() {
@@ -134,8 +137,8 @@ impl RlsJsonRequest<'_> {
     pub(super) fn request<'a>(
         &'a self,
         descriptors: &'a [crate::config::Descriptor<'a>],
-    ) -> Result<Request<'a>, String> {
-        Ok(Request {
+    ) -> Result<RlsRequest<'a>, String> {
+        Ok(RlsRequest {
             domain: self.domain.as_deref().unwrap_or(""),
             descriptors,
             hits_addend: small("hits_addend", self.hits_addend)?,
@@ -147,7 +150,7 @@ impl RlsJsonRequest<'_> {
     }
 }
 
-fn read_entries<'a>(descriptor: &'a Descriptor<'_>) -> Result<Vec<Entry<'a>>, String> {
+fn read_entries<'a>(descriptor: &'a Descriptor<'_>) -> Result<Vec<DescriptorEntry<'a>>, String> {
     let list = descriptor.entries.as_deref().unwrap_or_default();
     bounded("entries", list.len(), MAX_ENTRIES)?;
     let mut entries = Vec::with_capacity(list.len());
@@ -156,22 +159,22 @@ fn read_entries<'a>(descriptor: &'a Descriptor<'_>) -> Result<Vec<Entry<'a>>, St
         let value = pair.value.as_deref().unwrap_or("");
         bounded("entries.key (bytes)", key.len(), MAX_KEY_LEN)?;
         bounded("entries.value (bytes)", value.len(), MAX_VALUE_LEN)?;
-        entries.push(Entry::new(key, value));
+        entries.push(DescriptorEntry::new(key, value));
     }
     Ok(entries)
 }
 
-fn read_limit(limit: &Limit<'_>) -> Result<Override, String> {
+fn read_limit(limit: &Limit<'_>) -> Result<LimitOverride, String> {
     let unit = match &limit.unit {
-        Some(UnitName::Number(number)) => Unit::numbered(*number),
+        Some(UnitName::Number(number)) => WindowUnit::numbered(*number),
         // Only as it is written in the messages; files are more patient.
         Some(UnitName::Name(name)) => {
-            Unit::named(name).filter(|_| name.bytes().all(|byte| byte.is_ascii_uppercase()))
+            WindowUnit::named(name).filter(|_| name.bytes().all(|byte| byte.is_ascii_uppercase()))
         }
         None => None,
     };
     let names = "SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, YEAR";
-    Ok(Override {
+    Ok(LimitOverride {
         requests_per_unit: small("requests_per_unit", limit.requests_per_unit)?,
         unit: unit.ok_or_else(|| format!("unit: it must be one of {names}"))?,
     })
@@ -262,7 +265,7 @@ struct Answer<'a>(&'a RlsResponse<'a>);
 struct Statuses<'a>(&'a [RlsStatus<'a>]);
 struct Status<'a>(&'a RlsStatus<'a>);
 struct CurrentLimit<'a>(&'a RlsLimit<'a>);
-struct Headers<'a>(&'a tollgate_http::Words);
+struct Headers<'a>(&'a tollgate_http::HeaderFields);
 struct Data<'a>(&'a Metadata);
 
 impl Serialize for Answer<'_> {
@@ -312,7 +315,7 @@ impl Serialize for CurrentLimit<'_> {
         if limit.requests_per_unit != 0 {
             map.serialize_entry("requestsPerUnit", &limit.requests_per_unit)?;
         }
-        if let Some(unit) = Unit::numbered(limit.unit) {
+        if let Some(unit) = WindowUnit::numbered(limit.unit) {
             map.serialize_entry("unit", &unit.name().to_ascii_uppercase())?;
         }
         if !limit.name.is_empty() {

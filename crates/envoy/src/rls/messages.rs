@@ -6,11 +6,12 @@
 use std::fmt;
 
 use crate::config::{
-    Descriptor, Entry, MAX_DESCRIPTORS, MAX_ENTRIES, Metadata, Override, Request, Unit,
+    Descriptor, DescriptorEntry, LimitOverride, MAX_DESCRIPTORS, MAX_ENTRIES, Metadata, RlsRequest,
+    WindowUnit,
 };
 
 use super::rls_response::{RlsLimit, RlsResponse, RlsStatus};
-use crate::protobuf::{Fields, Malformed, Value, Writer, text};
+use crate::protobuf::{Malformed, MessageFields, WireValue, Writer, text};
 
 /// The longest key of an entry, in bytes.
 pub const MAX_KEY_LEN: usize = 1_024;
@@ -29,7 +30,7 @@ pub struct Room<T, const FEW: usize> {
 }
 
 /// Room for entries.
-pub type Entries<'a> = Room<Entry<'a>, FEW_ENTRIES>;
+pub type Entries<'a> = Room<DescriptorEntry<'a>, FEW_ENTRIES>;
 /// Room for descriptors, which have entries.
 pub type Descriptors<'a> = Room<Descriptor<'a>, FEW_DESCRIPTORS>;
 
@@ -38,7 +39,7 @@ impl Entries<'_> {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            few: [Entry::new("", ""); FEW_ENTRIES],
+            few: [DescriptorEntry::new("", ""); FEW_ENTRIES],
             many: Vec::new(),
         }
     }
@@ -124,12 +125,12 @@ pub fn read_request<'a, 'room>(
     bytes: &'a [u8],
     entries: &'room mut Entries<'a>,
     descriptors: &'room mut Descriptors<'room>,
-) -> Result<Request<'room>, UnreadableRequest>
+) -> Result<RlsRequest<'room>, UnreadableRequest>
 where
     'a: 'room,
 {
     let size = measure(bytes)?;
-    let entries = entries.of(size.entries, Entry::new("", ""));
+    let entries = entries.of(size.entries, DescriptorEntry::new("", ""));
     let descriptors = descriptors.of(size.descriptors, Descriptor::default());
     fill(bytes, entries, descriptors)
 }
@@ -137,16 +138,16 @@ where
 /// Counts, and refuses what is too much before there is room for it.
 fn measure(bytes: &[u8]) -> Result<Size, UnreadableRequest> {
     let mut size = Size::default();
-    let mut fields = Fields::of(bytes);
+    let mut fields = MessageFields::of(bytes);
     while let Some(field) = fields.next_field()? {
-        let (2, Value::Bytes(descriptor)) = field else {
+        let (2, WireValue::Bytes(descriptor)) = field else {
             continue;
         };
         size.descriptors += 1;
         let mut entries = 0;
-        let mut fields = Fields::of(descriptor);
+        let mut fields = MessageFields::of(descriptor);
         while let Some(field) = fields.next_field()? {
-            entries += usize::from(matches!(field, (1, Value::Bytes(_))));
+            entries += usize::from(matches!(field, (1, WireValue::Bytes(_))));
         }
         bounded("entries", entries, MAX_ENTRIES)?;
         size.entries += entries;
@@ -164,20 +165,20 @@ fn bounded(what: &'static str, is: usize, most: usize) -> Result<(), UnreadableR
 
 fn fill<'a, 'room>(
     bytes: &'a [u8],
-    room: &'room mut [Entry<'a>],
+    room: &'room mut [DescriptorEntry<'a>],
     list: &'room mut [Descriptor<'room>],
-) -> Result<Request<'room>, UnreadableRequest>
+) -> Result<RlsRequest<'room>, UnreadableRequest>
 where
     'a: 'room,
 {
     let (mut domain, mut hits_addend) = ("", 0);
     let mut places = list.iter_mut();
     let mut room = room;
-    let mut fields = Fields::of(bytes);
+    let mut fields = MessageFields::of(bytes);
     while let Some(field) = fields.next_field()? {
         match field {
-            (1, Value::Bytes(bytes)) => domain = text(bytes, "domain")?,
-            (2, Value::Bytes(bytes)) => {
+            (1, WireValue::Bytes(bytes)) => domain = text(bytes, "domain")?,
+            (2, WireValue::Bytes(bytes)) => {
                 let (descriptor, used) = read_descriptor(bytes, room)?;
                 let (own, rest) = std::mem::take(&mut room).split_at_mut(used);
                 room = rest;
@@ -188,11 +189,11 @@ where
                     };
                 }
             }
-            (3, Value::Number(number)) => hits_addend = low(number),
+            (3, WireValue::Number(number)) => hits_addend = low(number),
             _ => {}
         }
     }
-    Ok(Request {
+    Ok(RlsRequest {
         domain,
         descriptors: list,
         hits_addend,
@@ -202,38 +203,38 @@ where
 /// Everything of a descriptor but its entries, which go into the room; and how many there are.
 fn read_descriptor<'a>(
     bytes: &'a [u8],
-    room: &mut [Entry<'a>],
+    room: &mut [DescriptorEntry<'a>],
 ) -> Result<(Descriptor<'static>, usize), UnreadableRequest> {
     let mut read = Descriptor::default();
     let mut limit: Option<(u32, u64)> = None;
     let mut used = 0;
-    let mut fields = Fields::of(bytes);
+    let mut fields = MessageFields::of(bytes);
     while let Some(field) = fields.next_field()? {
         match field {
-            (1, Value::Bytes(bytes)) => {
+            (1, WireValue::Bytes(bytes)) => {
                 if let Some(place) = room.get_mut(used) {
                     *place = read_entry(bytes)?;
                     used += 1;
                 }
             }
             // A message field that is sent twice is merged.
-            (2, Value::Bytes(bytes)) => read_limit(bytes, limit.get_or_insert_default())?,
-            (3, Value::Bytes(bytes)) => {
+            (2, WireValue::Bytes(bytes)) => read_limit(bytes, limit.get_or_insert_default())?,
+            (3, WireValue::Bytes(bytes)) => {
                 let hits = read.hits_addend.get_or_insert_default();
-                let mut fields = Fields::of(bytes);
+                let mut fields = MessageFields::of(bytes);
                 while let Some(field) = fields.next_field()? {
-                    if let (1, Value::Number(number)) = field {
+                    if let (1, WireValue::Number(number)) = field {
                         *hits = number;
                     }
                 }
             }
-            (4, Value::Number(number)) => read.is_negative_hits = number != 0,
+            (4, WireValue::Number(number)) => read.is_negative_hits = number != 0,
             _ => {}
         }
     }
     if let Some((requests_per_unit, unit)) = limit {
-        let known = i32::try_from(unit).ok().and_then(Unit::numbered);
-        read.limit = Some(Override {
+        let known = i32::try_from(unit).ok().and_then(WindowUnit::numbered);
+        read.limit = Some(LimitOverride {
             requests_per_unit,
             unit: known.ok_or(UnreadableRequest::Unit(unit))?,
         });
@@ -241,16 +242,16 @@ fn read_descriptor<'a>(
     Ok((read, used))
 }
 
-fn read_entry(bytes: &[u8]) -> Result<Entry<'_>, UnreadableRequest> {
-    let mut entry = Entry::new("", "");
-    let mut fields = Fields::of(bytes);
+fn read_entry(bytes: &[u8]) -> Result<DescriptorEntry<'_>, UnreadableRequest> {
+    let mut entry = DescriptorEntry::new("", "");
+    let mut fields = MessageFields::of(bytes);
     while let Some(field) = fields.next_field()? {
         match field {
-            (1, Value::Bytes(bytes)) => {
+            (1, WireValue::Bytes(bytes)) => {
                 bounded("bytes of a key", bytes.len(), MAX_KEY_LEN)?;
                 entry.key = text(bytes, "key")?;
             }
-            (2, Value::Bytes(bytes)) => {
+            (2, WireValue::Bytes(bytes)) => {
                 bounded("bytes of a value", bytes.len(), MAX_VALUE_LEN)?;
                 entry.value = text(bytes, "value")?;
             }
@@ -261,11 +262,11 @@ fn read_entry(bytes: &[u8]) -> Result<Entry<'_>, UnreadableRequest> {
 }
 
 fn read_limit(bytes: &[u8], (requests, unit): &mut (u32, u64)) -> Result<(), Malformed> {
-    let mut fields = Fields::of(bytes);
+    let mut fields = MessageFields::of(bytes);
     while let Some(field) = fields.next_field()? {
         match field {
-            (1, Value::Number(number)) => *requests = low(number),
-            (2, Value::Number(number)) => *unit = number,
+            (1, WireValue::Number(number)) => *requests = low(number),
+            (2, WireValue::Number(number)) => *unit = number,
             _ => {}
         }
     }

@@ -25,12 +25,12 @@ pub(crate) use rule_policies::RulePolicies;
 use std::fmt;
 
 use tollgate_core::{Nanos, Outcome};
-use tollgate_http::{Standing, Words as HeaderFields};
+use tollgate_http::{HeaderFields, RateLimitItem};
 use tollgate_service::{Refusal, RequestOutcome, Transport};
 use tollgate_store::{Clock, ErrorKind, StoreError};
 
 use crate::EnvoyService;
-use crate::config::{BadRequest, Code, Request};
+use crate::config::{BadRequest, Code, RlsRequest};
 use crate::engine::Undecided;
 
 /// Why there is no answer.
@@ -52,7 +52,7 @@ impl<C: Clock> EnvoyService<C> {
     pub async fn should_rate_limit<T>(
         &self,
         transport: Transport,
-        request: &Request<'_>,
+        request: &RlsRequest<'_>,
         see: impl FnOnce(&RlsResponse<'_>) -> T + Send,
     ) -> Result<T, RlsError> {
         let service = self.service();
@@ -103,7 +103,7 @@ impl<C: Clock> EnvoyService<C> {
     }
 
     /// Writes the header fields about any limits.
-    fn render(&self, outcome: Outcome, standings: &[Standing<'_>], fields: &mut HeaderFields) {
+    fn render(&self, outcome: Outcome, standings: &[RateLimitItem<'_>], fields: &mut HeaderFields) {
         let service = self.service();
         let headers = service.headers();
         let answer = headers.answer_of(outcome, standings, || service.now());

@@ -3,7 +3,7 @@
 //! Must not know: protobuf, JSON, policies.
 
 use tollgate_core::Nanos;
-use tollgate_http::Words as HeaderFields;
+use tollgate_http::HeaderFields;
 
 use crate::config::{Code, Metadata};
 

@@ -15,9 +15,9 @@ mod table;
 mod tests;
 
 use tollgate_core::limit::{AlgorithmKind, Limit};
-use tollgate_core::{Nanos, Outcome, Status, Timestamp};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Timestamp};
 use tollgate_engine::DenialCaching;
-use tollgate_store::{Answer, Check, Key, LimitId, Note, Op};
+use tollgate_store::{LimitId, Note, Op, QuotaCheck, StoreKey, StoreReply};
 
 pub(crate) use self::table::DenialId;
 use self::table::{Denial, Table};
@@ -54,7 +54,7 @@ pub struct DenialCache {
 
 /// A batch that is denied for certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Denied {
+pub struct CachedDenial {
     /// Which check has to be waited for longest.
     pub binding: usize,
     /// How long.
@@ -67,7 +67,7 @@ pub struct Remembered {
     /// How long it denies.
     pub retry_after: Nanos,
     /// Where the limit stands: at least so much remains as when the store was asked.
-    pub status: Status,
+    pub status: QuotaStatus,
 }
 
 /// How long a denial is believed where something may be given back.
@@ -87,12 +87,12 @@ impl DenialCache {
     #[must_use]
     pub fn ask(
         &self,
-        checks: &[Check<'_>],
+        checks: &[QuotaCheck<'_>],
         now: Timestamp,
         generation: u64,
         known: &mut [Option<Remembered>],
-    ) -> Option<Denied> {
-        let mut longest: Option<Denied> = None;
+    ) -> Option<CachedDenial> {
+        let mut longest: Option<CachedDenial> = None;
         for (index, (check, known)) in checks.iter().zip(&mut *known).enumerate() {
             *known = None;
             let Some(cost) = cost_of(check.op) else {
@@ -107,7 +107,7 @@ impl DenialCache {
             };
             // The limit that bound then is asked about again and nothing is known of it any more: how long it
             // denies, and so what the answer would be, only the store can say.
-            let is_bound_by = |other: &Check<'_>| Some(other.ruled.id) == denial.bound_by;
+            let is_bound_by = |other: &QuotaCheck<'_>| Some(other.ruled.id) == denial.bound_by;
             let bound_by = checks.iter().find(|other| is_bound_by(other));
             if bound_by.is_some_and(|other| !self.knows(other, now, generation)) {
                 return None;
@@ -120,13 +120,13 @@ impl DenialCache {
             let retry_after = retry_after.saturating_add(denial.took);
             *known = Some(Remembered {
                 retry_after,
-                status: Status {
+                status: QuotaStatus {
                     reset_after: denial.status.reset_after.saturating_sub(passed),
                     ..denial.status
                 },
             });
             if longest.is_none_or(|longest| retry_after > longest.retry_after) {
-                longest = Some(Denied {
+                longest = Some(CachedDenial {
                     binding: index,
                     retry_after,
                 });
@@ -136,7 +136,7 @@ impl DenialCache {
     }
 
     /// Whose denial one of this key under this limit would be: a digest, to be made once in a decision.
-    pub(crate) fn id(&self, key: &Key<'_>, limit: LimitId, generation: u64) -> DenialId {
+    pub(crate) fn id(&self, key: &StoreKey<'_>, limit: LimitId, generation: u64) -> DenialId {
         self.table.id(key, limit, generation)
     }
 
@@ -147,7 +147,12 @@ impl DenialCache {
 
     /// Which key of the batch was denied until a moment ago, if one was: those who were told so come back now, all at once.
     #[must_use]
-    pub fn just_over(&self, checks: &[Check<'_>], now: Timestamp, generation: u64) -> Option<u128> {
+    pub fn just_over(
+        &self,
+        checks: &[QuotaCheck<'_>],
+        now: Timestamp,
+        generation: u64,
+    ) -> Option<u128> {
         checks.iter().find_map(|check| {
             let _can_be_denied = cost_of(check.op)?;
             let who = self.table.id(&check.key, check.ruled.id, generation);
@@ -162,13 +167,13 @@ impl DenialCache {
     /// what is no longer true. `keep` says for each check how long its denial may be believed.
     pub fn learn(
         &self,
-        checks: &[Check<'_>],
-        answers: &[Answer],
+        checks: &[QuotaCheck<'_>],
+        answers: &[StoreReply],
         keep: &[DenialCaching],
         sent: Timestamp,
         generation: u64,
     ) {
-        let id = |check: &Check<'_>| self.id(&check.key, check.ruled.id, generation);
+        let id = |check: &QuotaCheck<'_>| self.id(&check.key, check.ruled.id, generation);
         let ids: Vec<DenialId> = checks.iter().map(id).collect();
         self.learn_of(&ids, checks, answers, keep, (sent, Nanos::ZERO));
     }
@@ -178,13 +183,13 @@ impl DenialCache {
     pub(crate) fn learn_of(
         &self,
         ids: &[DenialId],
-        checks: &[Check<'_>],
-        answers: &[Answer],
+        checks: &[QuotaCheck<'_>],
+        answers: &[StoreReply],
         keep: &[DenialCaching],
         (sent, took): (Timestamp, Nanos),
     ) {
         let all_admit = answers.iter().all(|answer| answer.outcome.is_admitted());
-        let denies = |answer: &Answer| match answer.outcome {
+        let denies = |answer: &StoreReply| match answer.outcome {
             Outcome::Deny { retry_after } => Some(retry_after),
             _ => None,
         };
@@ -226,7 +231,7 @@ impl DenialCache {
     }
 
     /// Forgets what is known of one key under one limit: it was reset, or given another quota.
-    pub fn forget(&self, key: &Key<'_>, limit: LimitId, generation: u64) {
+    pub fn forget(&self, key: &StoreKey<'_>, limit: LimitId, generation: u64) {
         self.table.remove(&self.table.id(key, limit, generation));
     }
 
@@ -235,7 +240,7 @@ impl DenialCache {
         self.table.clear();
     }
 
-    fn knows(&self, check: &Check<'_>, now: Timestamp, generation: u64) -> bool {
+    fn knows(&self, check: &QuotaCheck<'_>, now: Timestamp, generation: u64) -> bool {
         let who: DenialId = self.table.id(&check.key, check.ruled.id, generation);
         let denial = self.table.get(&who).filter(|one| now < one.believed_until);
         let (Some(denial), Some(cost)) = (denial, cost_of(check.op)) else {
@@ -270,7 +275,7 @@ fn until(denial: &Denial, limit: &Limit, cost: u64) -> Option<Timestamp> {
 }
 
 /// How long after an admission that left nothing there will be something again.
-fn next_unit(limit: &Limit, answer: &Answer) -> Option<Nanos> {
+fn next_unit(limit: &Limit, answer: &StoreReply) -> Option<Nanos> {
     if answer.status.remaining > 0 || answer.receipt.cost == 0 {
         return None;
     }

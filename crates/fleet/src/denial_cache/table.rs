@@ -7,8 +7,8 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
-use tollgate_core::{Nanos, Status, Timestamp};
-use tollgate_store::{Key, LimitId};
+use tollgate_core::{Nanos, QuotaStatus, Timestamp};
+use tollgate_store::{LimitId, StoreKey};
 
 /// Entries that may live in one set.
 const WAYS: usize = 4;
@@ -33,7 +33,7 @@ pub(super) struct Denial {
     /// How long the answer took: so much later at most the store decided.
     pub(super) took: Nanos,
     /// Where the limit stood, and when.
-    pub(super) status: Status,
+    pub(super) status: QuotaStatus,
     pub(super) at: Timestamp,
     /// Until when this is believed without asking.
     pub(super) believed_until: Timestamp,
@@ -61,7 +61,7 @@ impl Table {
     }
 
     /// Two keys that were taken for one would deny one for what the other did, so the digest is a keyed one of 128 bits.
-    pub(super) fn id(&self, key: &Key<'_>, limit: LimitId, generation: u64) -> DenialId {
+    pub(super) fn id(&self, key: &StoreKey<'_>, limit: LimitId, generation: u64) -> DenialId {
         let [one, two] = self.secret;
         let mut hasher = SipHasher24::new_with_keys(one, two);
         key.encode(|bytes| hasher.write(bytes));

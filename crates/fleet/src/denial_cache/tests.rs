@@ -9,9 +9,11 @@ use tollgate_core::{
     FixedWindow, LeakyBucket, Nanos, Outcome, Rate, Receipt, SlidingCounter, SlidingLog, Timestamp,
     TokenBucket, Window,
 };
-use tollgate_store::{Answer, Check, Key, LimitId, ManualClock, Memory, Op, Ruled, Store as _};
+use tollgate_store::{
+    LimitId, ManualClock, Memory, Op, QuotaCheck, Ruled, Store as _, StoreKey, StoreReply,
+};
 
-use super::{DenialCache, DenialCaching, Denied};
+use super::{CachedDenial, DenialCache, DenialCaching};
 use crate::testing::Dice;
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -95,17 +97,17 @@ fn run(limit: Limit, manners: Manners, seed: u64) -> Wrong {
         clock.advance(Nanos::from_millis(dice.below(900)));
         let now = store.now();
         let index = usize::try_from(dice.below(3)).unwrap();
-        let key = Key::of(KEYS[index]).unwrap();
-        let check = |op| Check {
+        let key = StoreKey::of(KEYS[index]).unwrap();
+        let check = |op| QuotaCheck {
             key,
             ruled: &ruled,
             op,
         };
         if manners.refunds && dice.below(4) == 0 {
             if let Some((who, receipt)) = receipts.pop() {
-                let key = Key::of(who).unwrap();
+                let key = StoreKey::of(who).unwrap();
                 let op = Op::Settle { receipt, actual: 0 };
-                let settle = Check {
+                let settle = QuotaCheck {
                     key,
                     ruled: &ruled,
                     op,
@@ -118,7 +120,7 @@ fn run(limit: Limit, manners: Manners, seed: u64) -> Wrong {
         let checks = [check(Op::Spend(cost))];
         let mut known = [None];
         let local = cache.ask(&checks, now, 1, &mut known);
-        if let Some(Denied { retry_after, .. }) = local {
+        if let Some(CachedDenial { retry_after, .. }) = local {
             wrong.answered += 1;
             let (_, [truth]) = store.ask([check(Op::Peek(cost))]).unwrap();
             match truth.outcome {
@@ -136,7 +138,7 @@ fn run(limit: Limit, manners: Manners, seed: u64) -> Wrong {
             }
             continue;
         }
-        let mut answers = [Answer::EMPTY];
+        let mut answers = [StoreReply::EMPTY];
         asked_at[index] = now;
         let verdict = store.decide(&checks, &mut answers).unwrap();
         if verdict.is_admitted() {
@@ -237,23 +239,23 @@ impl Two {
         }
     }
 
-    fn checks(&self) -> [Check<'_>; 2] {
-        self.limits.each_ref().map(|ruled| Check {
-            key: Key::of(b"alice").unwrap(),
+    fn checks(&self) -> [QuotaCheck<'_>; 2] {
+        self.limits.each_ref().map(|ruled| QuotaCheck {
+            key: StoreKey::of(b"alice").unwrap(),
             ruled,
             op: Op::Spend(1),
         })
     }
 
     fn spend(&self) {
-        let mut answers = [Answer::EMPTY; 2];
+        let mut answers = [StoreReply::EMPTY; 2];
         let decided = self.store.decide(&self.checks(), &mut answers);
         assert!(decided.is_ok());
         let keep = [DenialCaching::UntilOver; 2];
         self.cache.learn(&self.checks(), &answers, &keep, START, 1);
     }
 
-    fn ask(&self, generation: u64) -> Option<Denied> {
+    fn ask(&self, generation: u64) -> Option<CachedDenial> {
         let mut known = [None; 2];
         self.cache
             .ask(&self.checks(), START, generation, &mut known)
@@ -265,7 +267,7 @@ fn every_denying_limit_is_remembered_and_the_longest_is_the_answer() {
     let two = Two::new(64);
     two.spend();
     two.spend();
-    let expected = Denied {
+    let expected = CachedDenial {
         binding: 1,
         retry_after: Nanos::HOUR,
     };
@@ -278,7 +280,7 @@ fn when_the_limit_that_bound_is_forgotten_the_others_do_not_answer_for_it() {
     let two = Two::new(64);
     two.spend();
     two.spend();
-    let key = Key::of(b"alice").unwrap();
+    let key = StoreKey::of(b"alice").unwrap();
     two.cache.forget(&key, two.limits[1].id, 1);
     assert_eq!(two.ask(1), None);
     let mut known = [None];
@@ -299,13 +301,13 @@ fn a_reset_or_a_clearing_is_heard_at_once() {
 fn the_table_stays_as_large_as_it_was_made() {
     let cache = DenialCache::for_keys(8);
     let two = Two::new(8);
-    let mut answers = [Answer::EMPTY; 2];
+    let mut answers = [StoreReply::EMPTY; 2];
     assert!(two.store.decide(&two.checks(), &mut answers).is_ok());
     let names: Vec<String> = (0..1_000).map(|n| n.to_string()).collect();
     let mut remembered = 0;
     for name in &names {
-        let key = Key::of(name.as_bytes()).unwrap();
-        let checks = [Check {
+        let key = StoreKey::of(name.as_bytes()).unwrap();
+        let checks = [QuotaCheck {
             key,
             ..two.checks()[0]
         }];
@@ -318,8 +320,8 @@ fn the_table_stays_as_large_as_it_was_made() {
         );
     }
     for name in &names {
-        let key = Key::of(name.as_bytes()).unwrap();
-        let checks = [Check {
+        let key = StoreKey::of(name.as_bytes()).unwrap();
+        let checks = [QuotaCheck {
             key,
             ..two.checks()[0]
         }];

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_store::{Key, Lender, Ruled, StoreError};
+use tollgate_store::{Lender, Ruled, StoreError, StoreKey};
 
-use super::Leases;
+use super::LocalLeases;
 use super::entry::{Entry, Planned};
 use super::errands::Landing;
 use crate::join_all::join_all;
@@ -41,7 +41,7 @@ struct Chore<'a> {
     place: Option<Arc<[u8]>>,
 }
 
-impl Leases {
+impl LocalLeases {
     /// Waits until some key needs another slice soon.
     pub async fn wanted(&self) {
         self.wanted.notified().await;
@@ -189,8 +189,8 @@ impl Leases {
 
 impl Chore<'_> {
     async fn run(self, lender: &dyn Lender) -> Result<(), StoreError> {
-        let key = Key::of(&self.key);
-        let place = self.place.as_deref().map(Key::of).transpose();
+        let key = StoreKey::of(&self.key);
+        let place = self.place.as_deref().map(StoreKey::of).transpose();
         // They were checked when they were first asked about.
         let (Ok(key), Ok(place)) = (key, place) else {
             return Ok(());

@@ -5,7 +5,7 @@
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Counted {
+pub struct LeaseTotals {
     /// Requests that were admitted from a slice.
     pub spent: u64,
     /// Requests that were refused without asking.
@@ -24,7 +24,7 @@ pub struct Counted {
     pub keys: usize,
 }
 
-impl Counted {
+impl LeaseTotals {
     pub(super) const fn and(self, other: &Self, keys: usize) -> Self {
         Self {
             spent: self.spent.saturating_add(other.spent),

@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use tollgate_core::lending::{Errand, Granted};
+use tollgate_core::lending::{LeaseGrant, LeaseRequest};
 use tollgate_core::{Nanos, Outcome, Receipt, Timestamp};
-use tollgate_store::{Answer, Check, ErrorKind, Key, Lender, Note, StoreError};
+use tollgate_store::{ErrorKind, Lender, Note, QuotaCheck, StoreError, StoreKey, StoreReply};
 
 use super::entry::{Entry, Flight, Planned, Said, lendable};
-use super::{Leases, Taken, asked};
+use super::{LocalLeases, Taken, asked};
 use crate::keyed::Who;
 
 /// How often a request waits for errands of others that bring too little before it is decided on by itself.
@@ -30,14 +30,14 @@ enum Turn<'a> {
 /// An errand under way. If it is dropped before it has landed, because nobody wants the answer any more, what it may have
 /// borrowed is given back later, and those who wait go themselves.
 pub(super) struct Landing<'a> {
-    leases: &'a Leases,
+    leases: &'a LocalLeases,
     who: Who,
     pub(super) planned: Planned,
     flight: Arc<Flight>,
     has_landed: bool,
 }
 
-impl Leases {
+impl LocalLeases {
     /// Borrows what a request needs, or waits for somebody who does, and answers. The wait is the lender's deadline, or a few
     /// of them if others take what was brought. `now` reads the clock that [`spend`](Self::spend) is told the time by.
     ///
@@ -49,8 +49,8 @@ impl Leases {
     pub async fn borrow(
         &self,
         lender: &dyn Lender,
-        place: Option<Key<'_>>,
-        check: &Check<'_>,
+        place: Option<StoreKey<'_>>,
+        check: &QuotaCheck<'_>,
         now: impl Fn() -> Timestamp + Send + Sync,
     ) -> Result<Taken, StoreError> {
         let Some((cost, _)) = asked(check.op) else {
@@ -74,12 +74,17 @@ impl Leases {
         self.decide_there(lender, place, check, cost).await
     }
 
-    fn turn(&self, place: Option<&Key<'_>>, check: &Check<'_>, now: Timestamp) -> Turn<'_> {
+    fn turn(
+        &self,
+        place: Option<&StoreKey<'_>>,
+        check: &QuotaCheck<'_>,
+        now: Timestamp,
+    ) -> Turn<'_> {
         let taken = self.spend(check, now);
         if taken != Taken::Borrow {
             return Turn::Said(taken);
         }
-        let single = |key: &Key<'_>| key.single().map(Box::<[u8]>::from);
+        let single = |key: &StoreKey<'_>| key.single().map(Box::<[u8]>::from);
         let (Some((cost, is_peek)), Some(bucket), Some(key)) = (
             asked(check.op),
             lendable(&check.ruled.limit),
@@ -126,14 +131,14 @@ impl Leases {
     async fn decide_there(
         &self,
         lender: &dyn Lender,
-        place: Option<Key<'_>>,
-        check: &Check<'_>,
+        place: Option<StoreKey<'_>>,
+        check: &QuotaCheck<'_>,
         cost: u64,
     ) -> Result<Taken, StoreError> {
         let is_peek = asked(check.op).is_some_and(|(_, is_peek)| is_peek);
-        let errand = Errand {
+        let errand = LeaseRequest {
             spend: if is_peek { 0 } else { cost },
-            ..Errand::default()
+            ..LeaseRequest::default()
         };
         let granted = lender.lend(place, check.key, check.ruled, errand).await?;
         let status = granted.status;
@@ -143,7 +148,7 @@ impl Leases {
             },
             outcome => outcome,
         };
-        let answer = Answer {
+        let answer = StoreReply {
             outcome,
             status,
             receipt: Receipt {
@@ -172,9 +177,9 @@ fn not_sent(error: &StoreError) -> StoreError {
 
 /// What an entry says to a request once its errand has landed. Nothing, if others have taken what it brought.
 fn say(
-    leases: &Leases,
+    leases: &LocalLeases,
     entry: &mut Entry,
-    check: &Check<'_>,
+    check: &QuotaCheck<'_>,
     now: impl Fn() -> Timestamp,
 ) -> Option<Taken> {
     let (cost, is_peek) = asked(check.op)?;
@@ -212,7 +217,7 @@ impl Flight {
 
 impl<'a> Landing<'a> {
     pub(super) const fn new(
-        leases: &'a Leases,
+        leases: &'a LocalLeases,
         who: Who,
         planned: Planned,
         flight: Arc<Flight>,
@@ -226,8 +231,8 @@ impl<'a> Landing<'a> {
         }
     }
 
-    pub(super) fn errand(&self) -> Errand<'_> {
-        Errand {
+    pub(super) fn errand(&self) -> LeaseRequest<'_> {
+        LeaseRequest {
             reports: &self.planned.reports,
             spend: 0,
             want: self.planned.want,
@@ -237,7 +242,7 @@ impl<'a> Landing<'a> {
     /// Takes note of how it went; then `first` is served before all who wait.
     pub(super) fn land<T>(
         mut self,
-        granted: Result<Granted, StoreError>,
+        granted: Result<LeaseGrant, StoreError>,
         first: impl FnOnce(&mut Entry) -> T,
     ) -> Result<T, StoreError> {
         let gone = || StoreError::new(ErrorKind::BadRequest, "nobody knows of this key");

@@ -27,19 +27,19 @@ use tokio::sync::Notify;
 use tollgate_core::lending::LoanId;
 use tollgate_core::limit::Limit;
 use tollgate_core::{Receipt, Timestamp};
-use tollgate_store::{Answer, Check, Op};
+use tollgate_store::{Op, QuotaCheck, StoreReply};
 
 pub use self::background::Tended;
-pub use self::counted::Counted;
+pub use self::counted::LeaseTotals;
 use self::entry::{Entry, Said, lendable};
-pub use self::terms::Terms;
+pub use self::terms::LeaseOptions;
 use super::keyed::{Table, Who};
 
 /// Slices of this node, by key and limit.
 #[derive(Debug)]
-pub struct Leases {
-    table: Table<Entry, Counted>,
-    terms: Terms,
+pub struct LocalLeases {
+    table: Table<Entry, LeaseTotals>,
+    terms: LeaseOptions,
     /// Says who we are in the ids of slices: another one each time that a process starts.
     node: u64,
     /// Numbers slices, and marks what is spent.
@@ -60,19 +60,19 @@ pub struct Leases {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// It is admitted, from a slice.
-    Spent(Answer),
+    Spent(StoreReply),
     /// It is refused.
-    Denied(Answer),
+    Denied(StoreReply),
     /// Nothing is here: ask [`Leases::borrow`].
     Borrow,
     /// Slices have nothing to do with it: ask the store.
     Elsewhere,
 }
 
-impl Leases {
+impl LocalLeases {
     /// A node that has borrowed nothing yet.
     #[must_use]
-    pub fn new(terms: Terms) -> Self {
+    pub fn new(terms: LeaseOptions) -> Self {
         Self {
             table: Table::with_room(terms.keys),
             terms,
@@ -101,16 +101,16 @@ impl Leases {
 
     /// What has happened so far.
     #[must_use]
-    pub fn counted(&self) -> Counted {
+    pub fn counted(&self) -> LeaseTotals {
         let parts = (0..self.table.parts()).filter_map(|index| self.table.at(index));
-        parts.fold(Counted::default(), |sum, shard| {
+        parts.fold(LeaseTotals::default(), |sum, shard| {
             sum.and(&shard.counted, shard.entries.len())
         })
     }
 
     /// Answers from what is here, at once. `now` must have been read for this very call.
     #[must_use]
-    pub fn spend(&self, check: &Check<'_>, now: Timestamp) -> Taken {
+    pub fn spend(&self, check: &QuotaCheck<'_>, now: Timestamp) -> Taken {
         let (Some((cost, is_peek)), true) = (asked(check.op), Self::can_lend(&check.ruled.limit))
         else {
             return Taken::Elsewhere;
@@ -146,13 +146,19 @@ impl Leases {
 
     /// Takes back what a request was charged here, because somebody else refused it. Answers how much may be spent again:
     /// nothing, if the lender was told meanwhile.
-    pub fn give_back(&self, check: &Check<'_>, receipt: &Receipt, now: Timestamp) -> u64 {
+    pub fn give_back(&self, check: &QuotaCheck<'_>, receipt: &Receipt, now: Timestamp) -> u64 {
         self.settle(check, receipt, 0, now)
     }
 
     /// Corrects what a request was charged here to what it turned out to cost. More is taken from the slice, or from the next
     /// one; less comes back as far as the lender has not been told. Answers how much may be spent again.
-    pub fn settle(&self, check: &Check<'_>, receipt: &Receipt, actual: u64, now: Timestamp) -> u64 {
+    pub fn settle(
+        &self,
+        check: &QuotaCheck<'_>,
+        receipt: &Receipt,
+        actual: u64,
+        now: Timestamp,
+    ) -> u64 {
         let who = self.table.who(&check.key, check.ruled.id);
         let Some(mut shard) = self.table.shard(who) else {
             return 0;

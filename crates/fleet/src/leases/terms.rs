@@ -8,7 +8,7 @@ use tollgate_core::{Nanos, Timestamp, TokenBucket};
 
 /// How slices are borrowed and given back. All spans are by this node's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct LeaseOptions {
     /// How long a lender waits for a slice before it counts it as spent: what a node that dies costs the others.
     pub life: Nanos,
     /// How much earlier the node stops: as much as two clocks may drift apart in one life.
@@ -23,7 +23,7 @@ pub struct Terms {
     pub keys: usize,
 }
 
-impl Default for Terms {
+impl Default for LeaseOptions {
     fn default() -> Self {
         Self {
             life: Nanos::from_secs(4),

@@ -6,9 +6,9 @@ use std::num::NonZeroU32;
 
 use tollgate_core::limit::{Limit, Op, Quota, State};
 use tollgate_core::{
-    FixedWindow, Nanos, Outcome, Receipt, SlidingCounter, Status, Timestamp, TokenBucket,
+    FixedWindow, Nanos, Outcome, QuotaStatus, Receipt, SlidingCounter, Timestamp, TokenBucket,
 };
-use tollgate_store::{Answer, Check, Key, Note, Ruled};
+use tollgate_store::{Note, QuotaCheck, Ruled, StoreKey, StoreReply};
 
 use super::dropping::Dropping;
 
@@ -84,8 +84,8 @@ fn overdrawn(bucket: &TokenBucket, interval: Nanos, others: u64) -> TokenBucket 
 impl Account {
     /// `None` if the limit cannot be counted like this, or the key is one that is not kept.
     pub(super) fn new(
-        check: &Check<'_>,
-        place: Option<&Key<'_>>,
+        check: &QuotaCheck<'_>,
+        place: Option<&StoreKey<'_>>,
         interval: Nanos,
         seed: u64,
         now: Timestamp,
@@ -95,7 +95,7 @@ impl Account {
             ruled: *check.ruled,
             interval,
             key: Box::from(check.key.single()?),
-            place: place.and_then(Key::single).map(Box::from),
+            place: place.and_then(StoreKey::single).map(Box::from),
             own: State::default(),
             fleet: Fleet::Unknown,
             dropping: Dropping::new(seed),
@@ -123,7 +123,7 @@ impl Account {
     }
 
     /// Decides, and says whether it was by lot.
-    pub(super) fn spend(&mut self, now: Timestamp, cost: u64) -> (Answer, bool) {
+    pub(super) fn spend(&mut self, now: Timestamp, cost: u64) -> (StoreReply, bool) {
         self.last_used = self.last_used.max(now);
         self.is_used = true;
         if cost > 0 && self.dropping.drops() {
@@ -139,7 +139,7 @@ impl Account {
         };
         self.untold = self.untold.saturating_add(cost);
         self.take_off_fleet(now, cost);
-        let answer = Answer {
+        let answer = StoreReply {
             outcome: Outcome::Allow,
             status: self.status(now),
             receipt,
@@ -149,7 +149,7 @@ impl Account {
     }
 
     /// Says what would be decided, if no lot is drawn.
-    pub(super) fn look(&self, now: Timestamp, cost: u64) -> Answer {
+    pub(super) fn look(&self, now: Timestamp, cost: u64) -> StoreReply {
         let own = self.ruled.limit.decide(&self.own, now, Op::Spend(cost));
         let own = own.map_or(Outcome::Never, |transition| transition.outcome);
         let fleet = self.fleet_says(now, cost);
@@ -166,7 +166,7 @@ impl Account {
         };
         match outcome {
             Outcome::Deny { retry_after } => self.refused(now, cost, retry_after),
-            outcome => Answer {
+            outcome => StoreReply {
                 outcome,
                 status: self.status(now),
                 receipt: Receipt::of_nothing(now),
@@ -230,7 +230,7 @@ impl Account {
     }
 
     /// The store has counted it, and says where the fleet stands.
-    pub(super) fn heard(&mut self, now: Timestamp, status: &Status, merged: &Limit) {
+    pub(super) fn heard(&mut self, now: Timestamp, status: &QuotaStatus, merged: &Limit) {
         self.under_way = None;
         let debt = status.reset_after.as_nanos();
         let before = self.heard.replace((now, debt));
@@ -318,11 +318,11 @@ impl Account {
         next.since(now).max(Nanos::from_nanos(1_000_000))
     }
 
-    fn refused(&self, now: Timestamp, cost: u64, retry_after: Nanos) -> Answer {
+    fn refused(&self, now: Timestamp, cost: u64, retry_after: Nanos) -> StoreReply {
         let status = self.status(now);
-        Answer {
+        StoreReply {
             outcome: Outcome::Deny { retry_after },
-            status: Status {
+            status: QuotaStatus {
                 remaining: status.remaining.min(cost.saturating_sub(1)),
                 ..status
             },
@@ -332,24 +332,24 @@ impl Account {
     }
 
     /// The worse of what this node has spent and what the fleet has.
-    fn status(&self, now: Timestamp) -> Status {
+    fn status(&self, now: Timestamp) -> QuotaStatus {
         let own = self.ruled.limit.status(&self.own, now);
         let fleet = match (self.fleet, self.ruled.limit.denying_bucket()) {
             (Fleet::Bucket(tat), Some(bucket)) => {
                 let debt = tat.saturating_sub(now.as_nanos());
-                Status {
+                QuotaStatus {
                     reset_after: Nanos::from_nanos(debt),
                     ..bucket.status(tat, now)
                 }
             }
-            (Fleet::Window { left, until }, _) if now < until => Status {
+            (Fleet::Window { left, until }, _) if now < until => QuotaStatus {
                 limit: own.limit,
                 remaining: left.min(own.limit),
                 reset_after: until.since(now),
             },
             _ => own,
         };
-        Status {
+        QuotaStatus {
             limit: own.limit,
             remaining: own.remaining.min(fleet.remaining),
             reset_after: own.reset_after.max(fleet.reset_after),

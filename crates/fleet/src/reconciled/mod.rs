@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tollgate_core::limit::{AlgorithmKind, Limit};
 use tollgate_core::{Nanos, Receipt, Timestamp};
-use tollgate_store::{Check, Key, Op};
+use tollgate_store::{Op, QuotaCheck, StoreKey};
 
 use self::account::Account;
 pub use self::rounds::Round;
@@ -30,7 +30,7 @@ pub use super::leases::Taken;
 /// What this node has spent and knows of the others, by key and limit.
 #[derive(Debug)]
 pub struct Reconciled {
-    table: Table<Account, Counted>,
+    table: Table<Account, ReconcileTotals>,
     /// Whose requests are dropped is drawn from this.
     seed: u64,
     nodes: AtomicU32,
@@ -43,7 +43,7 @@ pub struct Reconciled {
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Counted {
+pub struct ReconcileTotals {
     /// Requests that were admitted.
     pub spent: u64,
     /// Requests that were refused, dropped ones among them.
@@ -84,9 +84,9 @@ impl Reconciled {
 
     /// What has happened so far.
     #[must_use]
-    pub fn counted(&self) -> Counted {
+    pub fn counted(&self) -> ReconcileTotals {
         let parts = (0..self.table.parts()).filter_map(|index| self.table.at(index));
-        parts.fold(Counted::default(), |sum, shard| Counted {
+        parts.fold(ReconcileTotals::default(), |sum, shard| ReconcileTotals {
             spent: sum.spent.saturating_add(shard.counted.spent),
             denied: sum.denied.saturating_add(shard.counted.denied),
             dropped: sum.dropped.saturating_add(shard.counted.dropped),
@@ -99,8 +99,8 @@ impl Reconciled {
     #[must_use]
     pub fn spend(
         &self,
-        check: &Check<'_>,
-        place: Option<&Key<'_>>,
+        check: &QuotaCheck<'_>,
+        place: Option<&StoreKey<'_>>,
         interval: Nanos,
         now: Timestamp,
     ) -> Taken {
@@ -146,12 +146,12 @@ impl Reconciled {
     }
 
     /// Takes back what a request was charged, because somebody else refused it; not if the store was told meanwhile.
-    pub fn give_back(&self, check: &Check<'_>, receipt: &Receipt, now: Timestamp) {
+    pub fn give_back(&self, check: &QuotaCheck<'_>, receipt: &Receipt, now: Timestamp) {
         self.settle(check, receipt, 0, now);
     }
 
     /// Corrects what a request was charged to what it turned out to cost; less only if the store was not told meanwhile.
-    pub fn settle(&self, check: &Check<'_>, receipt: &Receipt, actual: u64, now: Timestamp) {
+    pub fn settle(&self, check: &QuotaCheck<'_>, receipt: &Receipt, actual: u64, now: Timestamp) {
         let who = self.table.who(&check.key, check.ruled.id);
         if let Some(mut shard) = self.table.shard(who)
             && let Some(account) = shard.entries.get_mut(&who)

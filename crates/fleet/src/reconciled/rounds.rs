@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use tollgate_core::limit::Limit;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Answer, Check, Key, Op, RemoteStore, Ruled, StoreError};
+use tollgate_store::{Op, QuotaCheck, RemoteStore, Ruled, StoreError, StoreKey, StoreReply};
 
 use super::Reconciled;
 use super::account::merged;
@@ -48,8 +48,11 @@ struct Due {
 
 impl Due {
     fn part_of(&self, remote: &dyn RemoteStore) -> usize {
-        let place = self.place.as_deref().and_then(|place| Key::of(place).ok());
-        let key = Key::of(&self.key);
+        let place = self
+            .place
+            .as_deref()
+            .and_then(|place| StoreKey::of(place).ok());
+        let key = StoreKey::of(&self.key);
         key.map_or(0, |key| remote.part_of(&key, place.as_ref()))
     }
 }
@@ -165,15 +168,21 @@ impl Reconciled {
         let mut places = Vec::with_capacity(some.len());
         for due in some {
             // It was a key when it came in.
-            let Ok(key) = Key::of(&due.key) else { continue };
-            places.push(due.place.as_deref().and_then(|place| Key::of(place).ok()));
-            checks.push(Check {
+            let Ok(key) = StoreKey::of(&due.key) else {
+                continue;
+            };
+            places.push(
+                due.place
+                    .as_deref()
+                    .and_then(|place| StoreKey::of(place).ok()),
+            );
+            checks.push(QuotaCheck {
                 key,
                 ruled: &due.ruled,
                 op: Op::ChargeAlways(due.units),
             });
         }
-        let mut answers = vec![Answer::EMPTY; checks.len()];
+        let mut answers = vec![StoreReply::EMPTY; checks.len()];
         let _never_denied = remote.decide(&places, &checks, &mut answers).await?;
         unheard.heard();
         let now = now();
@@ -183,7 +192,7 @@ impl Reconciled {
         Ok(())
     }
 
-    fn heard(&self, who: Who, now: Timestamp, answer: &Answer, merged: &Limit) {
+    fn heard(&self, who: Who, now: Timestamp, answer: &StoreReply, merged: &Limit) {
         if let Some(mut shard) = self.table.shard(who)
             && let Some(account) = shard.entries.get_mut(&who)
         {

@@ -13,16 +13,16 @@ use tollgate_core::lending::Book;
 use tollgate_core::limit::Quota;
 use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::model::{Consistency, LimitRule, OnStoreFailure};
-use tollgate_store::lending::{Errand, Granted};
+use tollgate_store::lending::{LeaseGrant, LeaseRequest};
 use tollgate_store::{
-    Answer, Awaited, Check, Clock as _, ErrorKind, Key, Lender, LimitId, ManualClock, Memory,
-    RemoteStore, Ruled, Store as _, StoreError,
+    Clock as _, ErrorKind, Lender, LimitId, ManualClock, Memory, QuotaCheck, RemoteStore, Ruled,
+    Store as _, StoreError, StoreFuture, StoreKey, StoreReply,
 };
 
 use crate::testing::at_once;
 use crate::testing::{Caller, TestEngine, engine, limit, per_second, places, quota};
 use crate::{Breaker, Fleet, FleetEngine, Tended};
-use tollgate_engine::{CheckMode, CheckOptions, Engine, Reason, Verdict};
+use tollgate_engine::{CheckMode, CheckOptions, DenialReason, Engine, Verdict};
 use tollgate_policy::attributes::Attribute;
 use tollgate_policy::model::Algorithm;
 
@@ -71,12 +71,12 @@ impl Elsewhere {
 
     fn decide_now(
         &self,
-        checks: &[Check<'_>],
-        answers: &mut [Answer],
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
     ) -> Result<compose::Verdict, StoreError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let faults = self.faults.lock().unwrap().clone();
-        let of = |check: &Check<'_>| faults[self.part_of(&check.key, None)];
+        let of = |check: &QuotaCheck<'_>| faults[self.part_of(&check.key, None)];
         if checks.iter().any(|check| of(check) == Fault::Gone) {
             return Err(StoreError::new(ErrorKind::Unreachable, "gone"));
         }
@@ -95,17 +95,17 @@ impl RemoteStore for Elsewhere {
         self.faults.lock().unwrap().len()
     }
 
-    fn part_of(&self, key: &Key<'_>, place: Option<&Key<'_>>) -> usize {
+    fn part_of(&self, key: &StoreKey<'_>, place: Option<&StoreKey<'_>>) -> usize {
         let bytes = place.unwrap_or(key).single().unwrap_or_default();
         usize::from(*bytes.last().unwrap_or(&0)) % self.parts()
     }
 
     fn decide<'a>(
         &'a self,
-        _places: &'a [Option<Key<'a>>],
-        checks: &'a [Check<'a>],
-        answers: &'a mut [Answer],
-    ) -> Awaited<'a, compose::Verdict> {
+        _places: &'a [Option<StoreKey<'a>>],
+        checks: &'a [QuotaCheck<'a>],
+        answers: &'a mut [StoreReply],
+    ) -> StoreFuture<'a, compose::Verdict> {
         let decided = self.decide_now(checks, answers);
         if self.is_slow.load(Ordering::Relaxed) {
             return Box::pin(std::future::pending());
@@ -113,7 +113,7 @@ impl RemoteStore for Elsewhere {
         Box::pin(std::future::ready(decided))
     }
 
-    fn probe(&self, part: usize) -> Awaited<'_, ()> {
+    fn probe(&self, part: usize) -> StoreFuture<'_, ()> {
         let fault = self.faults.lock().unwrap()[part];
         Box::pin(std::future::ready(match fault {
             Fault::None => Ok(()),
@@ -123,10 +123,10 @@ impl RemoteStore for Elsewhere {
 
     fn erase<'a>(
         &'a self,
-        _: Option<Key<'a>>,
-        key: Key<'a>,
+        _: Option<StoreKey<'a>>,
+        key: StoreKey<'a>,
         ruled: &'a Ruled,
-    ) -> Awaited<'a, bool> {
+    ) -> StoreFuture<'a, bool> {
         let erased = self.states.erase(&key, ruled);
         Box::pin(std::future::ready(Ok(erased)))
     }
@@ -150,11 +150,11 @@ struct LendsHere(Arc<Books>, Arc<ManualClock>);
 impl Lender for LendsHere {
     fn lend<'a>(
         &'a self,
-        _place: Option<Key<'a>>,
-        key: Key<'a>,
+        _place: Option<StoreKey<'a>>,
+        key: StoreKey<'a>,
         ruled: &'a Ruled,
-        errand: Errand<'a>,
-    ) -> Awaited<'a, Granted> {
+        errand: LeaseRequest<'a>,
+    ) -> StoreFuture<'a, LeaseGrant> {
         let Self(books, clock) = self;
         books.errands.fetch_add(1, Ordering::Relaxed);
         if books.is_gone.load(Ordering::Relaxed) {
@@ -319,7 +319,7 @@ fn s_01_without_the_store_half_of_the_quota_is_divided_among_the_nodes() {
     assert_eq!(rig.admitted("alice", 100), 9);
     assert_eq!(rig.admitted("bob", 100), 10);
     let denied = rig.ask("alice");
-    assert_eq!(denied.reason(), Some(Reason::Rate));
+    assert_eq!(denied.reason(), Some(DenialReason::Rate));
     assert!(matches!(denied.outcome(), Outcome::Deny { .. }));
     assert!(denied.degraded().store);
 }
@@ -393,7 +393,7 @@ fn limits_say_what_they_decide_without_the_store() {
     closed.remote.fail(Fault::Gone);
     let verdict = closed.ask("alice");
     assert!(!verdict.is_admitted() && verdict.degraded().store);
-    assert_eq!(verdict.reason(), Some(Reason::Capacity));
+    assert_eq!(verdict.reason(), Some(DenialReason::Capacity));
     assert_eq!(verdict.status(), Some(503));
 }
 

@@ -43,7 +43,7 @@ impl Source {
 
 /// How a client's address was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Found {
+pub enum AddressSource {
     /// It is the connection's: no proxy, or none that is trusted.
     Peer,
     /// A trusted proxy told it.
@@ -59,7 +59,7 @@ pub struct Client {
     /// The address, canonical: IPv4 in IPv6 clothes is IPv4.
     pub address: IpAddr,
     /// How it was found.
-    pub found: Found,
+    pub found: AddressSource,
 }
 
 /// How clients are told apart by address: which proxies are trusted, where they write, and who counts as one.
@@ -152,20 +152,20 @@ impl Clients {
         let peer = peer.to_canonical();
         let by = |address, found| Client { address, found };
         if !self.believes(peer) {
-            return by(peer, Found::Peer);
+            return by(peer, AddressSource::Peer);
         }
         let lines = lines.into_iter();
         let told = match &self.source {
-            Source::Peer => return by(peer, Found::Peer),
+            Source::Peer => return by(peer, AddressSource::Peer),
             Source::One(_) => one(lines),
             Source::XForwardedFor => self.walk(lines, last_of_list),
             Source::Forwarded => self.walk(lines, last_of_forwarded),
         };
         match told {
-            Told::Address(address) => by(address, Found::Told),
+            Told::Address(address) => by(address, AddressSource::Told),
             // A proxy that calls for itself says nothing; where hops are counted, something is missing.
-            Told::Nothing if self.hops.is_none() => by(peer, Found::Peer),
-            Told::Nothing | Told::Garbage => by(peer, Found::Fallback),
+            Told::Nothing if self.hops.is_none() => by(peer, AddressSource::Peer),
+            Told::Nothing | Told::Garbage => by(peer, AddressSource::Fallback),
         }
     }
 

@@ -11,7 +11,7 @@ mod node;
 #[cfg(test)]
 mod tests;
 
-pub use clients::{Client, Clients, Found, Source};
+pub use clients::{AddressSource, Client, Clients, Source};
 pub use network::{InvalidNetwork, Network};
 pub use networks::Networks;
 

@@ -8,9 +8,9 @@ use std::num::NonZeroU8;
 
 use proptest::prelude::*;
 
-use super::{AddressKey, Client, Clients, Found, Network, Source};
+use super::{AddressKey, AddressSource, Client, Clients, Network, Source};
 
-use Found::{Fallback, Peer, Told};
+use AddressSource::{Fallback, Peer, Told};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -26,14 +26,19 @@ fn hops(count: u8) -> NonZeroU8 {
     NonZeroU8::new(count).unwrap()
 }
 
-fn find(clients: &Clients, peer: &str, lines: &[&str]) -> (String, Found) {
+fn find(clients: &Clients, peer: &str, lines: &[&str]) -> (String, AddressSource) {
     let lines: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
     let Client { address, found } = clients.client(ip(peer), lines);
     (address.to_string(), found)
 }
 
 /// (connected from, lines, whose address counts, how it was found)
-type Case = (&'static str, &'static [&'static str], &'static str, Found);
+type Case = (
+    &'static str,
+    &'static [&'static str],
+    &'static str,
+    AddressSource,
+);
 
 fn check(clients: &Clients, cases: &[Case]) {
     for (peer, lines, expected, found) in cases {

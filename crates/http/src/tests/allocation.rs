@@ -8,7 +8,10 @@ use tollgate_core::Nanos;
 use tollgate_testkit::allocation::{Counting, calls};
 
 use super::support::{NOW, Sample, denied};
-use crate::{Answer, Cause, Clients, Dialect, Dialects, Jitter, PartitionKey, Source, Words};
+use crate::{
+    Clients, Dialect, Dialects, HeaderFields, Jitter, PartitionKey, ProblemType, RateLimitStatus,
+    Source,
+};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -28,15 +31,15 @@ fn a_warm_buffer_takes_every_dialect_and_problem_without_allocating() {
         sample.upload(),
         standings[0].with_quota(7, Nanos::HOUR),
     ];
-    let mut words = Words::new();
+    let mut words = HeaderFields::new();
     let mut body = Vec::new();
     let mut round = || {
         for dialect in Dialect::ALL {
-            let answer = Answer::new(denied(7), &standings).at(NOW);
+            let answer = RateLimitStatus::new(denied(7), &standings).at(NOW);
             let answer = answer.spread_by(Jitter::new(Nanos::MINUTE, 3));
             answer.write(Dialects::from(dialect), &mut words);
             body.clear();
-            answer.write_problem(Cause::QuotaExceeded, 429, &mut body);
+            answer.write_problem(ProblemType::QuotaExceeded, 429, &mut body);
         }
         words.len() + body.len()
     };

@@ -5,7 +5,7 @@
 use tollgate_core::Outcome;
 
 use super::support::{NOW, Sample, denied, lines};
-use crate::{Answer, Cause, Dialect};
+use crate::{Dialect, ProblemType, RateLimitStatus};
 
 const PAGE: &str = include_str!("../../../../docs/headers.md");
 
@@ -20,7 +20,7 @@ fn blocks<'p>(page: &'p str, title: &str) -> Vec<&'p str> {
 }
 
 /// The fields as people write them.
-fn shown(answer: &Answer<'_>, dialect: Dialect) -> String {
+fn shown(answer: &RateLimitStatus<'_>, dialect: Dialect) -> String {
     let mut text = String::from("http\n");
     for line in lines(answer, dialect.name()) {
         let (name, value) = line.split_once(": ").unwrap();
@@ -43,14 +43,14 @@ fn shown(answer: &Answer<'_>, dialect: Dialect) -> String {
 fn the_page_about_headers_shows_what_is_written() {
     let sample = Sample::new();
     let (admitted, refused) = (sample.admitted(), sample.refused());
-    let admission = Answer::new(Outcome::Allow, &admitted).at(NOW);
-    let refusal = Answer::new(denied(86_399_100), &refused).at(NOW);
+    let admission = RateLimitStatus::new(Outcome::Allow, &admitted).at(NOW);
+    let refusal = RateLimitStatus::new(denied(86_399_100), &refused).at(NOW);
     for dialect in Dialect::ALL {
         let expected = [shown(&admission, dialect), shown(&refusal, dialect)];
         assert_eq!(blocks(PAGE, dialect.name()), expected, "{dialect}");
     }
     let mut body = Vec::new();
-    refusal.write_problem(Cause::QuotaExceeded, 429, &mut body);
+    refusal.write_problem(ProblemType::QuotaExceeded, 429, &mut body);
     let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
     let shown = blocks(PAGE, "Problem details")[0];
     let shown: serde_json::Value =

@@ -5,10 +5,13 @@
 
 use proptest::prelude::*;
 use sfv::{Dictionary, FieldType, Item, List, ListEntry, Parser};
-use tollgate_core::{Nanos, Outcome, Timestamp, Unit};
+use tollgate_core::{Nanos, Outcome, QuotaUnit, Timestamp};
 
 use super::support::status;
-use crate::{Answer, Cause, Dialect, Dialects, Jitter, PartitionKey, Policy, Standing, Words};
+use crate::{
+    Dialect, Dialects, HeaderFields, Jitter, PartitionKey, ProblemType, QuotaPolicy, RateLimitItem,
+    RateLimitStatus,
+};
 
 const MOST: u64 = 999_999_999_999_999;
 
@@ -17,7 +20,7 @@ struct Given {
     name: String,
     quota: u64,
     window: Nanos,
-    unit: Option<Unit>,
+    unit: Option<QuotaUnit>,
     outcome: Outcome,
     remaining: u64,
     reset_after: Nanos,
@@ -55,9 +58,9 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 fn given_one() -> impl Strategy<Value = Given> {
     let unit = prop_oneof![
         Just(None),
-        Just(Some(Unit::Requests)),
-        Just(Some(Unit::Bytes)),
-        Just(Some(Unit::Tokens))
+        Just(Some(QuotaUnit::Requests)),
+        Just(Some(QuotaUnit::Bytes)),
+        Just(Some(QuotaUnit::Tokens))
     ];
     let limit = ("[ -~]{1,20}", number(), span(), unit);
     let stand = (outcome(), number(), span(), span());
@@ -78,18 +81,18 @@ fn given_one() -> impl Strategy<Value = Given> {
     })
 }
 
-fn policies(given: &[Given]) -> Vec<Policy> {
+fn policies(given: &[Given]) -> Vec<QuotaPolicy> {
     let policy = |given: &Given| match given.unit {
-        Some(unit) => Policy::new(&given.name, given.quota, given.window, unit).unwrap(),
-        None => Policy::concurrent(&given.name, given.quota).unwrap(),
+        Some(unit) => QuotaPolicy::new(&given.name, given.quota, given.window, unit).unwrap(),
+        None => QuotaPolicy::concurrent(&given.name, given.quota).unwrap(),
     };
     given.iter().map(policy).collect()
 }
 
-fn standings<'a>(given: &[Given], policies: &'a [Policy]) -> Vec<Standing<'a>> {
-    let standing = |(given, policy): (&Given, &'a Policy)| {
+fn standings<'a>(given: &[Given], policies: &'a [QuotaPolicy]) -> Vec<RateLimitItem<'a>> {
+    let standing = |(given, policy): (&Given, &'a QuotaPolicy)| {
         let status = status(given.remaining, given.reset_after);
-        let mut standing = Standing::new(policy, given.outcome, &status);
+        let mut standing = RateLimitItem::new(policy, given.outcome, &status);
         standing.more_after = given.more_after;
         standing.cost = given.cost;
         let digest = |n: u64| PartitionKey::digest(&[9; 16], &n.to_be_bytes());
@@ -193,7 +196,7 @@ fn check_refusal(outcome: Outcome, retry: Option<u64>) -> Result<(), String> {
     }
 }
 
-fn retry_of(words: &Words) -> Option<u64> {
+fn retry_of(words: &HeaderFields) -> Option<u64> {
     let value = str::from_utf8(words.get("retry-after")?).unwrap();
     Some(value.parse().unwrap())
 }
@@ -210,10 +213,10 @@ proptest! {
     ) {
         let policies = policies(&given);
         let standings = standings(&given, &policies);
-        let answer = Answer::new(outcome, &standings).at(Timestamp::from_nanos(now));
+        let answer = RateLimitStatus::new(outcome, &standings).at(Timestamp::from_nanos(now));
         for jitter in [Jitter::NONE, Jitter::new(most, seed)] {
             let answer = answer.spread_by(jitter);
-            let mut words = Words::new();
+            let mut words = HeaderFields::new();
             for dialect in Dialect::ALL {
                 answer.write(Dialects::from(dialect), &mut words);
                 let retry = retry_of(&words);
@@ -271,7 +274,7 @@ proptest! {
         }
         let standings = standings(&given, &policies);
         let mut out = Vec::new();
-        Answer::new(outcome, &standings).write_problem(Cause::AbnormalUsage, 429, &mut out);
+        RateLimitStatus::new(outcome, &standings).write_problem(ProblemType::AbnormalUsage, 429, &mut out);
         let body: serde_json::Value = serde_json::from_slice(&out).unwrap();
         let refusing = given.iter().filter(|given| !given.outcome.is_admitted());
         let names: Vec<&str> = refusing.map(|given| given.name.as_str()).collect();
@@ -289,7 +292,7 @@ fn sample() -> Given {
         name: "p".to_owned(),
         quota: 10,
         window: Nanos::MINUTE,
-        unit: Some(Unit::Requests),
+        unit: Some(QuotaUnit::Requests),
         outcome: Outcome::Deny {
             retry_after: Nanos::from_millis(2_500),
         },

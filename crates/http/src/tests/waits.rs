@@ -2,16 +2,16 @@
 //!
 //! Must not know: dialects, except draft-11, which shows every limit.
 
-use tollgate_core::{Nanos, Outcome, Status, Unit};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, QuotaUnit};
 
 use super::support::{Sample, denied, lines, status};
-use crate::{Answer, Jitter, Policy, Standing, retry_after};
+use crate::{Jitter, QuotaPolicy, RateLimitItem, RateLimitStatus, retry_after};
 
-fn demo() -> Policy {
-    Policy::new("demo", 20, Nanos::from_secs(2), Unit::Requests).unwrap()
+fn demo() -> QuotaPolicy {
+    QuotaPolicy::new("demo", 20, Nanos::from_secs(2), QuotaUnit::Requests).unwrap()
 }
 
-fn field(outcome: Outcome, status: Status, more_after: Nanos) -> String {
+fn field(outcome: Outcome, status: QuotaStatus, more_after: Nanos) -> String {
     demo().limit_field(outcome, &status, more_after)
 }
 
@@ -39,7 +39,7 @@ fn t_of_an_admission_is_the_refill_or_the_next_unit_if_nothing_remains() {
 fn where_waiting_does_not_help_no_time_to_retry_is_named() {
     let never = field(Outcome::Never, status(20, Nanos::ZERO), Nanos::ZERO);
     assert_eq!(never, r#""demo";r=20;t=0"#);
-    let closed = Policy::new("closed", 0, Nanos::ZERO, Unit::Requests).unwrap();
+    let closed = QuotaPolicy::new("closed", 0, Nanos::ZERO, QuotaUnit::Requests).unwrap();
     let field = closed.limit_field(Outcome::Never, &status(0, Nanos::ZERO), Nanos::ZERO);
     assert_eq!(field, r#""closed";r=0"#);
 }
@@ -47,20 +47,20 @@ fn where_waiting_does_not_help_no_time_to_retry_is_named() {
 #[test]
 fn retry_after_is_the_longest_of_those_that_refuse() {
     let policy = demo();
-    let standing = |outcome| Standing::new(&policy, outcome, &status(0, Nanos::HOUR));
+    let standing = |outcome| RateLimitItem::new(&policy, outcome, &status(0, Nanos::HOUR));
     let standings = [
         standing(denied(2_500)),
         standing(denied(7_000)),
         standing(Outcome::Allow),
     ];
     // Whoever puts the outcomes together may have taken the wrong one; the fields still do not contradict each other.
-    let answer = Answer::new(denied(10), &standings);
+    let answer = RateLimitStatus::new(denied(10), &standings);
     assert_eq!(answer.retry_after(), Some(7));
     assert_eq!(
         lines(&answer, "draft-11")[1],
         r#"ratelimit: "demo";r=0;t=3, "demo";r=0;t=7, "demo";r=0;t=3600"#
     );
-    let waiting = Answer::new(Outcome::Wait(Nanos::SECOND), &standings[2..]);
+    let waiting = RateLimitStatus::new(Outcome::Wait(Nanos::SECOND), &standings[2..]);
     assert_eq!(waiting.retry_after(), None);
 }
 
@@ -71,7 +71,7 @@ fn jitter_is_never_early_stays_below_its_bound_and_reaches_both_ends() {
     for seed in 0..10_000 {
         let jitter = Jitter::new(most, seed);
         assert!(jitter.extra() <= most);
-        let answer = Answer::new(denied(1_000), &[]).spread_by(jitter);
+        let answer = RateLimitStatus::new(denied(1_000), &[]).spread_by(jitter);
         let retry = usize::try_from(answer.retry_after().unwrap()).unwrap();
         seconds[retry] += 1;
     }
@@ -93,7 +93,7 @@ fn jitter_moves_retry_after_and_t_together() {
     let standings = sample.refused();
     for seed in 0..100 {
         let jitter = Jitter::new(Nanos::MINUTE, seed);
-        let answer = Answer::new(denied(86_399_100), &standings).spread_by(jitter);
+        let answer = RateLimitStatus::new(denied(86_399_100), &standings).spread_by(jitter);
         let retry = answer.retry_after().unwrap();
         assert!((86_400..=86_460).contains(&retry));
         let field = &lines(&answer, "draft-11")[1];
@@ -107,20 +107,20 @@ fn jitter_moves_retry_after_and_t_together() {
 
 #[test]
 fn the_binding_limit_is_the_one_that_refuses_longest_or_has_least_left() {
-    let policy = |name| Policy::new(name, 100, Nanos::MINUTE, Unit::Requests).unwrap();
+    let policy = |name| QuotaPolicy::new(name, 100, Nanos::MINUTE, QuotaUnit::Requests).unwrap();
     let names = ["a", "b", "c"];
     let policies = names.map(policy);
     let bound = |of: [(Outcome, u64); 3]| {
         let mut index = 0;
         let standings = of.map(|(outcome, remaining)| {
             index += 1;
-            Standing::new(
+            RateLimitItem::new(
                 &policies[index - 1],
                 outcome,
                 &status(remaining, Nanos::SECOND),
             )
         });
-        let answer = Answer::new(Outcome::Allow, &standings);
+        let answer = RateLimitStatus::new(Outcome::Allow, &standings);
         let fields = lines(&answer, "github");
         fields.last().unwrap().chars().next_back().unwrap()
     };
@@ -139,7 +139,7 @@ fn the_binding_limit_is_the_one_that_refuses_longest_or_has_least_left() {
 fn whoever_knows_which_limit_binds_says_so() {
     let sample = Sample::new();
     let standings = sample.admitted();
-    let answer = Answer::new(Outcome::Allow, &standings);
+    let answer = RateLimitStatus::new(Outcome::Allow, &standings);
     assert_eq!(
         lines(&answer.bound_by(1), "x-ratelimit")[0],
         "x-ratelimit-limit: 1000"

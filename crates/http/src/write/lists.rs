@@ -2,16 +2,16 @@
 //!
 //! Must not know: the other families.
 
-use crate::answer::Answer;
+use crate::answer::RateLimitStatus;
 use crate::policy::push_policy_item;
-use crate::standing::Standing;
+use crate::standing::RateLimitItem;
 use crate::text::{push_integer, seconds};
-use crate::words::{Merge, Words};
+use crate::words::{HeaderFields, Merge};
 
 /// So many limits fit into fields that every proxy lets through.
 pub(super) const MOST_LISTED: usize = 16;
 
-pub(super) fn draft_11(answer: &Answer<'_>, words: &mut Words) {
+pub(super) fn draft_11(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     words.field("ratelimit-policy", Merge::Append, |text| {
         list(answer, text, |text, standing| {
             let policy = standing.policy;
@@ -28,7 +28,7 @@ pub(super) fn draft_11(answer: &Answer<'_>, words: &mut Words) {
 
 /// The letters that the editors chose after draft-11: `a` for what is available, `w` for the effective window, `c` for
 /// this request's cost, names without quotes where they can do without, and a field that explains partitions.
-pub(super) fn next(answer: &Answer<'_>, words: &mut Words) {
+pub(super) fn next(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     words.field("ratelimit-policy", Merge::Append, |text| {
         list(answer, text, |text, standing| {
             let policy = standing.policy;
@@ -57,7 +57,11 @@ pub(super) fn next(answer: &Answer<'_>, words: &mut Words) {
 }
 
 /// One item of draft-11's `RateLimit`.
-pub(crate) fn push_limit_item(text: &mut Vec<u8>, answer: &Answer<'_>, standing: &Standing<'_>) {
+pub(crate) fn push_limit_item(
+    text: &mut Vec<u8>,
+    answer: &RateLimitStatus<'_>,
+    standing: &RateLimitItem<'_>,
+) {
     text.extend_from_slice(standing.policy.lead().as_bytes());
     push_integer(text, standing.remaining());
     push_wait(text, answer, standing, b";t=");
@@ -66,13 +70,13 @@ pub(crate) fn push_limit_item(text: &mut Vec<u8>, answer: &Answer<'_>, standing:
 
 /// The members that `push` writes, with a comma and a space between them. A member may be empty, and is left out then.
 pub(super) fn list(
-    answer: &Answer<'_>,
+    answer: &RateLimitStatus<'_>,
     text: &mut Vec<u8>,
-    push: impl Fn(&mut Vec<u8>, &Standing<'_>),
+    push: impl Fn(&mut Vec<u8>, &RateLimitItem<'_>),
 ) {
     let standings = answer.standings();
     let begin = text.len();
-    let mut push = |standing: &Standing<'_>| {
+    let mut push = |standing: &RateLimitItem<'_>| {
         let before = text.len();
         if before > begin {
             text.extend_from_slice(b", ");
@@ -102,7 +106,7 @@ pub(super) fn list(
 }
 
 /// The policy's item as it was written once, or anew for a quota of its own.
-fn push_policy(text: &mut Vec<u8>, standing: &Standing<'_>, item: &str, name: &str) {
+fn push_policy(text: &mut Vec<u8>, standing: &RateLimitItem<'_>, item: &str, name: &str) {
     if standing.has_the_policys_quota() {
         text.extend_from_slice(item.as_bytes());
     } else {
@@ -111,7 +115,12 @@ fn push_policy(text: &mut Vec<u8>, standing: &Standing<'_>, item: &str, name: &s
     }
 }
 
-fn push_wait(text: &mut Vec<u8>, answer: &Answer<'_>, standing: &Standing<'_>, key: &[u8]) {
+fn push_wait(
+    text: &mut Vec<u8>,
+    answer: &RateLimitStatus<'_>,
+    standing: &RateLimitItem<'_>,
+    key: &[u8],
+) {
     // When a place is free depends on those who hold one: there is no time to name.
     if standing.policy.is_concurrent() {
         return;
@@ -122,7 +131,7 @@ fn push_wait(text: &mut Vec<u8>, answer: &Answer<'_>, standing: &Standing<'_>, k
     }
 }
 
-fn push_partition(text: &mut Vec<u8>, standing: &Standing<'_>) {
+fn push_partition(text: &mut Vec<u8>, standing: &RateLimitItem<'_>) {
     if let Some(partition) = &standing.partition {
         text.extend_from_slice(b";pk=:");
         text.extend_from_slice(partition.as_base64());
@@ -131,7 +140,7 @@ fn push_partition(text: &mut Vec<u8>, standing: &Standing<'_>) {
 }
 
 /// Where dimensions are named, a client expects their plain values in the key. A digest would only mislead it.
-fn push_unexplained_partition(text: &mut Vec<u8>, standing: &Standing<'_>) {
+fn push_unexplained_partition(text: &mut Vec<u8>, standing: &RateLimitItem<'_>) {
     if standing.policy.dimensions().is_empty() {
         push_partition(text, standing);
     }

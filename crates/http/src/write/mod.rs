@@ -6,17 +6,17 @@ pub(crate) mod lists;
 mod single;
 mod vendors;
 
-use crate::answer::Answer;
+use crate::answer::RateLimitStatus;
 use crate::dialect::{Dialect, Dialects};
 use crate::text::push_integer;
-use crate::words::{Merge, Words};
+use crate::words::{HeaderFields, Merge};
 
-impl Answer<'_> {
+impl RateLimitStatus<'_> {
     /// Writes the fields into `words`, instead of those that were in there: what each dialect tells of the limits and, if
     /// the request is refused, `Retry-After` and `Cache-Control: no-store`.
     ///
     /// At most sixteen limits are listed, the binding one always among them.
-    pub fn write(&self, dialects: Dialects, words: &mut Words) {
+    pub fn write(&self, dialects: Dialects, words: &mut HeaderFields) {
         words.clear();
         if !self.is_redirection() {
             for dialect in dialects.iter() {

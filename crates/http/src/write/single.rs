@@ -3,13 +3,13 @@
 //! Must not know: the other families.
 
 use super::lists::list;
-use crate::answer::Answer;
-use crate::standing::Standing;
+use crate::answer::RateLimitStatus;
+use crate::standing::RateLimitItem;
 use crate::text::{push_integer, seconds};
-use crate::words::{Merge, Words};
+use crate::words::{HeaderFields, Merge};
 
 /// One field with a dictionary. It needs a reset, so a limit that names no time has one of zero.
-pub(super) fn draft_07(answer: &Answer<'_>, words: &mut Words) {
+pub(super) fn draft_07(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     let Some(binding) = answer.binding() else {
         return;
     };
@@ -25,7 +25,7 @@ pub(super) fn draft_07(answer: &Answer<'_>, words: &mut Words) {
 }
 
 /// Three fields for the limit, and the policies in a fourth.
-pub(super) fn draft_06(answer: &Answer<'_>, words: &mut Words) {
+pub(super) fn draft_06(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     let Some(binding) = answer.binding() else {
         return;
     };
@@ -42,7 +42,7 @@ pub(super) fn draft_06(answer: &Answer<'_>, words: &mut Words) {
 }
 
 /// The limit, and behind it the policies.
-pub(super) fn draft_03(answer: &Answer<'_>, words: &mut Words) {
+pub(super) fn draft_03(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     let Some(binding) = answer.binding() else {
         return;
     };
@@ -58,7 +58,7 @@ pub(super) fn draft_03(answer: &Answer<'_>, words: &mut Words) {
 }
 
 /// The draft before there were drafts of the working group, which Envoy speaks: `X-` and the policies' names.
-pub(super) fn envoy(answer: &Answer<'_>, words: &mut Words) {
+pub(super) fn envoy(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     let Some(binding) = answer.binding() else {
         return;
     };
@@ -77,9 +77,9 @@ pub(super) fn envoy(answer: &Answer<'_>, words: &mut Words) {
 }
 
 fn state(
-    answer: &Answer<'_>,
-    words: &mut Words,
-    binding: &Standing<'_>,
+    answer: &RateLimitStatus<'_>,
+    words: &mut HeaderFields,
+    binding: &RateLimitItem<'_>,
     [remaining, reset]: [&'static str; 2],
 ) {
     let left = binding.remaining();
@@ -93,7 +93,7 @@ fn state(
     }
 }
 
-fn policies(answer: &Answer<'_>, words: &mut Words) {
+fn policies(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     words.field("ratelimit-policy", Merge::Append, |text| {
         list(answer, text, |text, standing| {
             push_policy(text, standing, |_, _| {});
@@ -102,10 +102,10 @@ fn policies(answer: &Answer<'_>, words: &mut Words) {
 }
 
 fn limit_and_policies(
-    answer: &Answer<'_>,
+    answer: &RateLimitStatus<'_>,
     text: &mut Vec<u8>,
-    binding: &Standing<'_>,
-    extra: impl Fn(&mut Vec<u8>, &Standing<'_>),
+    binding: &RateLimitItem<'_>,
+    extra: impl Fn(&mut Vec<u8>, &RateLimitItem<'_>),
 ) {
     push_integer(text, binding.quota);
     text.extend_from_slice(b", ");
@@ -121,8 +121,8 @@ fn limit_and_policies(
 /// A quota and its window, which these drafts insist on: a limit without one has no policy here.
 fn push_policy(
     text: &mut Vec<u8>,
-    standing: &Standing<'_>,
-    extra: impl Fn(&mut Vec<u8>, &Standing<'_>),
+    standing: &RateLimitItem<'_>,
+    extra: impl Fn(&mut Vec<u8>, &RateLimitItem<'_>),
 ) {
     if standing.window.is_zero() {
         return;

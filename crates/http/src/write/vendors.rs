@@ -3,31 +3,31 @@
 //! All tell the binding limit, and all mean the same by a reset: when what was refused has room, or more is there, or all
 //! of it is back. Must not know: the other families.
 
-use crate::answer::Answer;
+use crate::answer::RateLimitStatus;
 use crate::policy::Scope;
-use crate::standing::Standing;
+use crate::standing::RateLimitItem;
 use crate::text::{push_integer, push_millis_as_seconds, seconds};
-use crate::words::{Merge, Words};
+use crate::words::{HeaderFields, Merge};
 
 const RESET: &str = "x-ratelimit-reset";
 
 /// The reset as seconds to wait.
-pub(super) fn delta(answer: &Answer<'_>, words: &mut Words) {
+pub(super) fn delta(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     with_reset(answer, words, seconds);
 }
 
 /// The reset as seconds since 1970, rounded up.
-pub(super) fn epoch(answer: &Answer<'_>, words: &mut Words) {
+pub(super) fn epoch(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     with_reset(answer, words, |wait| answer.end_of(wait).as_secs_ceil());
 }
 
 /// The reset as milliseconds since 1970, rounded up.
-pub(super) fn epoch_millis(answer: &Answer<'_>, words: &mut Words) {
+pub(super) fn epoch_millis(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     with_reset(answer, words, |wait| answer.end_of(wait).as_millis_ceil());
 }
 
 /// A reset in fractions of seconds, both as an instant and as a wait; a bucket; and of a denial, whose it is.
-pub(super) fn discord(answer: &Answer<'_>, words: &mut Words) {
+pub(super) fn discord(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     let Some(binding) = limit_and_remaining(answer, words) else {
         return;
     };
@@ -57,7 +57,7 @@ pub(super) fn discord(answer: &Answer<'_>, words: &mut Words) {
 }
 
 /// What is used as well as what is left, and the limit's name as the resource.
-pub(super) fn github(answer: &Answer<'_>, words: &mut Words) {
+pub(super) fn github(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     let Some(binding) = limit_and_remaining(answer, words) else {
         return;
     };
@@ -75,8 +75,8 @@ pub(super) fn github(answer: &Answer<'_>, words: &mut Words) {
 }
 
 fn with_reset(
-    answer: &Answer<'_>,
-    words: &mut Words,
+    answer: &RateLimitStatus<'_>,
+    words: &mut HeaderFields,
     reset: impl FnOnce(tollgate_core::Nanos) -> u64,
 ) {
     let Some(binding) = limit_and_remaining(answer, words) else {
@@ -87,7 +87,10 @@ fn with_reset(
     }
 }
 
-fn limit_and_remaining<'a>(answer: &Answer<'a>, words: &mut Words) -> Option<&'a Standing<'a>> {
+fn limit_and_remaining<'a>(
+    answer: &RateLimitStatus<'a>,
+    words: &mut HeaderFields,
+) -> Option<&'a RateLimitItem<'a>> {
     let binding = answer.binding()?;
     put(words, "x-ratelimit-limit", |text| {
         push_integer(text, binding.quota);
@@ -98,6 +101,6 @@ fn limit_and_remaining<'a>(answer: &Answer<'a>, words: &mut Words) -> Option<&'a
     Some(binding)
 }
 
-fn put(words: &mut Words, name: &'static str, value: impl FnOnce(&mut Vec<u8>)) {
+fn put(words: &mut HeaderFields, name: &'static str, value: impl FnOnce(&mut Vec<u8>)) {
     words.field(name, Merge::KeepTheirs, value);
 }

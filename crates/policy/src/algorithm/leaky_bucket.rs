@@ -3,7 +3,7 @@
 //! Must not know: other algorithms.
 
 use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{InvalidQuota, LeakyBucket, Nanos, Rate, Reason};
+use tollgate_core::{InvalidQuota, InvalidReason, LeakyBucket, Nanos, Rate};
 
 use super::{Explained, PLAIN, Properties, Refill, refills};
 use crate::rules::Formula;
@@ -30,7 +30,7 @@ pub(super) fn build(
         return Err(InvalidQuota {
             field: "burst",
             value: 0,
-            reason: Reason::Zero,
+            reason: InvalidReason::Zero,
             nearest: Some(1),
         });
     }

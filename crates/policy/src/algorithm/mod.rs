@@ -16,7 +16,7 @@ mod token_bucket;
 mod tests;
 
 use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{InvalidQuota, Nanos, Unit, Window};
+use tollgate_core::{InvalidQuota, Nanos, QuotaUnit, Window};
 
 use crate::model::Period;
 use crate::rules::Formula;
@@ -162,7 +162,7 @@ pub(crate) struct Refill {
 
 impl Explained<'_> {
     /// What is counted.
-    pub(crate) const fn unit(&self) -> Unit {
+    pub(crate) const fn unit(&self) -> QuotaUnit {
         self.formula.unit
     }
 }

@@ -6,7 +6,7 @@
 
 use proptest::prelude::*;
 use tollgate_core::limit::{Limit, Op, Quota, State};
-use tollgate_core::{Nanos, Outcome, Timestamp, Unit, Window};
+use tollgate_core::{Nanos, Outcome, QuotaUnit, Timestamp, Window};
 
 use super::Shape;
 use crate::rules::Formula;
@@ -72,7 +72,7 @@ fn worst(limit: &Limit, period: u64, offset: u64, step: u64) -> u64 {
 }
 
 fn built(which: usize, units: u64, burst: Option<u64>, period: u64) -> Limit {
-    let mut formula = Formula::of(shape(which, Nanos::from_nanos(period)), Unit::Requests);
+    let mut formula = Formula::of(shape(which, Nanos::from_nanos(period)), QuotaUnit::Requests);
     if which < 3 {
         formula.burst = burst.map(crate::model::Burst::Units);
     }
@@ -151,7 +151,7 @@ fn the_adversary_finds_nothing_where_there_is_less_to_find() {
 
 #[test]
 fn the_example_of_every_description() {
-    let mut formula = Formula::of(Shape::TokenBucket(Nanos::MINUTE), Unit::Requests);
+    let mut formula = Formula::of(Shape::TokenBucket(Nanos::MINUTE), QuotaUnit::Requests);
     formula.burst = Some(crate::model::Burst::Units(200));
     let limit = formula.build(1_000).unwrap();
     assert_eq!(
@@ -162,7 +162,7 @@ fn the_example_of_every_description() {
 
 #[test]
 fn a_dear_request_is_let_through_whole() {
-    let queue = Formula::of(Shape::LeakyQueue(Nanos::SECOND), Unit::Requests);
+    let queue = Formula::of(Shape::LeakyQueue(Nanos::SECOND), QuotaUnit::Requests);
     let limit = queue.build(10).unwrap();
     assert_eq!(most_in_any(queue.shape, &limit, Nanos::SECOND, 1), Some(11));
     assert_eq!(most_in_any(queue.shape, &limit, Nanos::SECOND, 5), Some(15));

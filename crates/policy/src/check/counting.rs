@@ -6,7 +6,7 @@ use super::Checked;
 use crate::algorithm::Properties;
 use crate::model::{Amount, Cost, Count, Mode, Penalty, Policy};
 use crate::read::{Places, Report};
-use crate::source::Place;
+use crate::source::SourceLocation;
 
 pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
     distinct(limit, report);
@@ -55,7 +55,7 @@ fn distinct(limit: &Checked<'_>, report: &mut Report) {
     };
     let name = limit.name();
     let given = |field: &str| limit.places.given(limit.index, field);
-    let mut refuse = |place: Place, what: &str, help: &str| {
+    let mut refuse = |place: SourceLocation, what: &str, help: &str| {
         report.say(
             place,
             format!(
@@ -146,8 +146,9 @@ fn waiting(limit: &Checked<'_>, report: &mut Report) {
 fn concurrency(limit: &Checked<'_>, report: &mut Report) {
     let rule = limit.rule;
     let name = limit.name();
-    let mut refuse =
-        |place: Place, what: &str, help: &str| report.say(place, format!("{name}: {what}"), help);
+    let mut refuse = |place: SourceLocation, what: &str, help: &str| {
+        report.say(place, format!("{name}: {what}"), help)
+    };
     if let Some(wait) = &rule.wait {
         refuse(
             wait.place,
@@ -192,7 +193,7 @@ fn charging(limit: &Checked<'_>, report: &mut Report) {
         return;
     }
     let name = limit.name();
-    let mut refuse = |place: Place, what: &str| {
+    let mut refuse = |place: SourceLocation, what: &str| {
         report.say(
             place,
             format!("{name}: `{what}` follows a denial, and `charge: always` never denies"),

@@ -17,7 +17,7 @@ mod tiers;
 
 use crate::model::{LimitRule, Policy};
 use crate::read::{Places, Report};
-use crate::source::Place;
+use crate::source::SourceLocation;
 
 /// Reports what is wrong with a policy that could be read. Limits that could not are not in it.
 pub(crate) fn policy(policy: &Policy, places: &Places, report: &mut Report) {
@@ -54,7 +54,7 @@ struct Checked<'a> {
 
 impl Checked<'_> {
     /// Where a field stands, or the limit's name where the file does not give it.
-    fn place(&self, field: &str) -> Place {
+    fn place(&self, field: &str) -> SourceLocation {
         self.places
             .given(self.index, field)
             .unwrap_or(self.rule.name.place)

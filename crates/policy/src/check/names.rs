@@ -7,12 +7,12 @@ use std::collections::hash_map::Entry;
 
 use crate::model::{Policy, Template, Test};
 use crate::read::{Places, Report};
-use crate::source::Place;
+use crate::source::SourceLocation;
 use crate::words::nearest;
 
 pub(super) fn check(policy: &Policy, places: &Places, report: &mut Report) {
     names(places, report);
-    let mut ids: HashMap<u16, (&str, Place)> = HashMap::new();
+    let mut ids: HashMap<u16, (&str, SourceLocation)> = HashMap::new();
     for limit in &policy.limits {
         let name = &*limit.name.value;
         if let Some(id) = &limit.id {
@@ -35,7 +35,7 @@ pub(super) fn check(policy: &Policy, places: &Places, report: &mut Report) {
 }
 
 fn names(places: &Places, report: &mut Report) {
-    let mut names: HashMap<&str, Place> = HashMap::new();
+    let mut names: HashMap<&str, SourceLocation> = HashMap::new();
     for name in &places.names {
         match names.entry(&name.value) {
             Entry::Vacant(free) => drop(free.insert(name.place)),
@@ -83,7 +83,7 @@ fn routes(policy: &Policy, report: &mut Report) {
             templates.iter().map(|template| (template, condition.place))
         })
     });
-    let mut shapes: HashMap<String, (&Template, Place)> = HashMap::new();
+    let mut shapes: HashMap<String, (&Template, SourceLocation)> = HashMap::new();
     for (template, place) in listed.chain(matched) {
         let (first, at) = *shapes.entry(shape(template)).or_insert((template, place));
         if first != template {

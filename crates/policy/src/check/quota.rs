@@ -9,7 +9,7 @@ use super::Checked;
 use crate::compile::quota::{limits, problems};
 use crate::model::{Cost, Period, QuotaSpec};
 use crate::read::Report;
-use crate::source::{At, Place};
+use crate::source::{At, SourceLocation};
 use crate::words_for::number;
 
 pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
@@ -172,7 +172,7 @@ fn costs(limit: &Checked<'_>, report: &mut Report) {
     }
 }
 
-fn never(report: &mut Report, place: Place, of: &str, what: &str, cost: u64, most: u64) {
+fn never(report: &mut Report, place: SourceLocation, of: &str, what: &str, cost: u64, most: u64) {
     report.say(
         place,
         format!(

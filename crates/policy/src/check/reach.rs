@@ -8,13 +8,13 @@ use super::cover::covers;
 use crate::attributes::Attribute;
 use crate::model::{Apply, LimitRule, Mode, Policy};
 use crate::read::{Places, Report};
-use crate::source::Place;
+use crate::source::SourceLocation;
 
 /// Comparing each limit of a group with each other is quadratic; beyond so many only equal ones are found.
 const MOST_COMPARED: usize = 1_000;
 
 pub(super) fn check(policy: &Policy, places: &Places, report: &mut Report) {
-    let nowhere = Place::default();
+    let nowhere = SourceLocation::default();
     let deny_place = |index: usize| places.deny.get(index).copied().unwrap_or(nowhere);
     let exempt_place = |index: usize| places.exempt.get(index).copied().unwrap_or(nowhere);
     for (index, rule) in policy.deny.iter().enumerate() {

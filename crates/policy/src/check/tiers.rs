@@ -10,7 +10,7 @@ use super::quota::{capacity, main_quotas};
 use crate::attributes::Attribute;
 use crate::model::{Algorithm, Amount, KeyPart, Period, QuotaSpec};
 use crate::read::Report;
-use crate::source::{At, Place};
+use crate::source::{At, SourceLocation};
 use crate::words;
 
 pub(super) fn check(limit: &Checked<'_>, report: &mut Report) {
@@ -65,7 +65,7 @@ fn several(count: usize, what: &str) -> String {
 
 /// Values that differ only in how they are written name the same tier.
 fn names(limit: &Checked<'_>, report: &mut Report) {
-    let mut seen: HashMap<&str, Place> = HashMap::new();
+    let mut seen: HashMap<&str, SourceLocation> = HashMap::new();
     for (name, _) in limit.rule.tiers.iter().flat_map(|tiers| &tiers.tiers) {
         let first = *seen.entry(&name.value).or_insert(name.place);
         if first != name.place {
@@ -85,7 +85,7 @@ fn names(limit: &Checked<'_>, report: &mut Report) {
 
 fn overrides(limit: &Checked<'_>, report: &mut Report) {
     let parts = &limit.rule.key;
-    let mut seen: HashMap<Vec<String>, Place> = HashMap::new();
+    let mut seen: HashMap<Vec<String>, SourceLocation> = HashMap::new();
     for one in &limit.rule.overrides {
         let (values, place) = (&one.key.value, one.key.place);
         if values.len() != parts.len() {

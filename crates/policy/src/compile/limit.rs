@@ -2,17 +2,17 @@
 //!
 //! Must not know: other limits, how requests are matched, how keys are encoded.
 
-use tollgate_core::Unit;
+use tollgate_core::QuotaUnit;
 
 use super::problem::problem;
-use super::quota::{Granted, Granting, granted};
+use super::quota::{Granting, QuotaGrant, granted};
 use super::slots::slots;
 use crate::attributes::Attribute;
 use crate::model::{KeyPart, LimitRule, Penalty, Policy, QuotaSpec};
 use crate::rules::{
     Choice, DraftLimit, Formula, KeyBuffer, MOST_METERS, Meter, Price, Recipe, Role, Rule, Shape,
 };
-use crate::source::{At, Problem};
+use crate::source::{At, Diagnostic};
 
 /// The rule of a limit.
 ///
@@ -22,7 +22,7 @@ pub(super) fn compile(
     policy: &Policy,
     limit: &LimitRule,
     secret: [u8; 16],
-) -> Result<DraftLimit, Vec<Problem>> {
+) -> Result<DraftLimit, Vec<Diagnostic>> {
     let mut meters = Meters::of(limit);
     let key = whole_key(limit);
     if limit.levels.is_empty() {
@@ -119,7 +119,7 @@ pub(super) fn identity(limit: &LimitRule) -> String {
 }
 
 /// What the limit grants: its own quota, each tier, each override.
-fn variants(limit: &LimitRule, problems: &mut Vec<Problem>) -> Vec<Granted> {
+fn variants(limit: &LimitRule, problems: &mut Vec<Diagnostic>) -> Vec<QuotaGrant> {
     let tiers = limit.tiers.iter().flat_map(|tiers| &tiers.tiers);
     let quotas = std::iter::once(&limit.quota)
         .chain(tiers.map(|(_, quota)| quota))
@@ -129,15 +129,15 @@ fn variants(limit: &LimitRule, problems: &mut Vec<Problem>) -> Vec<Granted> {
         .collect()
 }
 
-fn one(quota: &At<QuotaSpec>, overdraft: u64, problems: &mut Vec<Problem>) -> Vec<Granted> {
+fn one(quota: &At<QuotaSpec>, overdraft: u64, problems: &mut Vec<Diagnostic>) -> Vec<QuotaGrant> {
     vec![checked(quota, overdraft, problems)]
 }
 
 /// A quota that cannot be honoured leaves its problems behind and is passed over.
-fn checked(quota: &At<QuotaSpec>, overdraft: u64, problems: &mut Vec<Problem>) -> Granted {
+fn checked(quota: &At<QuotaSpec>, overdraft: u64, problems: &mut Vec<Diagnostic>) -> QuotaGrant {
     granted(quota, overdraft).unwrap_or_else(|found| {
         problems.extend(found);
-        Granted::Unlimited
+        QuotaGrant::Unlimited
     })
 }
 
@@ -145,7 +145,7 @@ fn choice(
     limit: &LimitRule,
     key: &[KeyPart],
     secret: [u8; 16],
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<Diagnostic>,
 ) -> Choice {
     let mut choice = Choice::own();
     let mut next = 1;
@@ -167,7 +167,7 @@ fn choice(
     choice
 }
 
-fn not_a_key(limit: &LimitRule, over: &crate::model::Override, key: &[KeyPart]) -> Problem {
+fn not_a_key(limit: &LimitRule, over: &crate::model::QuotaOverride, key: &[KeyPart]) -> Diagnostic {
     let parts: Vec<_> = key
         .iter()
         .map(|part| part.attribute.value.to_string())
@@ -201,7 +201,7 @@ struct Meters {
     number: Option<u16>,
     out: Vec<Meter>,
     keys: Vec<Recipe>,
-    problems: Vec<Problem>,
+    problems: Vec<Diagnostic>,
 }
 
 impl Meters {
@@ -221,7 +221,7 @@ impl Meters {
         role: Role,
         suffix: &str,
         level: Option<&str>,
-        variants: &[Granted],
+        variants: &[QuotaGrant],
         key: &Recipe,
     ) {
         for (slot, which) in slots(variants).into_iter().zip(1..) {
@@ -229,7 +229,7 @@ impl Meters {
                 Ok(built) => built,
                 Err((place, why)) => {
                     let message = why.to_string();
-                    self.problems.push(Problem {
+                    self.problems.push(Diagnostic {
                         place,
                         message: message.into(),
                         help: None,
@@ -255,17 +255,17 @@ impl Meters {
 
     /// The states that remember which values were seen, where the limit counts different values: each is spent once for
     /// as long as the value counts.
-    fn add_seen(&mut self, limit: &LimitRule, variants: &[Granted], key: &[KeyPart]) {
+    fn add_seen(&mut self, limit: &LimitRule, variants: &[QuotaGrant], key: &[KeyPart]) {
         let Some(distinct) = &limit.distinct else {
             return;
         };
         let mut seen = Vec::with_capacity(variants.len());
         for granted in variants {
             let (formula, place) = match granted {
-                Granted::Windows(windows) => match windows.as_slice() {
+                QuotaGrant::Windows(windows) => match windows.as_slice() {
                     [only] => (only.formula, only.place),
                     [] => {
-                        seen.push(Granted::Unlimited);
+                        seen.push(QuotaGrant::Unlimited);
                         continue;
                     }
                     _ => {
@@ -277,9 +277,9 @@ impl Meters {
                         return;
                     }
                 },
-                Granted::Computed(computed) => (computed.formula, computed.place),
-                Granted::Unlimited => {
-                    seen.push(Granted::Unlimited);
+                QuotaGrant::Computed(computed) => (computed.formula, computed.place),
+                QuotaGrant::Unlimited => {
+                    seen.push(QuotaGrant::Unlimited);
                     continue;
                 }
             };
@@ -291,9 +291,9 @@ impl Meters {
                 ));
                 return;
             };
-            seen.push(Granted::Windows(vec![Granting {
+            seen.push(QuotaGrant::Windows(vec![Granting {
                 place,
-                formula: Formula::of(shape, Unit::Requests),
+                formula: Formula::of(shape, QuotaUnit::Requests),
                 units: 1,
                 period: None,
             }]));
@@ -314,9 +314,9 @@ impl Meters {
             self.add(Role::Candidate, "!candidate", None, &variants, &key);
         }
         if let Penalty::Block(length) = limit.penalty.value {
-            let block = Granted::Windows(vec![Granting {
+            let block = QuotaGrant::Windows(vec![Granting {
                 place: limit.penalty.place,
-                formula: Formula::of(Shape::TokenBucket(length), Unit::Requests),
+                formula: Formula::of(Shape::TokenBucket(length), QuotaUnit::Requests),
                 units: 1,
                 period: None,
             }]);

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 
 use crate::model::{Match, Policy};
 use crate::rules::{Draft, Origin, Rules, Unfit};
-use crate::source::{Place, Problem};
+use crate::source::{Diagnostic, SourceLocation};
 use problem::problem;
 
 impl Rules {
@@ -27,7 +27,7 @@ impl Rules {
     ///
     /// # Errors
     /// Everything that cannot be honoured, in the order of the file.
-    pub fn compile(policy: &Policy, secret: [u8; 16]) -> Result<Self, Vec<Problem>> {
+    pub fn compile(policy: &Policy, secret: [u8; 16]) -> Result<Self, Vec<Diagnostic>> {
         let mut problems = bucket::problems(&policy.limits);
         problems.extend(same_identities(policy));
         let mut draft = Draft {
@@ -57,7 +57,7 @@ impl Rules {
 }
 
 /// Two limits that do not share a bucket must not share a state.
-fn same_identities(policy: &Policy) -> Vec<Problem> {
+fn same_identities(policy: &Policy) -> Vec<Diagnostic> {
     let mut first = HashMap::new();
     let mut problems = Vec::new();
     for limit in policy.limits.iter().filter(|limit| limit.bucket.is_none()) {
@@ -82,12 +82,12 @@ fn same_identities(policy: &Policy) -> Vec<Problem> {
 }
 
 /// What is too large to be matched, where it stands.
-fn misfit(policy: &Policy, unfit: &Unfit) -> Problem {
+fn misfit(policy: &Policy, unfit: &Unfit) -> Diagnostic {
     let of_match = |matching: &Match| {
         matching
             .conditions
             .first()
-            .map_or(Place::default(), |condition| condition.place)
+            .map_or(SourceLocation::default(), |condition| condition.place)
     };
     let place = match unfit.origin {
         Origin::Limit(index) => policy.limits.get(index).map(|limit| limit.name.place),
@@ -95,7 +95,7 @@ fn misfit(policy: &Policy, unfit: &Unfit) -> Problem {
         Origin::Exempt(index) => policy.exempt.get(index).map(of_match),
         Origin::Route(index) => policy.routes.get(index).map(|route| route.place),
     };
-    Problem {
+    Diagnostic {
         place: place.unwrap_or_default(),
         message: unfit.to_string().into(),
         help: None,

@@ -2,11 +2,11 @@
 //!
 //! Must not know: what is wrong.
 
-use crate::source::{Place, Problem};
+use crate::source::{Diagnostic, SourceLocation};
 
 /// What is wrong, where, and what would be right.
-pub(super) fn problem(place: Place, message: &str, help: &str) -> Problem {
-    Problem {
+pub(super) fn problem(place: SourceLocation, message: &str, help: &str) -> Diagnostic {
+    Diagnostic {
         place,
         message: message.into(),
         help: Some(help.into()),

@@ -3,14 +3,14 @@
 //! Must not know: limits, tiers, keys. Whoever has several quotas for one state brings them together.
 
 use tollgate_core::limit::Limit;
-use tollgate_core::{Nanos, Unit, UtcOffset, Window};
+use tollgate_core::{Nanos, QuotaUnit, UtcOffset, Window};
 
 use super::problem::problem;
 use super::refused::{refused, refused_places};
 use crate::attributes::Attribute;
 use crate::model::{Algorithm, Amount, Burst, Computed, Period, QuotaSpec, RateSpec};
 use crate::rules::{Formula, Shape};
-use crate::source::{At, Place, Problem};
+use crate::source::{At, Diagnostic, SourceLocation};
 use crate::words_for::number;
 
 /// The fastest rate that whole nanoseconds can always express within 0.1 %: an interval of a microsecond.
@@ -19,7 +19,7 @@ const ALWAYS_FINE: u64 = 1_000;
 /// What a quota grants, ready to be built.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Granted {
+pub enum QuotaGrant {
     /// One number per window, all of which must admit.
     Windows(Vec<Granting>),
     /// A number that is computed for each request.
@@ -32,7 +32,7 @@ pub enum Granted {
 #[derive(Clone, Copy, Debug)]
 pub struct Granting {
     /// Where the file says it.
-    pub place: Place,
+    pub place: SourceLocation,
     /// How it is counted.
     pub formula: Formula,
     /// How many.
@@ -45,7 +45,7 @@ pub struct Granting {
 #[derive(Clone, Debug)]
 pub struct ComputedGrant {
     /// Where the file says it.
-    pub place: Place,
+    pub place: SourceLocation,
     /// How it is counted.
     pub formula: Formula,
     /// What everyone gets.
@@ -65,11 +65,11 @@ pub struct ComputedGrant {
 ///
 /// # Errors
 /// Everything that core refuses, where the file says it.
-pub fn limits(quota: &At<QuotaSpec>, overdraft: u64) -> Result<Vec<Limit>, Vec<Problem>> {
+pub fn limits(quota: &At<QuotaSpec>, overdraft: u64) -> Result<Vec<Limit>, Vec<Diagnostic>> {
     let pairs = match granted(quota, overdraft)? {
-        Granted::Windows(windows) => windows.iter().map(|w| (w.formula, w.units)).collect(),
-        Granted::Computed(computed) => vec![(computed.formula, computed.base)],
-        Granted::Unlimited => Vec::new(),
+        QuotaGrant::Windows(windows) => windows.iter().map(|w| (w.formula, w.units)).collect(),
+        QuotaGrant::Computed(computed) => vec![(computed.formula, computed.base)],
+        QuotaGrant::Unlimited => Vec::new(),
     };
     // Everything was built once already, so nothing is lost where a window cannot be built again.
     Ok(pairs
@@ -80,7 +80,7 @@ pub fn limits(quota: &At<QuotaSpec>, overdraft: u64) -> Result<Vec<Limit>, Vec<P
 
 /// What is wrong with a quota, without building it.
 #[must_use]
-pub fn problems(quota: &At<QuotaSpec>, overdraft: u64) -> Vec<Problem> {
+pub fn problems(quota: &At<QuotaSpec>, overdraft: u64) -> Vec<Diagnostic> {
     granted(quota, overdraft).err().unwrap_or_default()
 }
 
@@ -88,7 +88,7 @@ pub fn problems(quota: &At<QuotaSpec>, overdraft: u64) -> Vec<Problem> {
 ///
 /// # Errors
 /// Everything that core refuses, where the file says it.
-pub fn granted(quota: &At<QuotaSpec>, overdraft: u64) -> Result<Granted, Vec<Problem>> {
+pub fn granted(quota: &At<QuotaSpec>, overdraft: u64) -> Result<QuotaGrant, Vec<Diagnostic>> {
     let spec = &quota.value;
     let mut problems = Vec::new();
     if let Some(burst) = &spec.burst
@@ -107,7 +107,7 @@ pub fn granted(quota: &At<QuotaSpec>, overdraft: u64) -> Result<Granted, Vec<Pro
         Amount::Rates(rates) => windows(quota, rates, overdraft, &mut problems),
         Amount::AtOnce { places, lease } => at_once(quota, *places, *lease, &mut problems),
         Amount::Computed(computed) => self::computed(quota, computed, overdraft, &mut problems),
-        Amount::Unlimited => Some(Granted::Unlimited),
+        Amount::Unlimited => Some(QuotaGrant::Unlimited),
     };
     match result {
         Some(granted) if problems.is_empty() => Ok(granted),
@@ -123,8 +123,8 @@ fn windows(
     quota: &At<QuotaSpec>,
     rates: &[At<RateSpec>],
     overdraft: u64,
-    problems: &mut Vec<Problem>,
-) -> Option<Granted> {
+    problems: &mut Vec<Diagnostic>,
+) -> Option<QuotaGrant> {
     if rates.is_empty() {
         problems.push(problem(
             quota.place,
@@ -159,7 +159,7 @@ fn windows(
             Err(error) => problems.push(refused(quota, rate, &error)),
         }
     }
-    Some(Granted::Windows(granted))
+    Some(QuotaGrant::Windows(granted))
 }
 
 fn burst_for(spec: &QuotaSpec, is_shortest: bool) -> Option<Burst> {
@@ -178,11 +178,11 @@ fn at_once(
     quota: &At<QuotaSpec>,
     places: u64,
     lease: Nanos,
-    problems: &mut Vec<Problem>,
-) -> Option<Granted> {
+    problems: &mut Vec<Diagnostic>,
+) -> Option<QuotaGrant> {
     let formula = Formula::of(Shape::Concurrency(lease), quota.value.unit);
     match formula.build(places) {
-        Ok(_) => Some(Granted::Windows(vec![Granting {
+        Ok(_) => Some(QuotaGrant::Windows(vec![Granting {
             place: quota.place,
             formula,
             units: places,
@@ -199,8 +199,8 @@ fn computed(
     quota: &At<QuotaSpec>,
     computed: &Computed,
     overdraft: u64,
-    problems: &mut Vec<Problem>,
-) -> Option<Granted> {
+    problems: &mut Vec<Diagnostic>,
+) -> Option<QuotaGrant> {
     let (base, each, most) = (&computed.base, &computed.each, &computed.at_most);
     for other in [each, most] {
         if other.value.period != base.value.period {
@@ -235,7 +235,7 @@ fn computed(
     if let Some(period) = formula.span()
         && formula.shape.algorithm().has_burst()
         && period.as_nanos().saturating_mul(formula.block) / most.value.units.max(1) < ALWAYS_FINE
-        && formula.unit == Unit::Requests
+        && formula.unit == QuotaUnit::Requests
     {
         problems.push(problem(
             most.place,
@@ -243,7 +243,7 @@ fn computed(
             "lower `at most`, or count `unit: bytes` or `unit: tokens`, which are charged in blocks",
         ));
     }
-    Some(Granted::Computed(ComputedGrant {
+    Some(QuotaGrant::Computed(ComputedGrant {
         place: quota.place,
         formula,
         base: base.value.units,
@@ -257,9 +257,9 @@ fn computed(
 /// The rule that counts a rate over this period.
 fn shape(
     quota: &At<QuotaSpec>,
-    place: Place,
+    place: SourceLocation,
     period: Period,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<Diagnostic>,
 ) -> Option<Shape> {
     let algorithm = quota.value.algorithm;
     if algorithm.counts_places() {
@@ -274,7 +274,7 @@ fn shape(
 
 /// Where the windows of a period begin and end: weeks, months and years with the calendar, days too if they are to turn at
 /// another midnight than UTC's, and everything else on multiples of its length since 1970.
-fn window(quota: &At<QuotaSpec>, period: Period, problems: &mut Vec<Problem>) -> Option<Window> {
+fn window(quota: &At<QuotaSpec>, period: Period, problems: &mut Vec<Diagnostic>) -> Option<Window> {
     use tollgate_core::Calendar;
     let minutes = quota.value.utc_offset_minutes;
     let offset = match UtcOffset::from_minutes(minutes) {

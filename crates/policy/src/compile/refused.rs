@@ -2,14 +2,18 @@
 //!
 //! Must not know: how quotas are made.
 
-use tollgate_core::{InvalidQuota, Nanos, Reason};
+use tollgate_core::{InvalidQuota, InvalidReason, Nanos};
 
 use crate::model::{Period, QuotaSpec, RateSpec};
-use crate::source::{At, Problem};
+use crate::source::{At, Diagnostic};
 use crate::words_for::{number, span};
 
 /// Core's refusal in the words of the file.
-pub(super) fn refused(quota: &At<QuotaSpec>, rate: &At<RateSpec>, error: &InvalidQuota) -> Problem {
+pub(super) fn refused(
+    quota: &At<QuotaSpec>,
+    rate: &At<RateSpec>,
+    error: &InvalidQuota,
+) -> Diagnostic {
     let said = rate_text(rate.value);
     let per = per_text(rate.value.period);
     let (place, subject, nearest) = match error.field {
@@ -51,7 +55,7 @@ pub(super) fn refused(quota: &At<QuotaSpec>, rate: &At<RateSpec>, error: &Invali
                 .map(|nearest| format!("{}{per}", number(nearest))),
         ),
     };
-    Problem {
+    Diagnostic {
         place,
         message: format!("{subject}: {}", why(error)).into(),
         help: nearest
@@ -60,12 +64,16 @@ pub(super) fn refused(quota: &At<QuotaSpec>, rate: &At<RateSpec>, error: &Invali
 }
 
 /// Core's refusal of so many places.
-pub(super) fn refused_places(quota: &At<QuotaSpec>, lease: Nanos, error: &InvalidQuota) -> Problem {
+pub(super) fn refused_places(
+    quota: &At<QuotaSpec>,
+    lease: Nanos,
+    error: &InvalidQuota,
+) -> Diagnostic {
     let (value, nearest) = match error.field {
         "lease" => (span(lease), error.nearest.map(plain_text)),
         _ => (number(error.value), error.nearest.map(number)),
     };
-    Problem {
+    Diagnostic {
         place: quota.place,
         message: format!("`{}` cannot be {value}: {}", error.field, why(error)).into(),
         help: nearest
@@ -98,20 +106,22 @@ fn per_text(period: Period) -> String {
 
 fn why(error: &InvalidQuota) -> String {
     match error.reason {
-        Reason::Zero => "it must be at least 1".to_owned(),
-        Reason::TooLarge => match error.field {
+        InvalidReason::Zero => "it must be at least 1".to_owned(),
+        InvalidReason::TooLarge => match error.field {
             "window" | "lease" => "it is longer than 2^62 ns (146 years)".to_owned(),
             _ => "it is more than this algorithm can count".to_owned(),
         },
-        Reason::TooSmall => "it is too small".to_owned(),
-        Reason::RateTooFine => "whole nanoseconds cannot express this rate within 0.1 %".to_owned(),
-        Reason::RefillTooLong => {
+        InvalidReason::TooSmall => "it is too small".to_owned(),
+        InvalidReason::RateTooFine => {
+            "whole nanoseconds cannot express this rate within 0.1 %".to_owned()
+        }
+        InvalidReason::RefillTooLong => {
             "it would take longer than 2^62 ns (146 years) to refill".to_owned()
         }
-        Reason::LimitIsZero => {
+        InvalidReason::LimitIsZero => {
             "a rate of zero denies everything, so this must be 0 or left out".to_owned()
         }
-        Reason::BelowOneBlock => {
+        InvalidReason::BelowOneBlock => {
             "such a rate is charged in blocks, and it is less than one block".to_owned()
         }
         _ => error.to_string(),

@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use tollgate_core::limit::Limit;
 use tollgate_core::{InvalidQuota, Nanos};
 
-use super::quota::{ComputedGrant, Granted, Granting};
+use super::quota::{ComputedGrant, Granting, QuotaGrant};
 use crate::model::Burst;
 use crate::rules::{ComputedQuota, Formula, Grant, Shape, sharing};
-use crate::source::Place;
+use crate::source::SourceLocation;
 
 /// What one variant asks of a slot.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ impl Ask {
         }
     }
 
-    const fn place(&self) -> Place {
+    const fn place(&self) -> SourceLocation {
         match self {
             Self::Units(granting) => granting.place,
             Self::Computed(computed) => computed.place,
@@ -58,13 +58,13 @@ pub(super) struct Built {
 }
 
 /// The states that these variants need, in the order of the first variant's windows.
-pub(super) fn slots(variants: &[Granted]) -> Vec<Slot> {
+pub(super) fn slots(variants: &[QuotaGrant]) -> Vec<Slot> {
     let mut slots: Vec<Slot> = Vec::new();
     for (variant, granted) in variants.iter().enumerate() {
         let asks: Vec<Ask> = match granted {
-            Granted::Windows(windows) => windows.iter().copied().map(Ask::Units).collect(),
-            Granted::Computed(computed) => vec![Ask::Computed(computed.clone())],
-            Granted::Unlimited => Vec::new(),
+            QuotaGrant::Windows(windows) => windows.iter().copied().map(Ask::Units).collect(),
+            QuotaGrant::Computed(computed) => vec![Ask::Computed(computed.clone())],
+            QuotaGrant::Unlimited => Vec::new(),
         };
         // Windows of the same period find each other first, whatever their order in the file.
         let (mut placed, mut rest) = (Vec::new(), Vec::new());
@@ -129,7 +129,7 @@ impl Slot {
     ///
     /// # Errors
     /// Core refuses a quota, with where it stands.
-    pub(super) fn build(self, variants: usize) -> Result<Built, (Place, InvalidQuota)> {
+    pub(super) fn build(self, variants: usize) -> Result<Built, (SourceLocation, InvalidQuota)> {
         let asks: Vec<Ask> = self.asks.iter().flatten().cloned().collect();
         let ceiling = asks.iter().map(Ask::most).max().unwrap_or(0);
         let with_ceiling = |mut formula: Formula| {

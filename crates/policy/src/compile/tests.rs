@@ -3,9 +3,11 @@
 use tollgate_core::limit::{Limit, Op, Quota, State};
 use tollgate_core::{Nanos, Timestamp};
 
-use crate::model::{Algorithm, Amount, At, Level, LimitRule, Override, Penalty, QuotaSpec, Tiers};
-use crate::rules::{Chosen, Found, KeyBuffer, Keyed, MeterRef, Role, Rules};
-use crate::source::Place;
+use crate::model::{
+    Algorithm, Amount, At, Level, LimitRule, Penalty, QuotaOverride, QuotaSpec, Tiers,
+};
+use crate::rules::{Chosen, KeyBuffer, Keyed, MatchedRules, MeterRef, Role, Rules};
+use crate::source::SourceLocation;
 use crate::tests::sample::{
     DAY, HOUR, MINUTE, Request, SECOND, bucket, computed, key, limit, named, of_amount, policy,
     quota,
@@ -45,8 +47,8 @@ fn level(name: &str, parts: &[&str], quota: At<QuotaSpec>) -> Level {
     }
 }
 
-fn overriding(values: &[&str], quota: At<QuotaSpec>) -> Override {
-    Override {
+fn overriding(values: &[&str], quota: At<QuotaSpec>) -> QuotaOverride {
+    QuotaOverride {
         key: values
             .iter()
             .map(|value| Box::from(*value))
@@ -58,7 +60,7 @@ fn overriding(values: &[&str], quota: At<QuotaSpec>) -> Override {
 
 /// What a request gets at each meter of the first rule.
 fn chosen(rules: &Rules, request: &Request) -> Vec<Chosen> {
-    let mut found = Found::new();
+    let mut found = MatchedRules::new();
     rules.find(request, &mut found);
     let mut buffer = KeyBuffer::new();
     let first = MeterRef { rule: 0, meter: 0 };
@@ -151,7 +153,7 @@ fn a_hierarchy_has_a_state_per_level_whose_keys_grow() {
     assert_eq!(identities(&rules), ["api/org", "api/project"]);
     assert_eq!(rules.rules()[0].meters[1].level.as_deref(), Some("project"));
     let request = Request::with(&[("claim.org", "acme"), ("claim.project", "web")]);
-    let mut found = Found::new();
+    let mut found = MatchedRules::new();
     rules.find(&request, &mut found);
     let key = |meter| {
         let mut buffer = KeyBuffer::new();
@@ -358,7 +360,7 @@ fn the_whole_policy_and_a_limit_are_each_free_to_relax() {
 #[test]
 fn what_cannot_be_honoured_is_refused_all_at_once() {
     let mut first = limit("a", quota(Algorithm::SlidingLog, &[(20_000, MINUTE)]));
-    first.name.place = Place {
+    first.name.place = SourceLocation {
         line: 2,
         column: 1,
         width: 1,

@@ -7,13 +7,13 @@ use serde::Serialize;
 use super::fleet::{self, OverAdmission};
 use super::matching;
 use super::window::{WindowExplained, explained};
-use crate::compile::quota::{ComputedGrant, Granted, Granting, granted};
+use crate::compile::quota::{ComputedGrant, Granting, QuotaGrant, granted};
 use crate::compile::whole_key;
 use crate::model::{
     Apply, At, Cost, Count, LimitRule, Mode, Penalty, Percent, Policy, QuotaSpec, StatusClass,
 };
 use crate::rules::Price;
-use crate::source::Problem;
+use crate::source::Diagnostic;
 use crate::words_for::{number, span};
 
 /// One limit.
@@ -55,7 +55,10 @@ pub struct QuotaExplained {
 /// So many overrides are explained one by one; a policy may have thousands.
 const OVERRIDES_SHOWN: usize = 20;
 
-pub(super) fn explain(policy: &Policy, limit: &LimitRule) -> Result<LimitExplained, Vec<Problem>> {
+pub(super) fn explain(
+    policy: &Policy,
+    limit: &LimitRule,
+) -> Result<LimitExplained, Vec<Diagnostic>> {
     let dearest = Price::of(&limit.cost).bounds().1;
     let quota = |who: String, spec: &At<QuotaSpec>, overdraft| {
         granted(spec, overdraft).map(|granted| self::quota(who, &granted, dearest))
@@ -135,20 +138,20 @@ fn never_denies(quota: &mut QuotaExplained) {
 }
 
 /// A quota in words; every number in it was checked when it was granted.
-pub(super) fn quota(who: String, granted: &Granted, dearest: u64) -> QuotaExplained {
+pub(super) fn quota(who: String, granted: &QuotaGrant, dearest: u64) -> QuotaExplained {
     let window = |granting: &Granting| {
         let limit = granting.formula.build(granting.units).ok()?;
         Some(explained(granting, &limit, dearest))
     };
     let (windows, words) = match granted {
-        Granted::Unlimited => (Vec::new(), "not limited".to_owned()),
-        Granted::Windows(windows) => {
+        QuotaGrant::Unlimited => (Vec::new(), "not limited".to_owned()),
+        QuotaGrant::Windows(windows) => {
             let windows: Vec<_> = windows.iter().filter_map(window).collect();
             let words: Vec<_> = windows.iter().map(|window| window.words.as_str()).collect();
             let words = words.join("; and also ");
             (windows, words)
         }
-        Granted::Computed(computed) => {
+        QuotaGrant::Computed(computed) => {
             let ends = [computed.base, computed.at_most].map(|units| Granting {
                 place: computed.place,
                 formula: computed.formula,
@@ -163,7 +166,7 @@ pub(super) fn quota(who: String, granted: &Granted, dearest: u64) -> QuotaExplai
         }
     };
     match granted {
-        Granted::Computed(computed) => {
+        QuotaGrant::Computed(computed) => {
             let words = computed_words(computed, &windows);
             // The most that anyone gets is what bounds are about.
             let windows = windows.into_iter().skip(1).collect();

@@ -30,7 +30,7 @@ use serde::Serialize;
 
 use crate::model::{Mode, Policy};
 use crate::rules::Rules;
-use crate::source::Problem;
+use crate::source::Diagnostic;
 
 /// A whole policy in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -51,7 +51,7 @@ pub struct Explanation {
 ///
 /// # Errors
 /// Everything for which the policy would not compile.
-pub fn explain(policy: &Policy) -> Result<Explanation, Vec<Problem>> {
+pub fn explain(policy: &Policy) -> Result<Explanation, Vec<Diagnostic>> {
     // Whatever does not compile has no effect that could be explained.
     Rules::compile(policy, [0; 16])?;
     let mut limits = Vec::with_capacity(policy.limits.len());

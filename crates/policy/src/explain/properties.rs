@@ -7,7 +7,7 @@ use tollgate_core::Timestamp;
 use tollgate_core::limit::{Op, Quota, State};
 
 use super::{explain, explain_request};
-use crate::rules::{Chosen, Found, KeyBuffer, MeterRef, Rules};
+use crate::rules::{Chosen, KeyBuffer, MatchedRules, MeterRef, Rules};
 use crate::tests::generate::{any_policy, any_request};
 
 /// What a run finds is shown in full and becomes a case of its own, so no file remembers seeds.
@@ -58,7 +58,7 @@ fn what_is_explained_of_a_request_is_what_the_rules_find() {
                 return Ok(());
             };
             let seen = explain_request(&policy, &rules, &request);
-            let mut found = Found::new();
+            let mut found = MatchedRules::new();
             rules.find(&request, &mut found);
             for (index, limit) in seen.limits.iter().enumerate() {
                 let is_found = found.rules().contains(&index);
@@ -90,7 +90,7 @@ fn every_quota_that_is_chosen_can_be_decided_by() {
             let Ok(rules) = Rules::compile(&policy, [3; 16]) else {
                 return Ok(());
             };
-            let mut found = Found::new();
+            let mut found = MatchedRules::new();
             rules.find(&request, &mut found);
             let mut buffer = KeyBuffer::new();
             for (rule, compiled) in rules.rules().iter().enumerate() {

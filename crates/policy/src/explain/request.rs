@@ -13,7 +13,7 @@ use crate::attributes::{Attribute, Attributes};
 use crate::compile::quota::{Granting, granted};
 use crate::compile::whole_key;
 use crate::model::{Condition, KeyPart, LimitRule, Match, Missing, Policy};
-use crate::rules::{Draft, Found, Grant, KeyBuffer, Keyed, Listed, MeterRef, Rules, masked};
+use crate::rules::{Draft, Grant, KeyBuffer, Keyed, Listed, MatchedRules, MeterRef, Rules, masked};
 use crate::source::At;
 
 /// What a policy does with one request.
@@ -78,7 +78,7 @@ pub fn explain_request(
     rules: &Rules,
     request: &dyn Attributes,
 ) -> RequestExplained {
-    let mut found = Found::new();
+    let mut found = MatchedRules::new();
     rules.find(request, &mut found);
     let seen = Seen {
         policy,
@@ -103,7 +103,7 @@ struct Seen<'a> {
     policy: &'a Policy,
     rules: &'a Rules,
     request: &'a dyn Attributes,
-    found: &'a Found,
+    found: &'a MatchedRules,
 }
 
 impl Seen<'_> {
@@ -169,7 +169,7 @@ impl Seen<'_> {
             }],
             ..Draft::default()
         };
-        let mut found = Found::new();
+        let mut found = MatchedRules::new();
         let held = Rules::new(alone, [0; 16]).is_ok_and(|rules| {
             rules.find(self.request, &mut found);
             found.listed() == Listed::Exempt

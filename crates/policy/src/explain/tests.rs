@@ -1,11 +1,11 @@
 //! The words themselves, as people read them.
 
-use tollgate_core::{Nanos, Unit};
+use tollgate_core::{Nanos, QuotaUnit};
 
 use super::{explain, explain_request};
 use crate::model::{
     Algorithm, Amount, Burst, Condition, Consistency, Cost, Count, Level, LimitRule, Match,
-    Missing, Mode, Override, Penalty, Percent, Period, StatusClass, Template, Test, Tiers,
+    Missing, Mode, Penalty, Percent, Period, QuotaOverride, StatusClass, Template, Test, Tiers,
 };
 use crate::rules::Rules;
 use crate::tests::sample::{
@@ -50,7 +50,7 @@ fn per_user() -> LimitRule {
             ),
         ],
     });
-    user.overrides = vec![Override {
+    user.overrides = vec![QuotaOverride {
         key: vec![Box::from("k1")].into(),
         quota: bucket(9_000, MINUTE),
     }];
@@ -159,7 +159,7 @@ fn what_is_not_a_plain_number_per_period_has_words_too() {
          at the most at most 12,500 at once, then one every 288 ms; never more than 25,000 in any hour"
     );
     let mut bytes = bucket(3_000_000, SECOND);
-    bytes.value.unit = Unit::Bytes;
+    bytes.value.unit = QuotaUnit::Bytes;
     assert_eq!(
         words(bytes),
         "at most 3,000,000 bytes at once, then 10 bytes every 3.334 µs; never more than 5,999,400 bytes in any second"

@@ -15,7 +15,7 @@ pub use key::{KeyPart, Missing};
 #[expect(deprecated, reason = "kept for one release")]
 pub use matching::Network;
 pub use matching::{Condition, Glob, Match, Template, Test};
-pub use quota::{Amount, Burst, Computed, Override, Period, QuotaSpec, RateSpec, Tiers};
+pub use quota::{Amount, Burst, Computed, Period, QuotaOverride, QuotaSpec, RateSpec, Tiers};
 
 pub use crate::algorithm::Algorithm;
 pub use crate::source::At;
@@ -116,7 +116,7 @@ pub struct LimitRule {
     /// Other quotas by an attribute's value.
     pub tiers: Option<Tiers>,
     /// Other quotas for single keys.
-    pub overrides: Vec<Override>,
+    pub overrides: Vec<QuotaOverride>,
     /// Levels from the widest to the narrowest, each with its key and quota; then the limit's own are not given.
     pub levels: Vec<Level>,
     /// What a request costs.

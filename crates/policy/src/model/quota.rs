@@ -2,7 +2,7 @@
 //!
 //! Must not know: core's compiled quotas; `compile` makes those.
 
-use tollgate_core::{Nanos, Unit};
+use tollgate_core::{Nanos, QuotaUnit};
 
 use crate::algorithm::Algorithm;
 use crate::attributes::Attribute;
@@ -18,7 +18,7 @@ pub struct QuotaSpec {
     /// The most at once, where it is not the rate's own number.
     pub burst: Option<At<Burst>>,
     /// What is counted.
-    pub unit: Unit,
+    pub unit: QuotaUnit,
     /// The offset from UTC at which calendar windows turn, in minutes.
     pub utc_offset_minutes: i16,
 }
@@ -106,7 +106,7 @@ pub struct Tiers {
 
 /// Another quota for one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Override {
+pub struct QuotaOverride {
     /// The values of the key's attributes, in the order of the key's parts.
     pub key: At<Vec<Box<str>>>,
     /// Its quota.

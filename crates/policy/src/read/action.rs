@@ -12,7 +12,7 @@ use super::top::MODES;
 use crate::attributes::Attribute;
 use crate::model::{Consistency, OnStoreFailure, Penalty};
 use crate::schema::{enumeration, of};
-use crate::source::{At, Node};
+use crate::source::{At, SourceNode};
 use crate::words::{self, Wrong, nearest, quoted};
 
 const FAILURES: [(&str, OnStoreFailure); 3] = [
@@ -128,7 +128,7 @@ fn penalty_schema() -> Json {
 }
 
 /// `none`, `count`, or `block 10m`.
-fn penalty(reader: &mut Reader, node: &Node) -> Option<Penalty> {
+fn penalty(reader: &mut Reader, node: &SourceNode) -> Option<Penalty> {
     reader.parse(node, "penalty", |text| match split(text) {
         ("none", "") => Ok(Penalty::None),
         ("count", "") => Ok(Penalty::Count),
@@ -151,7 +151,7 @@ fn consistency_schema() -> Json {
 }
 
 /// `exact`, `leased`, or `async 1s`.
-fn consistency(reader: &mut Reader, node: &Node) -> Option<Consistency> {
+fn consistency(reader: &mut Reader, node: &SourceNode) -> Option<Consistency> {
     reader.parse(node, "consistency", |text| match split(text) {
         ("exact", "") => Ok(Consistency::Exact),
         ("leased", "") => Ok(Consistency::Leased),
@@ -164,7 +164,7 @@ fn consistency(reader: &mut Reader, node: &Node) -> Option<Consistency> {
     })
 }
 
-fn colocate(reader: &mut Reader, node: &Node, name: &str) -> Option<At<Attribute>> {
+fn colocate(reader: &mut Reader, node: &SourceNode, name: &str) -> Option<At<Attribute>> {
     let attribute = reader.attribute(node, name)?;
     if attribute.value == Attribute::Path {
         reader.report.say(

@@ -3,24 +3,24 @@
 //! Must not know: how costs are charged.
 
 use serde_json::{Value as Json, json};
-use tollgate_core::Unit;
+use tollgate_core::QuotaUnit;
 
 use super::Reader;
 use super::field::{Absent, Field, about};
-use super::fields::Fields;
+use super::fields::FieldReader;
 use super::scalar::found;
 use super::tiers::spelled;
 use crate::attributes::Attribute;
 use crate::model::{Cost, Count, StatusClass};
 use crate::schema::{enumeration, named_values, object, of, one_or_list};
-use crate::source::{Node, Value};
+use crate::source::{SourceNode, SourceValue};
 use crate::words;
 
 const FORMS: &str = "write `cost: 5`, `cost: { by: method, POST: 5, otherwise: 1 }`, `cost: { from: header.x-cost }` or `cost: { response: x-tokens-used }`";
 
 /// A cost while it is read. Each form has some of it.
 pub(crate) struct CostDraft {
-    unit: Unit,
+    unit: QuotaUnit,
     attribute: Option<Attribute>,
     header: Option<Box<str>>,
     otherwise: Option<u64>,
@@ -136,11 +136,11 @@ pub(crate) fn count_schema() -> Json {
 }
 
 /// `cost`: a number, or by a value, from an attribute or from the response.
-pub(super) fn cost(reader: &mut Reader, node: &Node, unit: Unit) -> Option<Cost> {
-    if let Value::Scalar { .. } = node.value {
+pub(super) fn cost(reader: &mut Reader, node: &SourceNode, unit: QuotaUnit) -> Option<Cost> {
+    if let SourceValue::Scalar { .. } = node.value {
         return reader.units(node, "cost", unit).map(Cost::Fixed);
     }
-    let fields = Fields::open(reader, node, "`cost`", "cost: 5")?;
+    let fields = FieldReader::open(reader, node, "`cost`", "cost: 5")?;
     let forms = ["by", "from", "response"];
     if forms.iter().filter(|form| fields.has(form)).count() != 1 {
         reader.report.say(
@@ -168,7 +168,11 @@ pub(super) fn cost(reader: &mut Reader, node: &Node, unit: Unit) -> Option<Cost>
     }
 }
 
-fn by_value(reader: &mut Reader, mut fields: Fields<'_>, mut draft: CostDraft) -> Option<Cost> {
+fn by_value(
+    reader: &mut Reader,
+    mut fields: FieldReader<'_>,
+    mut draft: CostDraft,
+) -> Option<Cost> {
     fields.read(reader, &BY_VALUE, &mut draft);
     let mut values = Vec::new();
     for entry in fields.rest() {
@@ -192,7 +196,7 @@ fn by_value(reader: &mut Reader, mut fields: Fields<'_>, mut draft: CostDraft) -
 
 fn from_attribute(
     reader: &mut Reader,
-    mut fields: Fields<'_>,
+    mut fields: FieldReader<'_>,
     mut draft: CostDraft,
 ) -> Option<Cost> {
     fields.read(reader, &FROM_ATTRIBUTE, &mut draft);
@@ -208,7 +212,7 @@ fn from_attribute(
 
 fn from_response(
     reader: &mut Reader,
-    mut fields: Fields<'_>,
+    mut fields: FieldReader<'_>,
     mut draft: CostDraft,
 ) -> Option<Cost> {
     fields.read(reader, &FROM_RESPONSE, &mut draft);
@@ -222,14 +226,14 @@ fn from_response(
 
 impl Reader {
     /// A number of units.
-    pub(super) fn units(&mut self, node: &Node, field: &str, unit: Unit) -> Option<u64> {
+    pub(super) fn units(&mut self, node: &SourceNode, field: &str, unit: QuotaUnit) -> Option<u64> {
         self.parse(node, field, |text| words::amount(text, unit))
     }
 }
 
 /// `count: requests`, `count: denials`, `count: { responses: [401, 5xx] }`
-pub(super) fn count(reader: &mut Reader, node: &Node) -> Option<Count> {
-    if let Value::Scalar { .. } = node.value {
+pub(super) fn count(reader: &mut Reader, node: &SourceNode) -> Option<Count> {
+    if let SourceValue::Scalar { .. } = node.value {
         let denials = reader.word(node, "count", &COUNTS)?;
         return Some(if denials {
             Count::Denials
@@ -237,17 +241,18 @@ pub(super) fn count(reader: &mut Reader, node: &Node) -> Option<Count> {
             Count::Requests
         });
     }
-    let mut fields = Fields::open(reader, node, "`count`", "count: { responses: [401, 5xx] }")?;
+    let mut fields =
+        FieldReader::open(reader, node, "`count`", "count: { responses: [401, 5xx] }")?;
     let mut classes = None;
     fields.read(reader, &COUNT, &mut classes);
     fields.finish(reader);
     classes.map(Count::Responses)
 }
 
-fn responses(reader: &mut Reader, node: &Node) -> Option<Vec<StatusClass>> {
+fn responses(reader: &mut Reader, node: &SourceNode) -> Option<Vec<StatusClass>> {
     let nodes = match &node.value {
-        Value::List(nodes) if !nodes.is_empty() => nodes.as_slice(),
-        Value::Scalar { .. } => std::slice::from_ref(node),
+        SourceValue::List(nodes) if !nodes.is_empty() => nodes.as_slice(),
+        SourceValue::Scalar { .. } => std::slice::from_ref(node),
         _ => {
             reader.report.say(
                 node.place,

@@ -8,14 +8,14 @@
 use serde_json::Value;
 
 use super::Reader;
-use super::fields::Fields;
-use crate::source::Node;
+use super::fields::FieldReader;
+use crate::source::SourceNode;
 
 /// One field of a map that becomes a `T`.
 pub(crate) struct Field<T> {
     pub(crate) about: About,
     /// Puts the value into its place, or reports what is wrong with it. Gets the field's own name.
-    read: fn(&mut Reader, &Node, &'static str, &mut T),
+    read: fn(&mut Reader, &SourceNode, &'static str, &mut T),
 }
 
 /// What can be said of a field without reading it.
@@ -48,7 +48,7 @@ impl<T> Field<T> {
         absent: Absent,
         doc: &'static str,
         schema: fn() -> Value,
-        read: fn(&mut Reader, &Node, &'static str, &mut T),
+        read: fn(&mut Reader, &SourceNode, &'static str, &mut T),
     ) -> Self {
         Self {
             about: About {
@@ -67,7 +67,7 @@ pub(crate) fn about<T>(table: &[Field<T>]) -> impl Iterator<Item = About> {
     table.iter().map(|field| field.about)
 }
 
-impl Fields<'_> {
+impl FieldReader<'_> {
     /// Reads the fields of a table, in its order, into their places.
     pub(super) fn read<T>(&mut self, reader: &mut Reader, table: &[Field<T>], target: &mut T) {
         for field in table {

@@ -4,31 +4,31 @@
 
 use super::Reader;
 use super::scalar::found;
-use crate::source::{Entry, Node, Place, Value};
+use crate::source::{MapEntry, SourceLocation, SourceNode, SourceValue};
 use crate::words::{nearest, quoted};
 
 /// The fields of one map while it is read.
 #[derive(Debug)]
-pub struct Fields<'a> {
+pub struct FieldReader<'a> {
     /// What the map is, in messages: "limit `login`", "`cost`".
     pub(super) of: String,
     /// Where it begins.
-    pub(super) place: Place,
+    pub(super) place: SourceLocation,
     /// Everything in it.
-    pub(super) entries: &'a [Entry],
+    pub(super) entries: &'a [MapEntry],
     asked: Vec<&'static str>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> FieldReader<'a> {
     /// The fields of a map; anything else is reported with what was found.
     pub fn open(
         reader: &mut Reader,
-        node: &'a Node,
+        node: &'a SourceNode,
         of: impl Into<String>,
         example: &str,
     ) -> Option<Self> {
         let of = of.into();
-        if let Value::Map(entries) = &node.value {
+        if let SourceValue::Map(entries) = &node.value {
             return Some(Self {
                 of,
                 place: node.place,
@@ -45,9 +45,9 @@ impl<'a> Fields<'a> {
     }
 
     /// The value of a field, if it is given. A name without a value is reported: it is either forgotten or too much.
-    pub fn take(&mut self, reader: &mut Reader, name: &'static str) -> Option<&'a Node> {
+    pub fn take(&mut self, reader: &mut Reader, name: &'static str) -> Option<&'a SourceNode> {
         let entry = self.entry(name)?;
-        if matches!(entry.value.value, Value::Nothing) {
+        if matches!(entry.value.value, SourceValue::Nothing) {
             reader.report.say(
                 entry.name.place,
                 format!("{}: `{name}` has no value", self.of),
@@ -64,7 +64,7 @@ impl<'a> Fields<'a> {
         reader: &mut Reader,
         name: &'static str,
         example: &str,
-    ) -> Option<&'a Node> {
+    ) -> Option<&'a SourceNode> {
         if self.entry(name).is_none() {
             reader.report.say(
                 self.place,
@@ -83,7 +83,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The entries whose names are none of the fields asked for, where a map has names of its own.
-    pub(super) fn rest(&self) -> impl Iterator<Item = &'a Entry> + use<'a> {
+    pub(super) fn rest(&self) -> impl Iterator<Item = &'a MapEntry> + use<'a> {
         let asked = self.asked.clone();
         let entries = self.entries;
         entries
@@ -92,7 +92,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The value of a field if its name is given, which may be nothing.
-    pub fn find(&mut self, name: &'static str) -> Option<&'a Node> {
+    pub fn find(&mut self, name: &'static str) -> Option<&'a SourceNode> {
         self.entry(name).map(|entry| &entry.value)
     }
 
@@ -125,7 +125,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn entry(&mut self, name: &'static str) -> Option<&'a Entry> {
+    fn entry(&mut self, name: &'static str) -> Option<&'a MapEntry> {
         if !self.asked.contains(&name) {
             self.asked.push(name);
         }

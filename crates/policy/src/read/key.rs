@@ -6,12 +6,12 @@ use serde_json::{Value as Json, json};
 
 use super::Reader;
 use super::field::{Absent, Field, about, put};
-use super::fields::Fields;
+use super::fields::FieldReader;
 use super::scalar::found;
 use crate::attributes::Attribute;
 use crate::model::{KeyPart, Missing};
 use crate::schema::{enumeration, object, of, one_or_list};
-use crate::source::{At, Node, Place, Value};
+use crate::source::{At, SourceLocation, SourceNode, SourceValue};
 
 /// As many parts as anybody needs; each costs room in every key.
 const MOST_PARTS: usize = 8;
@@ -27,8 +27,8 @@ pub(crate) const MISSING: [(&str, Missing); 3] = [
 pub(crate) struct PartDraft {
     part: KeyPart,
     attribute: Option<At<Attribute>>,
-    v4: Option<Place>,
-    v6: Option<Place>,
+    v4: Option<SourceLocation>,
+    v6: Option<SourceLocation>,
 }
 
 /// The fields of a part of a key in its long form.
@@ -95,9 +95,9 @@ pub(crate) fn schema() -> Json {
 }
 
 /// One name, one map, or a list of them.
-pub(super) fn key(reader: &mut Reader, node: &Node, missing: Missing) -> Vec<KeyPart> {
+pub(super) fn key(reader: &mut Reader, node: &SourceNode, missing: Missing) -> Vec<KeyPart> {
     let nodes = match &node.value {
-        Value::List(nodes) => nodes.as_slice(),
+        SourceValue::List(nodes) => nodes.as_slice(),
         _ => std::slice::from_ref(node),
     };
     if nodes.len() > MOST_PARTS {
@@ -125,17 +125,17 @@ pub(super) fn key(reader: &mut Reader, node: &Node, missing: Missing) -> Vec<Key
     parts
 }
 
-fn part(reader: &mut Reader, node: &Node, missing: Missing) -> Option<KeyPart> {
+fn part(reader: &mut Reader, node: &SourceNode, missing: Missing) -> Option<KeyPart> {
     match &node.value {
-        Value::Scalar { .. } => {
+        SourceValue::Scalar { .. } => {
             let attribute = keyed_by(reader, node)?;
             Some(KeyPart {
                 missing,
                 ..KeyPart::plain(attribute)
             })
         }
-        Value::Map(_) => long_part(reader, node, missing),
-        Value::Nothing | Value::List(_) => {
+        SourceValue::Map(_) => long_part(reader, node, missing),
+        SourceValue::Nothing | SourceValue::List(_) => {
             reader.report.say(
                 node.place,
                 format!(
@@ -149,8 +149,9 @@ fn part(reader: &mut Reader, node: &Node, missing: Missing) -> Option<KeyPart> {
     }
 }
 
-fn long_part(reader: &mut Reader, node: &Node, missing: Missing) -> Option<KeyPart> {
-    let mut fields = Fields::open(reader, node, "a part of `key`", "{ attribute: ip, v6: 56 }")?;
+fn long_part(reader: &mut Reader, node: &SourceNode, missing: Missing) -> Option<KeyPart> {
+    let mut fields =
+        FieldReader::open(reader, node, "a part of `key`", "{ attribute: ip, v6: 56 }")?;
     let mut draft = PartDraft {
         part: KeyPart {
             missing,
@@ -191,14 +192,14 @@ fn long_part(reader: &mut Reader, node: &Node, missing: Missing) -> Option<KeyPa
 
 impl Reader {
     /// How many leading bits of an address count.
-    fn bits(&mut self, node: &Node, field: &str, most: u8) -> Option<u8> {
+    fn bits(&mut self, node: &SourceNode, field: &str, most: u8) -> Option<u8> {
         let bits = self.number(node, field, 1, most.into())?;
         u8::try_from(bits).ok()
     }
 }
 
 /// An attribute that may be keyed by. Raw paths may not: every identifier in them would make a new key.
-fn keyed_by(reader: &mut Reader, node: &Node) -> Option<At<Attribute>> {
+fn keyed_by(reader: &mut Reader, node: &SourceNode) -> Option<At<Attribute>> {
     let attribute = reader.attribute(node, "key")?;
     if attribute.value != Attribute::Path {
         return Some(attribute);

@@ -3,19 +3,19 @@
 //! Must not know: other limits.
 
 use serde_json::{Value as Json, json};
-use tollgate_core::Unit;
+use tollgate_core::QuotaUnit;
 
 use super::action::ACTIONS;
 use super::cost::{cost, count};
 use super::field::{About, Absent, Field, about, put};
-use super::fields::Fields;
+use super::fields::FieldReader;
 use super::key::{MISSING, key};
 use super::matching::conditions;
 use super::quota::{AMOUNT, Kind, TERMS, Terms, quota, terms};
 use super::{Reader, tiers};
 use crate::model::{Algorithm, Amount, LimitRule, Missing, QuotaSpec};
 use crate::schema::{enumeration, list_of, name_pattern, object, of, some_of};
-use crate::source::{At, Node, Place};
+use crate::source::{At, SourceLocation, SourceNode};
 
 /// The largest number that a limit may be given; those above are for limits that give none.
 const MOST_ID: u64 = 60_000;
@@ -26,9 +26,9 @@ pub(crate) struct LimitDraft {
     name: Option<At<Box<str>>>,
     /// What its key does where an attribute is missing, and where it says so.
     missing: Missing,
-    missing_at: Option<Place>,
+    missing_at: Option<SourceLocation>,
     terms: Terms,
-    levels_at: Option<Place>,
+    levels_at: Option<SourceLocation>,
     /// The quota that tiers and others take over from. Where it could not be read it is a blank one, so that their own
     /// mistakes are still reported.
     own: QuotaSpec,
@@ -216,8 +216,8 @@ impl LimitDraft {
 }
 
 /// Reads one limit. Everything in it is looked at, even if its name or quota is wrong.
-pub(super) fn limit(reader: &mut Reader, node: &Node) -> Option<LimitRule> {
-    let mut fields = Fields::open(reader, node, "a limit", "{ name: everyone, rate: 100/s }")?;
+pub(super) fn limit(reader: &mut Reader, node: &SourceNode) -> Option<LimitRule> {
+    let mut fields = FieldReader::open(reader, node, "a limit", "{ name: everyone, rate: 100/s }")?;
     let mut limit = LimitDraft::blank();
     fields.read(reader, &NAME, &mut limit);
     if let Some(name) = &limit.name {
@@ -265,7 +265,7 @@ fn none_of_its_own() -> QuotaSpec {
         algorithm: Algorithm::default(),
         amount: Amount::Unlimited,
         burst: None,
-        unit: Unit::default(),
+        unit: QuotaUnit::default(),
         utc_offset_minutes: 0,
     }
 }
@@ -273,7 +273,7 @@ fn none_of_its_own() -> QuotaSpec {
 /// `levels`, which have keys and quotas of their own.
 fn hierarchy(
     reader: &mut Reader,
-    fields: &mut Fields<'_>,
+    fields: &mut FieldReader<'_>,
     limit: &mut LimitDraft,
 ) -> Option<At<QuotaSpec>> {
     fields.read(reader, &LEVELS, limit);
@@ -293,7 +293,7 @@ fn hierarchy(
 
 fn refuse_beside_levels(
     reader: &mut Reader,
-    fields: &mut Fields<'_>,
+    fields: &mut FieldReader<'_>,
     name: &'static str,
     help: &str,
 ) {

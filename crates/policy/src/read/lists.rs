@@ -5,13 +5,13 @@
 use serde_json::json;
 
 use super::field::{Absent, Field, put};
-use super::fields::Fields;
+use super::fields::FieldReader;
 use super::matching::{conditions, networks};
 use super::scalar::found;
 use super::{Places, Reader};
 use crate::model::{Apply, DenyRule, Group, Match, Template};
 use crate::schema::{enumeration, of};
-use crate::source::{At, Node, Value};
+use crate::source::{At, SourceNode, SourceValue};
 use crate::words;
 
 const APPLY: [(&str, Apply); 2] = [("all", Apply::All), ("narrowest", Apply::Narrowest)];
@@ -66,16 +66,19 @@ pub(crate) struct DenyDraft {
 }
 
 /// `lists`: networks by name, to be used as `{ in: NAME }`.
-pub(super) fn lists(reader: &mut Reader, node: &Node) {
-    let Some(fields) = Fields::open(reader, node, "`lists`", "lists: { office: [10.0.0.0/8] }")
+pub(super) fn lists(reader: &mut Reader, node: &SourceNode) {
+    let Some(fields) =
+        FieldReader::open(reader, node, "`lists`", "lists: { office: [10.0.0.0/8] }")
     else {
         return;
     };
     for entry in fields.entries {
         let name = reader.made(entry.name.place, "lists", words::name(&entry.name.value));
         let networks = match &entry.value.value {
-            Value::List(nodes) if !nodes.is_empty() => networks(reader, nodes, &entry.name.value),
-            Value::Scalar { .. } => networks(
+            SourceValue::List(nodes) if !nodes.is_empty() => {
+                networks(reader, nodes, &entry.name.value)
+            }
+            SourceValue::Scalar { .. } => networks(
                 reader,
                 std::slice::from_ref(&entry.value),
                 &entry.name.value,
@@ -101,9 +104,9 @@ pub(super) fn lists(reader: &mut Reader, node: &Node) {
 }
 
 /// `groups`: how the limits of each combine.
-pub(super) fn groups(reader: &mut Reader, node: &Node) -> Vec<Group> {
+pub(super) fn groups(reader: &mut Reader, node: &SourceNode) -> Vec<Group> {
     let mut groups = Vec::new();
-    let Some(fields) = Fields::open(
+    let Some(fields) = FieldReader::open(
         reader,
         node,
         "`groups`",
@@ -114,7 +117,7 @@ pub(super) fn groups(reader: &mut Reader, node: &Node) -> Vec<Group> {
     for entry in fields.entries {
         let name = reader.made(entry.name.place, "groups", words::name(&entry.name.value));
         let of = format!("group `{}`", entry.name.value);
-        let Some(mut fields) = Fields::open(reader, &entry.value, of, "{ apply: narrowest }")
+        let Some(mut fields) = FieldReader::open(reader, &entry.value, of, "{ apply: narrowest }")
         else {
             continue;
         };
@@ -132,7 +135,7 @@ pub(super) fn groups(reader: &mut Reader, node: &Node) -> Vec<Group> {
 }
 
 /// `routes`: templates that no limit matches by.
-pub(super) fn routes(reader: &mut Reader, node: &Node) -> Vec<At<Template>> {
+pub(super) fn routes(reader: &mut Reader, node: &SourceNode) -> Vec<At<Template>> {
     let mut routes: Vec<At<Template>> = Vec::new();
     for node in reader.list(node, "routes").unwrap_or_default() {
         if let Some(template) = reader.parse(node, "routes", words::template) {
@@ -154,12 +157,12 @@ pub(super) fn routes(reader: &mut Reader, node: &Node) -> Vec<At<Template>> {
 }
 
 /// `exempt`: conditions, under `match` or bare.
-pub(super) fn exempt(reader: &mut Reader, node: &Node, places: &mut Places) -> Vec<Match> {
+pub(super) fn exempt(reader: &mut Reader, node: &SourceNode, places: &mut Places) -> Vec<Match> {
     let mut rules = Vec::new();
     for node in reader.list(node, "exempt").unwrap_or_default() {
         let before = reader.report.len();
         let matching = if has_match(node) {
-            let Some(mut fields) = Fields::open(
+            let Some(mut fields) = FieldReader::open(
                 reader,
                 node,
                 "an `exempt` entry",
@@ -191,7 +194,7 @@ pub(super) fn exempt(reader: &mut Reader, node: &Node, places: &mut Places) -> V
 }
 
 /// `deny`: conditions, with a status and a message, or bare.
-pub(super) fn deny(reader: &mut Reader, node: &Node, places: &mut Places) -> Vec<DenyRule> {
+pub(super) fn deny(reader: &mut Reader, node: &SourceNode, places: &mut Places) -> Vec<DenyRule> {
     let mut rules = Vec::new();
     for node in reader.list(node, "deny").unwrap_or_default() {
         let before = reader.report.len();
@@ -213,7 +216,7 @@ pub(super) fn deny(reader: &mut Reader, node: &Node, places: &mut Places) -> Vec
     rules
 }
 
-fn deny_rule(reader: &mut Reader, node: &Node) -> Option<DenyRule> {
+fn deny_rule(reader: &mut Reader, node: &SourceNode) -> Option<DenyRule> {
     let mut draft = DenyDraft {
         rule: DenyRule {
             matching: Match::default(),
@@ -226,7 +229,7 @@ fn deny_rule(reader: &mut Reader, node: &Node) -> Option<DenyRule> {
         draft.rule.matching = conditions(reader, node)?;
         return Some(draft.rule);
     }
-    let mut fields = Fields::open(
+    let mut fields = FieldReader::open(
         reader,
         node,
         "a `deny` entry",
@@ -239,6 +242,6 @@ fn deny_rule(reader: &mut Reader, node: &Node) -> Option<DenyRule> {
 }
 
 /// No attribute is called `match`, so its name tells the long form from the bare one.
-fn has_match(node: &Node) -> bool {
-    matches!(&node.value, Value::Map(entries) if entries.iter().any(|entry| &*entry.name.value == "match"))
+fn has_match(node: &SourceNode) -> bool {
+    matches!(&node.value, SourceValue::Map(entries) if entries.iter().any(|entry| &*entry.name.value == "match"))
 }

@@ -6,21 +6,21 @@ use serde_json::{Value as Json, json};
 
 use super::Reader;
 use super::field::{Absent, Field, about};
-use super::fields::Fields;
+use super::fields::FieldReader;
 use super::scalar::{FAMILIES, found};
 use crate::attributes::Attribute;
 use crate::model::{Condition, IpNet, Match, Test};
 use crate::schema::{object, of, one_or_list};
-use crate::source::{At, Entry, Node, Value};
+use crate::source::{At, MapEntry, SourceNode, SourceValue};
 use crate::words::{self, Wrong, nearest, quoted};
 
 /// A test that is written as a map: one of these.
 #[derive(Default)]
 pub(crate) struct TestDraft {
-    not: Option<Node>,
-    glob: Option<Node>,
-    within: Option<Node>,
-    present: Option<Node>,
+    not: Option<SourceNode>,
+    glob: Option<SourceNode>,
+    within: Option<SourceNode>,
+    present: Option<SourceNode>,
 }
 
 /// The fields of a test that is written as a map.
@@ -66,8 +66,8 @@ pub(crate) fn test_schema() -> Json {
 }
 
 /// The conditions of a map. What is wrong with one does not hide the others.
-pub(super) fn conditions(reader: &mut Reader, node: &Node) -> Option<Match> {
-    let fields = Fields::open(reader, node, "`match`", "{ method: POST, route: /login }")?;
+pub(super) fn conditions(reader: &mut Reader, node: &SourceNode) -> Option<Match> {
+    let fields = FieldReader::open(reader, node, "`match`", "{ method: POST, route: /login }")?;
     let mut conditions: Vec<(&str, At<Condition>)> = Vec::new();
     for (entry, name) in spelled_out(fields.entries) {
         let Some(condition) = condition(reader, entry, &name) else {
@@ -99,12 +99,12 @@ pub(super) fn conditions(reader: &mut Reader, node: &Node) -> Option<Match> {
 }
 
 /// `header: { x-plan: free }` says the same as `header.x-plan: free`, and is what TOML makes of a name with a dot.
-fn spelled_out(entries: &[Entry]) -> Vec<(&Entry, String)> {
+fn spelled_out(entries: &[MapEntry]) -> Vec<(&MapEntry, String)> {
     let mut all = Vec::with_capacity(entries.len());
     for entry in entries {
         let name = &*entry.name.value;
         match &entry.value.value {
-            Value::Map(inner) if FAMILIES.contains(&name) => {
+            SourceValue::Map(inner) if FAMILIES.contains(&name) => {
                 all.extend(
                     inner
                         .iter()
@@ -117,7 +117,7 @@ fn spelled_out(entries: &[Entry]) -> Vec<(&Entry, String)> {
     all
 }
 
-fn condition(reader: &mut Reader, entry: &Entry, name: &str) -> Option<Condition> {
+fn condition(reader: &mut Reader, entry: &MapEntry, name: &str) -> Option<Condition> {
     if ["status", "message", "match"].contains(&name) {
         reader.report.say(
             entry.name.place,
@@ -131,9 +131,9 @@ fn condition(reader: &mut Reader, entry: &Entry, name: &str) -> Option<Condition
     Some(Condition { attribute, test })
 }
 
-fn test(reader: &mut Reader, attribute: &Attribute, node: &Node, name: &str) -> Option<Test> {
+fn test(reader: &mut Reader, attribute: &Attribute, node: &SourceNode, name: &str) -> Option<Test> {
     match &node.value {
-        Value::Nothing => {
+        SourceValue::Nothing => {
             reader.report.say(
                 node.place,
                 format!("`{name}` has no value"),
@@ -141,16 +141,16 @@ fn test(reader: &mut Reader, attribute: &Attribute, node: &Node, name: &str) -> 
             );
             None
         }
-        Value::Scalar {
+        SourceValue::Scalar {
             text,
             quoted: false,
         } if &**text == "present" => Some(Test::Present),
-        Value::Scalar {
+        SourceValue::Scalar {
             text,
             quoted: false,
         } if &**text == "absent" => Some(Test::Absent),
-        Value::Scalar { .. } => values(reader, attribute, std::slice::from_ref(node), name),
-        Value::List(nodes) => {
+        SourceValue::Scalar { .. } => values(reader, attribute, std::slice::from_ref(node), name),
+        SourceValue::List(nodes) => {
             if nodes.is_empty() {
                 reader.report.say(
                     node.place,
@@ -161,13 +161,18 @@ fn test(reader: &mut Reader, attribute: &Attribute, node: &Node, name: &str) -> 
             }
             values(reader, attribute, nodes, name)
         }
-        Value::Map(_) => special(reader, attribute, node, name),
+        SourceValue::Map(_) => special(reader, attribute, node, name),
     }
 }
 
 /// `{ not: … }`, `{ glob: … }`, `{ in: … }`, `{ present: … }`.
-fn special(reader: &mut Reader, attribute: &Attribute, node: &Node, name: &str) -> Option<Test> {
-    let mut fields = Fields::open(reader, node, format!("`{name}`"), "{ not: admin }")?;
+fn special(
+    reader: &mut Reader,
+    attribute: &Attribute,
+    node: &SourceNode,
+    name: &str,
+) -> Option<Test> {
+    let mut fields = FieldReader::open(reader, node, format!("`{name}`"), "{ not: admin }")?;
     if fields.entries.len() > 1 {
         reader.report.say(
             node.place,
@@ -215,7 +220,12 @@ fn special(reader: &mut Reader, attribute: &Attribute, node: &Node, name: &str) 
 }
 
 /// `{ in: office }`: the networks of a list, or of several.
-fn listed(reader: &mut Reader, attribute: &Attribute, node: &Node, name: &str) -> Option<Test> {
+fn listed(
+    reader: &mut Reader,
+    attribute: &Attribute,
+    node: &SourceNode,
+    name: &str,
+) -> Option<Test> {
     if *attribute != Attribute::Ip {
         reader.report.say(
             node.place,
@@ -225,7 +235,7 @@ fn listed(reader: &mut Reader, attribute: &Attribute, node: &Node, name: &str) -
         return None;
     }
     let nodes = match &node.value {
-        Value::List(nodes) => nodes.as_slice(),
+        SourceValue::List(nodes) => nodes.as_slice(),
         _ => std::slice::from_ref(node),
     };
     let mut networks = Vec::new();
@@ -252,7 +262,12 @@ fn listed(reader: &mut Reader, attribute: &Attribute, node: &Node, name: &str) -
     Some(Test::Within(networks))
 }
 
-fn globs(reader: &mut Reader, attribute: &Attribute, node: &Node, name: &str) -> Option<Test> {
+fn globs(
+    reader: &mut Reader,
+    attribute: &Attribute,
+    node: &SourceNode,
+    name: &str,
+) -> Option<Test> {
     if matches!(
         attribute,
         Attribute::Ip | Attribute::Route | Attribute::Method
@@ -269,7 +284,7 @@ fn globs(reader: &mut Reader, attribute: &Attribute, node: &Node, name: &str) ->
         return None;
     }
     let nodes = match &node.value {
-        Value::List(nodes) if !nodes.is_empty() => nodes.as_slice(),
+        SourceValue::List(nodes) if !nodes.is_empty() => nodes.as_slice(),
         _ => std::slice::from_ref(node),
     };
     let globs = each(reader, nodes, name, |text| {
@@ -286,9 +301,14 @@ fn folded(attribute: &Attribute, text: &str) -> String {
     }
 }
 
-fn values(reader: &mut Reader, attribute: &Attribute, nodes: &[Node], name: &str) -> Option<Test> {
+fn values(
+    reader: &mut Reader,
+    attribute: &Attribute,
+    nodes: &[SourceNode],
+    name: &str,
+) -> Option<Test> {
     for node in nodes {
-        if let Value::Scalar {
+        if let SourceValue::Scalar {
             text,
             quoted: false,
         } = &node.value
@@ -307,7 +327,7 @@ fn values(reader: &mut Reader, attribute: &Attribute, nodes: &[Node], name: &str
     }
     let patterns = || {
         nodes.iter().any(
-            |node| matches!(&node.value, Value::Scalar { text, .. } if text.contains(['*', '?'])),
+            |node| matches!(&node.value, SourceValue::Scalar { text, .. } if text.contains(['*', '?'])),
         )
     };
     match attribute {
@@ -366,7 +386,7 @@ fn path(text: &str) -> Result<Box<str>, Wrong> {
 /// Each value by the same grammar; none if any of them is wrong.
 fn each<T>(
     reader: &mut Reader,
-    nodes: &[Node],
+    nodes: &[SourceNode],
     name: &str,
     grammar: impl Fn(&str) -> Result<T, Wrong>,
 ) -> Option<Vec<T>> {
@@ -378,11 +398,11 @@ fn each<T>(
 }
 
 /// The networks of a list, without those that are wrong, which are reported.
-pub(super) fn networks(reader: &mut Reader, nodes: &[Node], name: &str) -> Vec<IpNet> {
+pub(super) fn networks(reader: &mut Reader, nodes: &[SourceNode], name: &str) -> Vec<IpNet> {
     nodes
         .iter()
         .filter_map(|node| {
-            if let Value::List(_) | Value::Map(_) = node.value {
+            if let SourceValue::List(_) | SourceValue::Map(_) = node.value {
                 reader.report.say(
                     node.place,
                     format!("`{name}` must have networks, found {}", found(node)),

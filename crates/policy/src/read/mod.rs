@@ -25,7 +25,7 @@ mod top;
 mod tests;
 
 pub(crate) use field::{About, Absent};
-pub use fields::Fields;
+pub use fields::FieldReader;
 pub(crate) use matching::test_schema;
 pub(crate) use places::Places;
 pub(crate) use report::Report;
@@ -36,7 +36,7 @@ use serde_json::Value;
 
 use crate::model::{IpNet, Policy};
 use crate::rules::Rules;
-use crate::source::{Node, Place, Problem, given_twice};
+use crate::source::{Diagnostic, SourceLocation, SourceNode, given_twice};
 use field::about;
 use quota::{AMOUNT, TERMS, UNLIMITED};
 
@@ -98,7 +98,7 @@ pub(crate) fn tables() -> [(&'static str, Vec<About>); 16] {
 ///
 /// # Errors
 /// Everything that is wrong with it, in the order of the file.
-pub fn policy(node: &Node) -> Result<Policy, Vec<Problem>> {
+pub fn policy(node: &SourceNode) -> Result<Policy, Vec<Diagnostic>> {
     let mut reader = Reader::new(node);
     let (policy, places) = top::policy(&mut reader, node);
     let mut report = reader.report;
@@ -146,7 +146,7 @@ pub struct Reader {
 impl Reader {
     /// Begins to read a tree. A name that stands in a map twice is wrong in every file.
     #[must_use]
-    pub fn new(tree: &Node) -> Self {
+    pub fn new(tree: &SourceNode) -> Self {
         let mut reader = Self::default();
         for twice in given_twice(tree) {
             reader.report.push(twice);
@@ -155,7 +155,12 @@ impl Reader {
     }
 
     /// Reports what is wrong at a place, and what would be right.
-    pub fn say(&mut self, place: Place, message: impl Into<String>, help: impl Into<String>) {
+    pub fn say(
+        &mut self,
+        place: SourceLocation,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
         self.report.say(place, message, help);
     }
 
@@ -167,7 +172,7 @@ impl Reader {
 
     /// Everything that is wrong, in the order of the file.
     #[must_use]
-    pub fn finish(self) -> Vec<Problem> {
+    pub fn finish(self) -> Vec<Diagnostic> {
         self.report.finish()
     }
 }

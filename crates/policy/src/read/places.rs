@@ -2,24 +2,24 @@
 //!
 //! Must not know: what the fields mean.
 
-use crate::source::{At, Entry, Place, Value};
+use crate::source::{At, MapEntry, SourceLocation, SourceValue};
 
 /// The places of the fields of each limit, by the limit's index in the model. Where nothing is known, as for a policy
 /// that was not read from a file, every place is nowhere.
 #[derive(Default)]
 pub(crate) struct Places {
-    limits: Vec<Vec<(Box<str>, Place)>>,
+    limits: Vec<Vec<(Box<str>, SourceLocation)>>,
     /// What each limit is called, also of those that could not be read for another reason.
     pub(crate) names: Vec<At<Box<str>>>,
     /// Where each `exempt` entry begins.
-    pub(crate) exempt: Vec<Place>,
+    pub(crate) exempt: Vec<SourceLocation>,
     /// Where each `deny` entry begins.
-    pub(crate) deny: Vec<Place>,
+    pub(crate) deny: Vec<SourceLocation>,
 }
 
 impl Places {
     /// Remembers where the next limit's fields stand.
-    pub(crate) fn add_limit(&mut self, entries: &[Entry]) {
+    pub(crate) fn add_limit(&mut self, entries: &[MapEntry]) {
         let places = entries
             .iter()
             .map(|entry| (entry.name.value.clone(), entry.value.place))
@@ -28,17 +28,17 @@ impl Places {
     }
 
     /// Remembers what a limit is called, whatever else is wrong with it.
-    pub(crate) fn add_name(&mut self, entries: &[Entry]) {
+    pub(crate) fn add_name(&mut self, entries: &[MapEntry]) {
         let name = entries.iter().find(|entry| &*entry.name.value == "name");
-        if let Some(Entry { value, .. }) = name
-            && let Value::Scalar { text, .. } = &value.value
+        if let Some(MapEntry { value, .. }) = name
+            && let SourceValue::Scalar { text, .. } = &value.value
         {
             self.names.push(At::new(text.clone(), value.place));
         }
     }
 
     /// Where the value of a field of a limit stands, if the file gives it.
-    pub(crate) fn given(&self, limit: usize, field: &str) -> Option<Place> {
+    pub(crate) fn given(&self, limit: usize, field: &str) -> Option<SourceLocation> {
         let fields = self.limits.get(limit)?;
         let (_, place) = fields.iter().find(|(name, _)| **name == *field)?;
         Some(*place)

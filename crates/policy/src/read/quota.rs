@@ -3,24 +3,24 @@
 //! Must not know: whether core can honour it; `check` asks.
 
 use serde_json::{Value as Json, json};
-use tollgate_core::{Nanos, Unit};
+use tollgate_core::{Nanos, QuotaUnit};
 
 use super::Reader;
 use super::field::{Absent, Field, about, put};
-use super::fields::Fields;
+use super::fields::FieldReader;
 use super::rate::read_rate;
 use super::scalar::found;
 use crate::model::{Algorithm, Amount, Burst, QuotaSpec};
 use crate::schema::{enumeration, object, of, some_of};
-use crate::source::{At, Node, Place, Value};
+use crate::source::{At, SourceLocation, SourceNode, SourceValue};
 use crate::words;
 
 /// How long a place is held without being renewed, unless the file says otherwise.
 const LEASE: Nanos = Nanos::from_secs(60);
-const UNITS: [(&str, Unit); 3] = [
-    ("requests", Unit::Requests),
-    ("bytes", Unit::Bytes),
-    ("tokens", Unit::Tokens),
+const UNITS: [(&str, QuotaUnit); 3] = [
+    ("requests", QuotaUnit::Requests),
+    ("bytes", QuotaUnit::Bytes),
+    ("tokens", QuotaUnit::Tokens),
 ];
 
 /// What a quota may leave out or say beyond a plain one.
@@ -38,7 +38,7 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Terms {
     pub(super) algorithm: Option<Algorithm>,
-    pub(super) unit: Unit,
+    pub(super) unit: QuotaUnit,
     pub(super) utc_offset_minutes: i16,
 }
 
@@ -76,11 +76,11 @@ pub(crate) const TERMS: [Field<Terms>; 3] = [
 /// The fields of a quota that say how much. Read together, because some exclude others.
 #[derive(Default)]
 pub(crate) struct AmountDraft {
-    rate: Option<Node>,
-    concurrency: Option<Node>,
-    lease: Option<Node>,
-    burst: Option<Node>,
-    unlimited: Option<Node>,
+    rate: Option<SourceNode>,
+    concurrency: Option<SourceNode>,
+    lease: Option<SourceNode>,
+    burst: Option<SourceNode>,
+    unlimited: Option<SourceNode>,
 }
 
 /// The fields of a quota that say how much.
@@ -133,7 +133,7 @@ pub(crate) fn schema() -> Json {
 }
 
 /// `algorithm`, `unit` and `utc_offset`; what is left out is as in `above`.
-pub(super) fn terms(reader: &mut Reader, fields: &mut Fields<'_>, above: Terms) -> Terms {
+pub(super) fn terms(reader: &mut Reader, fields: &mut FieldReader<'_>, above: Terms) -> Terms {
     let mut terms = above;
     fields.read(reader, &TERMS, &mut terms);
     terms
@@ -151,7 +151,7 @@ pub(super) const fn terms_of(quota: &QuotaSpec) -> Terms {
 /// A quota out of the fields of a map. `limits` is the quota of the limit that it stands in, where it does.
 pub(super) fn quota(
     reader: &mut Reader,
-    fields: &mut Fields<'_>,
+    fields: &mut FieldReader<'_>,
     terms: Terms,
     limits: Option<&QuotaSpec>,
     kind: Kind,
@@ -220,15 +220,15 @@ pub(super) fn quota(
 /// A quota as a single value: `100/min`, `unlimited`, or how many at once where the limit counts that.
 pub(super) fn short(
     reader: &mut Reader,
-    node: &Node,
+    node: &SourceNode,
     field: &str,
     limits: &QuotaSpec,
 ) -> Option<At<QuotaSpec>> {
     let terms = terms_of(limits);
     let text = match &node.value {
-        Value::Scalar { text, .. } => &**text,
-        Value::List(_) => "",
-        Value::Nothing | Value::Map(_) => {
+        SourceValue::Scalar { text, .. } => &**text,
+        SourceValue::List(_) => "",
+        SourceValue::Nothing | SourceValue::Map(_) => {
             reader.report.say(
                 node.place,
                 format!("`{field}` must say how much, found {}", found(node)),
@@ -275,7 +275,7 @@ fn burst_above(
         .filter(|burst| algorithm.has_burst() && rates && (same_rate || burst.value == Burst::Auto))
 }
 
-fn only_one(reader: &mut Reader, given: &[(&str, Option<&Node>)]) -> Option<()> {
+fn only_one(reader: &mut Reader, given: &[(&str, Option<&SourceNode>)]) -> Option<()> {
     let mut given = given
         .iter()
         .filter_map(|(name, node)| Some((*name, (*node)?)));
@@ -294,10 +294,10 @@ fn only_one(reader: &mut Reader, given: &[(&str, Option<&Node>)]) -> Option<()> 
 
 fn algorithm(
     reader: &mut Reader,
-    fields: &Fields<'_>,
+    fields: &FieldReader<'_>,
     terms: Terms,
     amount: &Amount,
-    place: Place,
+    place: SourceLocation,
 ) -> Option<Algorithm> {
     match (amount, terms.algorithm) {
         (Amount::AtOnce { .. }, Some(other))
@@ -321,7 +321,7 @@ fn algorithm(
     }
 }
 
-fn read_unlimited(reader: &mut Reader, node: &Node, kind: Kind) -> Option<Amount> {
+fn read_unlimited(reader: &mut Reader, node: &SourceNode, kind: Kind) -> Option<Amount> {
     let is_true = reader.truth(node, "unlimited")?;
     if is_true && kind == Kind::Tier {
         return Some(Amount::Unlimited);
@@ -334,7 +334,7 @@ fn read_unlimited(reader: &mut Reader, node: &Node, kind: Kind) -> Option<Amount
     None
 }
 
-fn read_burst(reader: &mut Reader, node: &Node, unit: Unit) -> Option<At<Burst>> {
+fn read_burst(reader: &mut Reader, node: &SourceNode, unit: QuotaUnit) -> Option<At<Burst>> {
     let burst = reader.parse(node, "burst", |text| match text {
         "auto" => Ok(Burst::Auto),
         text => words::amount(text, unit).map(Burst::Units),

@@ -3,15 +3,15 @@
 //! Must not know: what stands beside a rate.
 
 use serde_json::{Value as Json, json};
-use tollgate_core::Unit;
+use tollgate_core::QuotaUnit;
 
 use super::Reader;
 use super::field::{Absent, Field, about};
-use super::fields::Fields;
+use super::fields::FieldReader;
 use crate::attributes::Attribute;
 use crate::model::{Amount, Computed, RateSpec};
 use crate::schema::{object, of, some_of};
-use crate::source::{At, Node, Value};
+use crate::source::{At, SourceNode, SourceValue};
 use crate::words;
 
 /// As many windows as anybody needs; each is a state per key.
@@ -20,7 +20,7 @@ const MOST_RATES: usize = 8;
 /// A computed rate while it is read in its long form.
 #[derive(Default)]
 pub(crate) struct ComputedDraft {
-    unit: Unit,
+    unit: QuotaUnit,
     base: Option<At<RateSpec>>,
     each: Option<At<RateSpec>>,
     times: Option<Attribute>,
@@ -65,9 +65,9 @@ pub(crate) fn schema() -> Json {
 }
 
 /// One rate, several, or a computed one.
-pub(super) fn read_rate(reader: &mut Reader, node: &Node, unit: Unit) -> Option<Amount> {
+pub(super) fn read_rate(reader: &mut Reader, node: &SourceNode, unit: QuotaUnit) -> Option<Amount> {
     match &node.value {
-        Value::Scalar { text, .. } if words::is_computed(text) => {
+        SourceValue::Scalar { text, .. } if words::is_computed(text) => {
             let (base, each, times, at_most) =
                 reader.parse(node, "rate", |text| words::computed(text, unit))?;
             not_an_address(reader, node, &times)?;
@@ -78,20 +78,30 @@ pub(super) fn read_rate(reader: &mut Reader, node: &Node, unit: Unit) -> Option<
                 at_most: At::new(at_most, node.place),
             }))
         }
-        Value::List(nodes) => read_rates(reader, node, nodes, unit),
-        Value::Map(_) => read_computed(reader, node, unit),
-        Value::Nothing | Value::Scalar { .. } => {
+        SourceValue::List(nodes) => read_rates(reader, node, nodes, unit),
+        SourceValue::Map(_) => read_computed(reader, node, unit),
+        SourceValue::Nothing | SourceValue::Scalar { .. } => {
             Some(Amount::Rates(vec![one_rate(reader, node, "rate", unit)?]))
         }
     }
 }
 
-fn one_rate(reader: &mut Reader, node: &Node, field: &str, unit: Unit) -> Option<At<RateSpec>> {
+fn one_rate(
+    reader: &mut Reader,
+    node: &SourceNode,
+    field: &str,
+    unit: QuotaUnit,
+) -> Option<At<RateSpec>> {
     let rate = reader.parse(node, field, |text| words::rate(text, unit))?;
     Some(At::new(rate, node.place))
 }
 
-fn read_rates(reader: &mut Reader, node: &Node, nodes: &[Node], unit: Unit) -> Option<Amount> {
+fn read_rates(
+    reader: &mut Reader,
+    node: &SourceNode,
+    nodes: &[SourceNode],
+    unit: QuotaUnit,
+) -> Option<Amount> {
     if nodes.is_empty() || nodes.len() > MOST_RATES {
         reader.report.say(
             node.place,
@@ -121,9 +131,9 @@ fn read_rates(reader: &mut Reader, node: &Node, nodes: &[Node], unit: Unit) -> O
 }
 
 /// The long form of a computed rate.
-fn read_computed(reader: &mut Reader, node: &Node, unit: Unit) -> Option<Amount> {
+fn read_computed(reader: &mut Reader, node: &SourceNode, unit: QuotaUnit) -> Option<Amount> {
     let example = "{ base: 5000/h, each: 50/h, times: claim.repos, at_most: 12500/h }";
-    let mut fields = Fields::open(reader, node, "a computed `rate`", example)?;
+    let mut fields = FieldReader::open(reader, node, "a computed `rate`", example)?;
     let mut draft = ComputedDraft {
         unit,
         ..ComputedDraft::default()
@@ -138,7 +148,7 @@ fn read_computed(reader: &mut Reader, node: &Node, unit: Unit) -> Option<Amount>
     }))
 }
 
-fn not_an_address(reader: &mut Reader, node: &Node, times: &Attribute) -> Option<()> {
+fn not_an_address(reader: &mut Reader, node: &SourceNode, times: &Attribute) -> Option<()> {
     if *times != Attribute::Ip {
         return Some(());
     }

@@ -2,7 +2,7 @@
 //!
 //! Must not know: what is read.
 
-use crate::source::{Place, Problem};
+use crate::source::{Diagnostic, SourceLocation};
 use crate::words::Wrong;
 
 /// A file may be wrong in every one of its values; it is not worth remembering all of them.
@@ -11,12 +11,12 @@ const MOST_KEPT: usize = 10_000;
 /// Problems, in the order in which they were found.
 #[derive(Default)]
 pub(crate) struct Report {
-    problems: Vec<Problem>,
+    problems: Vec<Diagnostic>,
     dropped: usize,
 }
 
 impl Report {
-    pub(crate) fn push(&mut self, problem: Problem) {
+    pub(crate) fn push(&mut self, problem: Diagnostic) {
         if self.problems.len() < MOST_KEPT {
             self.problems.push(problem);
         } else {
@@ -27,16 +27,16 @@ impl Report {
     /// What is wrong at a place, and what would be right.
     pub(crate) fn say(
         &mut self,
-        place: Place,
+        place: SourceLocation,
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        self.push(Problem::new(place, message, help));
+        self.push(Diagnostic::new(place, message, help));
     }
 
     /// What is wrong with the text of a field.
-    pub(crate) fn wrong(&mut self, place: Place, field: &str, wrong: Wrong) {
-        self.push(Problem {
+    pub(crate) fn wrong(&mut self, place: SourceLocation, field: &str, wrong: Wrong) {
+        self.push(Diagnostic {
             place,
             message: format!("`{field}`: {}", wrong.message).into(),
             help: wrong.help,
@@ -49,7 +49,7 @@ impl Report {
     }
 
     /// All of them in the order of the file.
-    pub(crate) fn finish(mut self) -> Vec<Problem> {
+    pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
         self.problems.sort();
         self.problems.dedup();
         self.problems
@@ -64,7 +64,7 @@ mod tests {
     fn problems_come_in_the_order_of_the_file_and_too_many_are_only_counted() {
         let mut report = Report::default();
         for line in (1..=20_000_u32).rev() {
-            let place = Place {
+            let place = SourceLocation {
                 line,
                 column: 1,
                 width: 1,

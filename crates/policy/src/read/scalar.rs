@@ -5,7 +5,7 @@
 use super::Reader;
 use super::fields::list;
 use crate::attributes::Attribute;
-use crate::source::{At, Node, Place, Value};
+use crate::source::{At, SourceLocation, SourceNode, SourceValue};
 use crate::words::{self, Wrong, nearest, quoted};
 
 /// Attributes that have a name of their own after a dot.
@@ -13,20 +13,20 @@ pub(super) const FAMILIES: [&str; 5] = ["header", "query", "cookie", "claim", "d
 
 /// What stands there, in messages.
 #[must_use]
-pub fn found(node: &Node) -> String {
+pub fn found(node: &SourceNode) -> String {
     match &node.value {
-        Value::Nothing => "nothing".to_owned(),
-        Value::Scalar { text, .. } => quoted(text),
-        Value::List(nodes) if nodes.is_empty() => "an empty list".to_owned(),
-        Value::List(_) => "a list".to_owned(),
-        Value::Map(_) => "a map".to_owned(),
+        SourceValue::Nothing => "nothing".to_owned(),
+        SourceValue::Scalar { text, .. } => quoted(text),
+        SourceValue::List(nodes) if nodes.is_empty() => "an empty list".to_owned(),
+        SourceValue::List(_) => "a list".to_owned(),
+        SourceValue::Map(_) => "a map".to_owned(),
     }
 }
 
 impl Reader {
     /// The text of a single value.
-    pub fn text<'a>(&mut self, node: &'a Node, field: &str) -> Option<&'a str> {
-        if let Value::Scalar { text, .. } = &node.value {
+    pub fn text<'a>(&mut self, node: &'a SourceNode, field: &str) -> Option<&'a str> {
+        if let SourceValue::Scalar { text, .. } = &node.value {
             return Some(text);
         }
         self.report.say(
@@ -40,7 +40,7 @@ impl Reader {
     /// What one of the small languages makes of a single value.
     pub fn parse<T>(
         &mut self,
-        node: &Node,
+        node: &SourceNode,
         field: &str,
         grammar: impl FnOnce(&str) -> Result<T, Wrong>,
     ) -> Option<T> {
@@ -51,7 +51,7 @@ impl Reader {
     /// What a small language made, or its complaint in the report.
     pub(super) fn made<T>(
         &mut self,
-        place: Place,
+        place: SourceLocation,
         field: &str,
         result: Result<T, Wrong>,
     ) -> Option<T> {
@@ -65,7 +65,12 @@ impl Reader {
     }
 
     /// One of a few words.
-    pub fn word<T: Copy>(&mut self, node: &Node, field: &str, words: &[(&str, T)]) -> Option<T> {
+    pub fn word<T: Copy>(
+        &mut self,
+        node: &SourceNode,
+        field: &str,
+        words: &[(&str, T)],
+    ) -> Option<T> {
         let text = self.text(node, field)?;
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
             return Some(*value);
@@ -84,8 +89,8 @@ impl Reader {
     }
 
     /// `true` or `false`, not in quotes.
-    pub(super) fn truth(&mut self, node: &Node, field: &str) -> Option<bool> {
-        if let Value::Scalar {
+    pub(super) fn truth(&mut self, node: &SourceNode, field: &str) -> Option<bool> {
+        if let SourceValue::Scalar {
             text,
             quoted: false,
         } = &node.value
@@ -105,7 +110,7 @@ impl Reader {
     }
 
     /// A whole number within bounds.
-    pub fn number(&mut self, node: &Node, field: &str, least: u64, most: u64) -> Option<u64> {
+    pub fn number(&mut self, node: &SourceNode, field: &str, least: u64, most: u64) -> Option<u64> {
         let number = self.parse(node, field, words::count)?;
         if (least..=most).contains(&number) {
             return Some(number);
@@ -122,13 +127,13 @@ impl Reader {
     }
 
     /// The status of a refusal.
-    pub(super) fn status(&mut self, node: &Node) -> Option<u16> {
+    pub(super) fn status(&mut self, node: &SourceNode) -> Option<u16> {
         let number = self.number(node, "status", 400, 599)?;
         u16::try_from(number).ok()
     }
 
     /// A message for people: not endless, and without characters that would garble a terminal or a header.
-    pub(super) fn message(&mut self, node: &Node) -> Option<Box<str>> {
+    pub(super) fn message(&mut self, node: &SourceNode) -> Option<Box<str>> {
         const LONGEST: usize = 1_000;
         let text = self.text(node, "message")?;
         if text.chars().count() > LONGEST {
@@ -151,13 +156,13 @@ impl Reader {
     }
 
     /// A name by the rules for names.
-    pub(super) fn name(&mut self, node: &Node, field: &str) -> Option<At<Box<str>>> {
+    pub(super) fn name(&mut self, node: &SourceNode, field: &str) -> Option<At<Box<str>>> {
         let name = self.parse(node, field, words::name)?;
         Some(At::new(name, node.place))
     }
 
     /// An attribute by its name.
-    pub(super) fn attribute(&mut self, node: &Node, field: &str) -> Option<At<Attribute>> {
+    pub(super) fn attribute(&mut self, node: &SourceNode, field: &str) -> Option<At<Attribute>> {
         let text = self.text(node, field)?;
         let attribute = self.attribute_named(text, node.place, field)?;
         Some(At::new(attribute, node.place))
@@ -167,7 +172,7 @@ impl Reader {
     pub(super) fn attribute_named(
         &mut self,
         text: &str,
-        place: Place,
+        place: SourceLocation,
         field: &str,
     ) -> Option<Attribute> {
         match Attribute::named(text) {
@@ -188,7 +193,7 @@ impl Reader {
     }
 
     /// An attribute whose value is a text; an address is none.
-    pub(super) fn textual(&mut self, node: &Node, field: &str) -> Option<At<Attribute>> {
+    pub(super) fn textual(&mut self, node: &SourceNode, field: &str) -> Option<At<Attribute>> {
         let attribute = self.attribute(node, field)?;
         if attribute.value != Attribute::Ip {
             return Some(attribute);

@@ -6,14 +6,14 @@ use serde_json::Value as Json;
 
 use super::Reader;
 use super::field::{Absent, Field, about};
-use super::fields::Fields;
+use super::fields::FieldReader;
 use super::key::key;
 use super::quota::{AMOUNT, Kind, TERMS, Terms, UNLIMITED, quota, short, terms, terms_of};
 use super::scalar::found;
 use crate::attributes::Attribute;
-use crate::model::{Algorithm, Amount, KeyPart, Level, Missing, Override, QuotaSpec, Tiers};
+use crate::model::{Algorithm, Amount, KeyPart, Level, Missing, QuotaOverride, QuotaSpec, Tiers};
 use crate::schema::{name_pattern, named_values, object, of, one_or_list};
-use crate::source::{At, Node, Value};
+use crate::source::{At, SourceNode, SourceValue};
 use crate::words;
 
 /// As many levels as a batch has room for beside other limits.
@@ -82,8 +82,8 @@ pub(crate) fn level_schema() -> Json {
 }
 
 /// `tiers: { by: header.x-plan, free: 100/min, partner: unlimited }`
-pub(super) fn tiers(reader: &mut Reader, node: &Node, limits: &QuotaSpec) -> Option<Tiers> {
-    let mut fields = Fields::open(
+pub(super) fn tiers(reader: &mut Reader, node: &SourceNode, limits: &QuotaSpec) -> Option<Tiers> {
+    let mut fields = FieldReader::open(
         reader,
         node,
         "`tiers`",
@@ -121,15 +121,15 @@ pub(super) fn spelled(by: Option<&Attribute>, value: &str) -> Box<str> {
 /// A quota that stands inside a limit: short, or a map in which what is left out is the limit's.
 fn nested(
     reader: &mut Reader,
-    node: &Node,
+    node: &SourceNode,
     of: &str,
     field: &str,
     limits: &QuotaSpec,
 ) -> Option<At<QuotaSpec>> {
-    if !matches!(node.value, Value::Map(_)) {
+    if !matches!(node.value, SourceValue::Map(_)) {
         return short(reader, node, field, limits);
     }
-    let mut fields = Fields::open(reader, node, of, "{ rate: 100/min, burst: 20 }")?;
+    let mut fields = FieldReader::open(reader, node, of, "{ rate: 100/min, burst: 20 }")?;
     // A computed rate is a map too.
     if fields.has("base") || fields.has("at_most") {
         return short_computed(reader, node, limits);
@@ -140,7 +140,11 @@ fn nested(
     quota
 }
 
-fn short_computed(reader: &mut Reader, node: &Node, limits: &QuotaSpec) -> Option<At<QuotaSpec>> {
+fn short_computed(
+    reader: &mut Reader,
+    node: &SourceNode,
+    limits: &QuotaSpec,
+) -> Option<At<QuotaSpec>> {
     let amount = super::rate::read_rate(reader, node, limits.unit)?;
     let spec = QuotaSpec {
         amount,
@@ -150,11 +154,15 @@ fn short_computed(reader: &mut Reader, node: &Node, limits: &QuotaSpec) -> Optio
 }
 
 /// `overrides: [{ key: [abc], rate: 9000/min }]`
-pub(super) fn overrides(reader: &mut Reader, node: &Node, limits: &QuotaSpec) -> Vec<Override> {
+pub(super) fn overrides(
+    reader: &mut Reader,
+    node: &SourceNode,
+    limits: &QuotaSpec,
+) -> Vec<QuotaOverride> {
     let mut overrides = Vec::new();
     for node in reader.list(node, "overrides").unwrap_or_default() {
         let example = "{ key: abc, rate: 9000/min }";
-        let Some(mut fields) = Fields::open(reader, node, "an override", example) else {
+        let Some(mut fields) = FieldReader::open(reader, node, "an override", example) else {
             continue;
         };
         let mut key = None;
@@ -163,17 +171,17 @@ pub(super) fn overrides(reader: &mut Reader, node: &Node, limits: &QuotaSpec) ->
         let quota = quota(reader, &mut fields, terms, Some(limits), Kind::Tier);
         fields.finish(reader);
         if let (Some(key), Some(quota)) = (key, quota) {
-            overrides.push(Override { key, quota });
+            overrides.push(QuotaOverride { key, quota });
         }
     }
     overrides
 }
 
-fn override_key(reader: &mut Reader, node: &Node) -> Option<OverrideKey> {
+fn override_key(reader: &mut Reader, node: &SourceNode) -> Option<OverrideKey> {
     let nodes = match &node.value {
-        Value::List(nodes) => nodes.as_slice(),
-        Value::Scalar { .. } => std::slice::from_ref(node),
-        Value::Nothing | Value::Map(_) => {
+        SourceValue::List(nodes) => nodes.as_slice(),
+        SourceValue::Scalar { .. } => std::slice::from_ref(node),
+        SourceValue::Nothing | SourceValue::Map(_) => {
             reader.report.say(
                 node.place,
                 format!(
@@ -195,12 +203,12 @@ fn override_key(reader: &mut Reader, node: &Node) -> Option<OverrideKey> {
 /// `levels`: a hierarchy, the widest first.
 pub(super) fn levels(
     reader: &mut Reader,
-    node: &Node,
+    node: &SourceNode,
     above: Terms,
     missing: Missing,
 ) -> Vec<Level> {
     let nodes = reader.list(node, "levels").unwrap_or_default();
-    if !(1..=MOST_LEVELS).contains(&nodes.len()) && matches!(node.value, Value::List(_)) {
+    if !(1..=MOST_LEVELS).contains(&nodes.len()) && matches!(node.value, SourceValue::List(_)) {
         reader.report.say(
             node.place,
             format!("`levels` has {} levels", nodes.len()),
@@ -217,9 +225,9 @@ pub(super) fn levels(
     levels
 }
 
-fn level(reader: &mut Reader, node: &Node, above: Terms, missing: Missing) -> Option<Level> {
+fn level(reader: &mut Reader, node: &SourceNode, above: Terms, missing: Missing) -> Option<Level> {
     let example = "{ name: org, key: [claim.org], rate: 10000/min }";
-    let mut fields = Fields::open(reader, node, "a level", example)?;
+    let mut fields = FieldReader::open(reader, node, "a level", example)?;
     let mut draft = LevelDraft {
         name: None,
         key: Vec::new(),
@@ -242,12 +250,16 @@ fn level(reader: &mut Reader, node: &Node, above: Terms, missing: Missing) -> Op
 }
 
 /// `local: 2000/s`, or with a burst: a token bucket that nothing of the limit's own quota is taken over into but the unit.
-pub(super) fn local(reader: &mut Reader, node: &Node, limits: &QuotaSpec) -> Option<At<QuotaSpec>> {
+pub(super) fn local(
+    reader: &mut Reader,
+    node: &SourceNode,
+    limits: &QuotaSpec,
+) -> Option<At<QuotaSpec>> {
     let above = Terms {
         unit: limits.unit,
         ..Terms::default()
     };
-    if !matches!(node.value, Value::Map(_)) {
+    if !matches!(node.value, SourceValue::Map(_)) {
         let rate = reader.parse(node, "local", |text| words::rate(text, limits.unit))?;
         let spec = QuotaSpec {
             algorithm: Algorithm::TokenBucket,
@@ -258,7 +270,7 @@ pub(super) fn local(reader: &mut Reader, node: &Node, limits: &QuotaSpec) -> Opt
         };
         return Some(At::new(spec, node.place));
     }
-    let mut fields = Fields::open(reader, node, "`local`", "{ rate: 2000/s, burst: 500 }")?;
+    let mut fields = FieldReader::open(reader, node, "`local`", "{ rate: 2000/s, burst: 500 }")?;
     let terms = terms(reader, &mut fields, above);
     let quota = quota(reader, &mut fields, terms, None, Kind::Own);
     fields.finish(reader);
@@ -268,14 +280,14 @@ pub(super) fn local(reader: &mut Reader, node: &Node, limits: &QuotaSpec) -> Opt
 /// `candidate`: another rate or algorithm; what is left out is the limit's.
 pub(super) fn candidate(
     reader: &mut Reader,
-    node: &Node,
+    node: &SourceNode,
     limits: &QuotaSpec,
 ) -> Option<At<QuotaSpec>> {
-    if !matches!(node.value, Value::Map(_)) {
+    if !matches!(node.value, SourceValue::Map(_)) {
         return short(reader, node, "candidate", limits);
     }
     let example = "{ rate: 2000/min, algorithm: sliding_window }";
-    let mut fields = Fields::open(reader, node, "`candidate`", example)?;
+    let mut fields = FieldReader::open(reader, node, "`candidate`", example)?;
     let terms = terms(reader, &mut fields, terms_of(limits));
     let quota = quota(reader, &mut fields, terms, Some(limits), Kind::Candidate);
     fields.finish(reader);

@@ -5,12 +5,12 @@
 use serde_json::{Value as Json, json};
 
 use super::field::{Absent, Field, about, put};
-use super::fields::Fields;
+use super::fields::FieldReader;
 use super::scalar::found;
 use super::{Places, Reader, limit, lists};
 use crate::model::{Mode, Policy};
 use crate::schema::{lax_object, list_of, map_of, object, of, one_or_list};
-use crate::source::{Node, Value};
+use crate::source::{SourceNode, SourceValue};
 use crate::words;
 
 /// What `mode` may say, of everything and of one limit.
@@ -128,10 +128,10 @@ pub(crate) fn schema() -> Json {
 }
 
 /// Reads everything that can be read. What could not is left out of the model and stands in the report.
-pub(super) fn policy(reader: &mut Reader, node: &Node) -> (Policy, Places) {
+pub(super) fn policy(reader: &mut Reader, node: &SourceNode) -> (Policy, Places) {
     let mut draft = PolicyDraft::default();
     let example = "limits: [{ name: everyone, rate: 100/s }]";
-    let Some(mut fields) = Fields::open(reader, node, "a policy", example) else {
+    let Some(mut fields) = FieldReader::open(reader, node, "a policy", example) else {
         return (draft.policy, draft.places);
     };
     fields.read(reader, &POLICY, &mut draft);
@@ -146,7 +146,7 @@ pub(super) fn policy(reader: &mut Reader, node: &Node) -> (Policy, Places) {
     (draft.policy, draft.places)
 }
 
-fn limits(reader: &mut Reader, node: &Node, draft: &mut PolicyDraft) {
+fn limits(reader: &mut Reader, node: &SourceNode, draft: &mut PolicyDraft) {
     let Some(nodes) = reader.list(node, "limits") else {
         return;
     };
@@ -161,13 +161,13 @@ fn limits(reader: &mut Reader, node: &Node, draft: &mut PolicyDraft) {
         return;
     }
     for node in nodes {
-        if let Value::Map(entries) = &node.value {
+        if let SourceValue::Map(entries) = &node.value {
             draft.places.add_name(entries);
         }
         let before = reader.report.len();
         let limit = limit::limit(reader, node);
         // A limit that was not read in full would only be complained about twice.
-        if let (Some(limit), Value::Map(entries)) = (limit, &node.value)
+        if let (Some(limit), SourceValue::Map(entries)) = (limit, &node.value)
             && reader.report.len() == before
         {
             draft.policy.limits.push(limit);
@@ -176,8 +176,8 @@ fn limits(reader: &mut Reader, node: &Node, draft: &mut PolicyDraft) {
     }
 }
 
-fn fleet(reader: &mut Reader, node: &Node) -> Option<u32> {
-    let mut fields = Fields::open(reader, node, "`fleet`", "fleet: { nodes: 3 }")?;
+fn fleet(reader: &mut Reader, node: &SourceNode) -> Option<u32> {
+    let mut fields = FieldReader::open(reader, node, "`fleet`", "fleet: { nodes: 3 }")?;
     let mut nodes = None;
     fields.read(reader, &FLEET, &mut nodes);
     fields.finish(reader);
@@ -186,8 +186,12 @@ fn fleet(reader: &mut Reader, node: &Node) -> Option<u32> {
 
 impl Reader {
     /// The values of a list.
-    pub(super) fn list<'a>(&mut self, node: &'a Node, field: &str) -> Option<&'a [Node]> {
-        if let Value::List(nodes) = &node.value {
+    pub(super) fn list<'a>(
+        &mut self,
+        node: &'a SourceNode,
+        field: &str,
+    ) -> Option<&'a [SourceNode]> {
+        if let SourceValue::List(nodes) = &node.value {
             return Some(nodes);
         }
         self.report.say(

@@ -2,7 +2,7 @@
 
 use tollgate_testkit::allocation::{Counting, calls};
 
-use super::{Found, KeyBuffer, MeterRef, Rules};
+use super::{KeyBuffer, MatchedRules, MeterRef, Rules};
 use crate::attributes::Attribute;
 use crate::model::{Condition, Glob, IpNet, LimitRule, Match, Policy, Template, Test};
 use crate::tests::sample::{MINUTE, Request, bucket, key, limit, named, policy};
@@ -71,7 +71,7 @@ fn finding_and_keying_allocate_nothing_whatever_the_request_looks_like() {
             ("header.x", header),
         ];
         let request = Request::with(&values);
-        let mut found = Found::new();
+        let mut found = MatchedRules::new();
         let mut buffer = KeyBuffer::new();
         let mut keys = 0;
         let counted = calls(|| {

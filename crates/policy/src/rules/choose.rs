@@ -10,7 +10,7 @@ use tollgate_core::limit::Limit;
 use super::cost::whole_number;
 use super::formula::Formula;
 use super::meter::Chosen;
-use super::{Found, MeterRef, Rules};
+use super::{MatchedRules, MeterRef, Rules};
 use crate::algorithm::sharing;
 use crate::attributes::{Attribute, Attributes};
 
@@ -35,7 +35,7 @@ impl Rules {
         &self,
         meter: MeterRef,
         request: &dyn Attributes,
-        found: &Found,
+        found: &MatchedRules,
         key: &[u8],
     ) -> Chosen {
         let variant = self.variant(meter.rule, request, found, key);
@@ -49,7 +49,7 @@ impl Rules {
         &self,
         rule: usize,
         request: &dyn Attributes,
-        found: &Found,
+        found: &MatchedRules,
         key: &[u8],
     ) -> usize {
         self.rules().get(rule).map_or(0, |rule| {
@@ -68,7 +68,7 @@ impl Rules {
         meter: MeterRef,
         variant: usize,
         request: &dyn Attributes,
-        found: &Found,
+        found: &MatchedRules,
     ) -> Chosen {
         let rule = self.rules().get(meter.rule);
         match rule.and_then(|rule| rule.meters.get(meter.meter)) {

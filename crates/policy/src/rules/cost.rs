@@ -3,14 +3,14 @@
 //! Nothing here allocates. Must not know: how costs are charged.
 
 use super::choose::value;
-use super::{Found, Rules};
+use super::{MatchedRules, Rules};
 use crate::attributes::{Attribute, Attributes};
 use crate::model::Cost;
 
 impl Rules {
     /// What a request costs under a rule when it arrives.
     #[must_use]
-    pub fn cost(&self, rule: usize, request: &dyn Attributes, found: &Found) -> u64 {
+    pub fn cost(&self, rule: usize, request: &dyn Attributes, found: &MatchedRules) -> u64 {
         self.rules().get(rule).map_or(1, |rule| match rule.price.0 {
             Kind::Fixed(units) => units,
             _ => rule.price.of_request(request, self.route(request, found)),

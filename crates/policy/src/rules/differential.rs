@@ -13,7 +13,7 @@ use proptest::sample::select;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
 use super::matcher::Broken;
-use super::{Found, Listed, Rules, naive};
+use super::{Listed, MatchedRules, Rules, naive};
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{
     Apply, Condition, DenyRule, Glob, Group, IpNet, Match, Mode, Policy, Template, Test,
@@ -221,7 +221,7 @@ fn inputs() -> impl Strategy<Value = (Policy, Vec<Asked>)> {
 }
 
 fn compare(rules: &Rules, policy: &Policy, request: &Asked) -> Result<(), String> {
-    let mut found = Found::new();
+    let mut found = MatchedRules::new();
     rules.find(request, &mut found);
     let expected = naive::find(policy, request);
     let route = rules.matcher.template(&found).map(str::to_owned);

@@ -4,7 +4,7 @@
 //! Must not know: files, places, which request gets which quota.
 
 use tollgate_core::limit::Limit;
-use tollgate_core::{InvalidQuota, Nanos, Reason, Unit};
+use tollgate_core::{InvalidQuota, InvalidReason, Nanos, QuotaUnit};
 
 use crate::algorithm::{self, Shape, StateSharing};
 use crate::model::Burst;
@@ -21,7 +21,7 @@ pub struct Formula {
     /// Units that are charged together.
     pub block: u64,
     /// What is counted.
-    pub unit: Unit,
+    pub unit: QuotaUnit,
     /// The largest count that state may hold, over every quota that shares it; sliding windows only.
     pub ceiling: u64,
 }
@@ -32,7 +32,7 @@ const AUTO: Nanos = Nanos::from_secs(10);
 impl Formula {
     /// A plain one: no burst of its own, no overdraft, charged unit by unit.
     #[must_use]
-    pub const fn of(shape: Shape, unit: Unit) -> Self {
+    pub const fn of(shape: Shape, unit: QuotaUnit) -> Self {
         Self {
             shape,
             burst: None,
@@ -72,7 +72,7 @@ impl Formula {
     /// are never charged in blocks, because each of them would cost a whole one.
     #[must_use]
     pub fn in_blocks_for(mut self, units: u64) -> Self {
-        if self.unit == Unit::Requests {
+        if self.unit == QuotaUnit::Requests {
             return self;
         }
         let needs_larger_blocks = self.shape.properties().needs_larger_blocks;
@@ -93,7 +93,7 @@ impl Formula {
         };
         plain
             .build(units)
-            .is_err_and(|error| error.reason == Reason::RateTooFine)
+            .is_err_and(|error| error.reason == InvalidReason::RateTooFine)
     }
 
     /// Whether a state may be decided on by quotas of both recipes, one now and the other later, without either
@@ -123,14 +123,14 @@ mod tests {
 
     use super::*;
 
-    fn bucket(unit: Unit) -> Formula {
+    fn bucket(unit: QuotaUnit) -> Formula {
         Formula::of(Shape::TokenBucket(Nanos::SECOND), unit)
     }
 
     #[test]
     fn blocks_are_the_smallest_that_keep_the_rate_within_a_thousandth() {
         for units in [999_999, 2_000_000, 3_000_000, 700_000_000, 123_456_789_012] {
-            let formula = bucket(Unit::Bytes).in_blocks_for(units);
+            let formula = bucket(QuotaUnit::Bytes).in_blocks_for(units);
             let block = formula.block;
             let mut smaller = formula;
             smaller.block /= 10;
@@ -147,13 +147,16 @@ mod tests {
 
     #[test]
     fn requests_are_never_charged_in_blocks() {
-        assert_eq!(bucket(Unit::Requests).in_blocks_for(3_000_000).block, 1);
+        assert_eq!(
+            bucket(QuotaUnit::Requests).in_blocks_for(3_000_000).block,
+            1
+        );
     }
 
     #[test]
     fn a_leaky_bucket_admits_its_burst_at_once_and_a_queue_holds_its_burst_beside_the_first() {
-        let meter = Formula::of(Shape::LeakyBucket(Nanos::SECOND), Unit::Requests);
-        let queue = Formula::of(Shape::LeakyQueue(Nanos::SECOND), Unit::Requests);
+        let meter = Formula::of(Shape::LeakyBucket(Nanos::SECOND), QuotaUnit::Requests);
+        let queue = Formula::of(Shape::LeakyQueue(Nanos::SECOND), QuotaUnit::Requests);
         let at_once = |limit: Limit| match limit.quota() {
             Quota::LeakyBucket(bucket) => bucket.limit(),
             _ => 0,
@@ -167,7 +170,7 @@ mod tests {
     #[test]
     fn auto_is_ten_seconds_worth_and_at_least_one() {
         let auto = |units, period| {
-            let mut formula = Formula::of(Shape::TokenBucket(period), Unit::Requests);
+            let mut formula = Formula::of(Shape::TokenBucket(period), QuotaUnit::Requests);
             formula.burst = Some(Burst::Auto);
             match formula.build(units).unwrap().quota() {
                 Quota::TokenBucket(bucket) => bucket.limit(),

@@ -10,7 +10,7 @@ pub const MOST_LIMITS: usize = 64;
 
 /// What a request falls under. Filled by [`Rules::find`](super::Rules::find), as often as one likes.
 #[derive(Clone)]
-pub struct Found {
+pub struct MatchedRules {
     pub(super) listed: Listed,
     pub(super) rules: [usize; MOST_LIMITS],
     pub(super) len: usize,
@@ -32,7 +32,7 @@ pub enum Listed {
     Denied(usize),
 }
 
-impl Found {
+impl MatchedRules {
     /// Nothing found yet.
     #[must_use]
     pub const fn new() -> Self {
@@ -113,13 +113,13 @@ impl Found {
     }
 }
 
-impl Default for Found {
+impl Default for MatchedRules {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl std::fmt::Debug for Found {
+impl std::fmt::Debug for MatchedRules {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Found")
             .field("listed", &self.listed)

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 use super::draft::{DraftLimit, MOST_KEY_PARTS, Recipe, Why};
-use super::{Found, KeyBuffer, Keyed, MeterRef, Rules, path};
+use super::{KeyBuffer, Keyed, MatchedRules, MeterRef, Rules, path};
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{KeyPart, Missing};
 
@@ -33,7 +33,7 @@ impl Rules {
         &self,
         meter: MeterRef,
         request: &dyn Attributes,
-        found: &Found,
+        found: &MatchedRules,
         buffer: &mut KeyBuffer,
     ) -> Keyed {
         buffer.clear();
@@ -72,7 +72,7 @@ impl Rules {
         &self,
         meter: MeterRef,
         request: &dyn Attributes,
-        found: &Found,
+        found: &MatchedRules,
         buffer: &mut KeyBuffer,
     ) -> bool {
         buffer.clear();
@@ -139,7 +139,7 @@ impl Rules {
         &'a self,
         attribute: &Attribute,
         request: &'a dyn Attributes,
-        found: &Found,
+        found: &MatchedRules,
     ) -> Option<Value<'a>> {
         match attribute {
             Attribute::Ip => request.ip().map(Value::Address),

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::{
-    Draft, DraftLimit, Found, KEY_ROOM, KeyBuffer, Keyed, MOST_KEY_PARTS, MeterRef, Recipe, Rules,
+    Draft, DraftLimit, KEY_ROOM, KeyBuffer, Keyed, MOST_KEY_PARTS, MatchedRules, MeterRef, Recipe,
+    Rules,
 };
 use crate::attributes::Attribute;
 use crate::model::{KeyPart, LimitRule, Match, Missing};
@@ -34,7 +35,7 @@ const SECRET: [u8; 16] = *b"0123456789abcdef";
 const FIRST: MeterRef = MeterRef { rule: 0, meter: 0 };
 
 fn key_of(rules: &Rules, meter: MeterRef, request: &Request) -> (Keyed, Vec<u8>) {
-    let mut found = Found::new();
+    let mut found = MatchedRules::new();
     rules.find(request, &mut found);
     let mut buffer = KeyBuffer::new();
     let keyed = rules.key(meter, request, &found, &mut buffer);

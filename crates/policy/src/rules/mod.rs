@@ -39,7 +39,7 @@ pub use draft::{
     Draft, DraftLimit, MOST_GLOB_BYTES, MOST_KEY_PARTS, MOST_SEGMENTS, Origin, Recipe, Unfit, Why,
 };
 pub use formula::Formula;
-pub use found::{Found, Listed, MOST_LIMITS, MOST_METERS};
+pub use found::{Listed, MOST_LIMITS, MOST_METERS, MatchedRules};
 pub(crate) use keys::masked;
 pub use meter::{Chosen, Meter, Role};
 
@@ -165,14 +165,18 @@ impl Rules {
     /// Finds what a request falls under; what was found before is forgotten.
     ///
     /// Refusing comes first, then being exempt, then every limit that matches, of which groups may keep only the narrowest.
-    pub fn find(&self, request: &dyn Attributes, found: &mut Found) {
+    pub fn find(&self, request: &dyn Attributes, found: &mut MatchedRules) {
         self.matcher.find(request, found);
     }
 
     /// The route that a request belongs to: what its transport says, else the most specific of the policy's templates
     /// that its path lies under.
     #[must_use]
-    pub fn route<'a>(&'a self, request: &'a dyn Attributes, found: &Found) -> Option<&'a [u8]> {
+    pub fn route<'a>(
+        &'a self,
+        request: &'a dyn Attributes,
+        found: &MatchedRules,
+    ) -> Option<&'a [u8]> {
         let template = || self.matcher.template(found).map(str::as_bytes);
         request.get(&Attribute::Route).or_else(template)
     }
@@ -182,7 +186,7 @@ impl Rules {
         &'a self,
         attribute: &Attribute,
         request: &'a dyn Attributes,
-        found: &Found,
+        found: &MatchedRules,
     ) -> Option<&'a [u8]> {
         match attribute {
             Attribute::Route => self.route(request, found),

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use super::{Found, Listed, MOST_LIMITS, MOST_METERS, Origin, Rules};
+use super::{Listed, MOST_LIMITS, MOST_METERS, MatchedRules, Origin, Rules};
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{
     Algorithm, Apply, Condition, DenyRule, Glob, Group, LimitRule, Match, Mode, Policy, Template,
@@ -44,9 +44,9 @@ fn limit_on(name: &str, conditions: &[(&str, Test)]) -> LimitRule {
     }
 }
 
-fn found(policy: &Policy, request: &dyn Attributes) -> Found {
+fn found(policy: &Policy, request: &dyn Attributes) -> MatchedRules {
     let rules = Rules::compile(policy, [7; 16]).unwrap();
-    let mut found = Found::new();
+    let mut found = MatchedRules::new();
     rules.find(request, &mut found);
     found
 }
@@ -157,7 +157,7 @@ fn the_route_is_what_the_transport_says_or_else_the_most_specific_template() {
     let rules = Rules::compile(&policy, [7; 16]).unwrap();
     let route = |values: &[(&str, &str)]| {
         let request = Request::with(values);
-        let mut found = Found::new();
+        let mut found = MatchedRules::new();
         rules.find(&request, &mut found);
         rules.route(&request, &found).map(<[u8]>::to_vec)
     };

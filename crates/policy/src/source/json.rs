@@ -4,12 +4,12 @@
 //! place of an error. Tests hold it against that library. Must not know: fields.
 
 use super::lines::Lines;
-use super::node::{At, Entry, Node, Value};
-use super::problem::Problem;
+use super::node::{At, MapEntry, SourceNode, SourceValue};
+use super::problem::Diagnostic;
 use super::{MAX_DEPTH, MAX_NODES, says_nothing, too_deep, too_many};
 
 /// Reads a text. It stops at the first error: after a wrong bracket or quote every further message would be a guess.
-pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<Node, Problem> {
+pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<SourceNode, Diagnostic> {
     let mut reader = Reader {
         text,
         lines,
@@ -54,12 +54,12 @@ impl Reader<'_> {
     }
 
     /// A problem with the bytes from `start` to here, at least one character.
-    fn wrong(&self, start: usize, message: impl Into<String>, help: &str) -> Problem {
-        Problem::new(self.lines.place(start..self.at), message, help)
+    fn wrong(&self, start: usize, message: impl Into<String>, help: &str) -> Diagnostic {
+        Diagnostic::new(self.lines.place(start..self.at), message, help)
     }
 
     /// A problem with what comes next, where what comes next says more than that it is unexpected.
-    fn unexpected(&self, message: &str, help: &str) -> Problem {
+    fn unexpected(&self, message: &str, help: &str) -> Diagnostic {
         let (message, help) = match self.rest().chars().next() {
             None => (
                 "the file ends here, in the middle of a value",
@@ -75,10 +75,10 @@ impl Reader<'_> {
             ),
             Some(_) => (message, help),
         };
-        Problem::new(self.lines.place(self.at..self.at + 1), message, help)
+        Diagnostic::new(self.lines.place(self.at..self.at + 1), message, help)
     }
 
-    fn value(&mut self, depth: usize) -> Result<Node, Problem> {
+    fn value(&mut self, depth: usize) -> Result<SourceNode, Diagnostic> {
         self.nodes += 1;
         let start = self.at;
         if self.nodes > MAX_NODES {
@@ -88,22 +88,22 @@ impl Reader<'_> {
             Some(b'{' | b'[') if depth >= MAX_DEPTH => {
                 return Err(too_deep(self.lines.place(start..start + 1)));
             }
-            Some(b'{') => Value::Map(self.map(depth)?),
-            Some(b'[') => Value::List(self.list(depth)?),
-            Some(b'"') => Value::Scalar {
+            Some(b'{') => SourceValue::Map(self.map(depth)?),
+            Some(b'[') => SourceValue::List(self.list(depth)?),
+            Some(b'"') => SourceValue::Scalar {
                 text: self.string()?.into(),
                 quoted: true,
             },
             Some(b'-' | b'0'..=b'9') => self.number()?,
             _ => self.word()?,
         };
-        Ok(Node {
+        Ok(SourceNode {
             place: self.lines.place(start..self.at),
             value,
         })
     }
 
-    fn list(&mut self, depth: usize) -> Result<Vec<Node>, Problem> {
+    fn list(&mut self, depth: usize) -> Result<Vec<SourceNode>, Diagnostic> {
         let mut values = Vec::new();
         self.at += 1;
         self.skip_space();
@@ -119,7 +119,7 @@ impl Reader<'_> {
         }
     }
 
-    fn map(&mut self, depth: usize) -> Result<Vec<Entry>, Problem> {
+    fn map(&mut self, depth: usize) -> Result<Vec<MapEntry>, Diagnostic> {
         let mut entries = Vec::new();
         self.at += 1;
         self.skip_space();
@@ -148,7 +148,7 @@ impl Reader<'_> {
             self.at += 1;
             self.skip_space();
             let value = self.value(depth + 1)?;
-            entries.push(Entry { name, value });
+            entries.push(MapEntry { name, value });
             if self.ended(b'}')? {
                 return Ok(entries);
             }
@@ -156,7 +156,7 @@ impl Reader<'_> {
     }
 
     /// After a value: whether this bracket closes what it stands in; otherwise a comma and another value follow.
-    fn ended(&mut self, bracket: u8) -> Result<bool, Problem> {
+    fn ended(&mut self, bracket: u8) -> Result<bool, Diagnostic> {
         self.skip_space();
         match self.peek() {
             Some(byte) if byte == bracket => {
@@ -190,7 +190,7 @@ impl Reader<'_> {
     }
 
     /// `true`, `false`, `null`, or something that JSON does not know.
-    fn word(&mut self) -> Result<Value, Problem> {
+    fn word(&mut self) -> Result<SourceValue, Diagnostic> {
         let length = self
             .rest()
             .find(|c: char| !(c.is_alphanumeric() || "_.-+%".contains(c)))
@@ -204,8 +204,8 @@ impl Reader<'_> {
         let start = self.at;
         self.at += length;
         match self.text.get(start..self.at).unwrap_or_default() {
-            "null" => Ok(Value::Nothing),
-            word @ ("true" | "false") => Ok(Value::Scalar {
+            "null" => Ok(SourceValue::Nothing),
+            word @ ("true" | "false") => Ok(SourceValue::Scalar {
                 text: word.into(),
                 quoted: false,
             }),
@@ -226,7 +226,7 @@ impl Reader<'_> {
     }
 
     /// A number, kept as written.
-    fn number(&mut self) -> Result<Value, Problem> {
+    fn number(&mut self) -> Result<SourceValue, Diagnostic> {
         let start = self.at;
         let mut fine = true;
         if self.peek() == Some(b'-') {
@@ -261,14 +261,14 @@ impl Reader<'_> {
                 "put a text in double quotes; a number has no leading zero, unit or separator",
             ));
         }
-        Ok(Value::Scalar {
+        Ok(SourceValue::Scalar {
             text: text.into(),
             quoted: false,
         })
     }
 
     /// A text in double quotes, with its escapes resolved.
-    fn string(&mut self) -> Result<String, Problem> {
+    fn string(&mut self) -> Result<String, Diagnostic> {
         let start = self.at;
         self.at += 1;
         let mut said = String::new();
@@ -303,7 +303,7 @@ impl Reader<'_> {
         }
     }
 
-    fn not_closed(&self, start: usize) -> Problem {
+    fn not_closed(&self, start: usize) -> Diagnostic {
         self.wrong(
             start,
             "this text has no closing quote on its line",
@@ -311,7 +311,7 @@ impl Reader<'_> {
         )
     }
 
-    fn escape(&mut self) -> Result<char, Problem> {
+    fn escape(&mut self) -> Result<char, Diagnostic> {
         let start = self.at;
         self.at += 1;
         let letter = self.rest().chars().next();
@@ -335,7 +335,7 @@ impl Reader<'_> {
     }
 
     /// The four digits after `\u`, and the second half of a pair where there is one.
-    fn unicode(&mut self, start: usize) -> Result<char, Problem> {
+    fn unicode(&mut self, start: usize) -> Result<char, Diagnostic> {
         let first = self.four_digits();
         let code = match first {
             Some(high @ 0xd800..=0xdbff) if self.rest().starts_with("\\u") => {

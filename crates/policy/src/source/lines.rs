@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::node::Place;
+use super::node::SourceLocation;
 
 /// Characters are counted once per so many bytes, so that finding a column never walks further than this, even in a
 /// file that is one long line.
@@ -90,7 +90,7 @@ impl<'a> Lines<'a> {
     }
 
     /// The place of these bytes. What goes on over several lines is marked as far as its first line goes.
-    pub(crate) fn place(&self, bytes: Range<usize>) -> Place {
+    pub(crate) fn place(&self, bytes: Range<usize>) -> SourceLocation {
         let start = bytes.start.min(self.text.len());
         let index = self.index(start);
         let line = self.range(index);
@@ -100,7 +100,7 @@ impl<'a> Lines<'a> {
         let first = self.characters_before(start);
         let column = first - self.characters_before(line.start).min(first);
         let width = self.characters_before(end).saturating_sub(first);
-        Place {
+        SourceLocation {
             line: small(index + 1),
             column: small(column + 1),
             width: small(width.max(1)),
@@ -119,10 +119,10 @@ impl<'a> Lines<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Lines, Place};
+    use super::{Lines, SourceLocation};
 
-    fn place(line: u32, column: u32, width: u32) -> Place {
-        Place {
+    fn place(line: u32, column: u32, width: u32) -> SourceLocation {
+        SourceLocation {
             line,
             column,
             width,

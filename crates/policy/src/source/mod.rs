@@ -15,8 +15,8 @@ mod yaml_words;
 use std::path::Path;
 
 pub use names::given_twice;
-pub use node::{At, Entry, Node, Place, Value};
-pub use problem::{MOST_TOLD, Problem, Problems};
+pub use node::{At, MapEntry, SourceLocation, SourceNode, SourceValue};
+pub use problem::{Diagnostic, MOST_TOLD, Problems};
 
 use lines::Lines;
 
@@ -29,7 +29,7 @@ pub const MAX_NODES: usize = 200_000;
 
 /// How a text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
+pub enum SourceFormat {
     /// YAML 1.2, without anchors, aliases, tags and merge keys.
     Yaml,
     /// TOML 1.0.
@@ -38,7 +38,7 @@ pub enum Format {
     Json,
 }
 
-impl Format {
+impl SourceFormat {
     /// The format that a file's name says, by its ending.
     ///
     /// ```
@@ -79,10 +79,10 @@ impl Format {
 /// # Errors
 ///
 /// What is wrong with the text: its syntax, its size, how deep it goes, or that it says nothing.
-pub fn parse(text: &str, format: Format) -> Result<Node, Vec<Problem>> {
+pub fn parse(text: &str, format: SourceFormat) -> Result<SourceNode, Vec<Diagnostic>> {
     if text.len() > MAX_BYTES {
-        return Err(vec![Problem::new(
-            Place::START,
+        return Err(vec![Diagnostic::new(
+            SourceLocation::START,
             format!(
                 "the file has {} bytes, and at most {MAX_BYTES} are read",
                 text.len()
@@ -93,19 +93,19 @@ pub fn parse(text: &str, format: Format) -> Result<Node, Vec<Problem>> {
     let text = without_byte_order_mark(text);
     let lines = Lines::new(text);
     let mut tree = match format {
-        Format::Yaml => yaml::parse(text, &lines),
-        Format::Toml => toml::parse(text, &lines),
-        Format::Json => json::parse(text, &lines).map_err(|problem| vec![problem]),
+        SourceFormat::Yaml => yaml::parse(text, &lines),
+        SourceFormat::Toml => toml::parse(text, &lines),
+        SourceFormat::Json => json::parse(text, &lines).map_err(|problem| vec![problem]),
     }?;
-    if let (Format::Json, Value::Map(entries)) = (format, &mut tree.value) {
+    if let (SourceFormat::Json, SourceValue::Map(entries)) = (format, &mut tree.value) {
         // Where editors find what a JSON file may say: a word to them, in a format that has no comments for it.
         entries.retain(|entry| &*entry.name.value != "$schema");
     }
     let nothing = match &tree.value {
-        Value::Nothing => true,
-        Value::Scalar { text, .. } => text.is_empty(),
-        Value::List(values) => values.is_empty(),
-        Value::Map(entries) => entries.is_empty(),
+        SourceValue::Nothing => true,
+        SourceValue::Scalar { text, .. } => text.is_empty(),
+        SourceValue::List(values) => values.is_empty(),
+        SourceValue::Map(entries) => entries.is_empty(),
     };
     if nothing {
         return Err(vec![says_nothing()]);
@@ -118,24 +118,24 @@ fn without_byte_order_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-fn says_nothing() -> Problem {
-    Problem::new(
-        Place::START,
+fn says_nothing() -> Diagnostic {
+    Diagnostic::new(
+        SourceLocation::START,
         "the file says nothing",
         "a policy has at least `limits:` with one limit; to switch limits off, say `mode: off`",
     )
 }
 
-fn too_deep(place: Place) -> Problem {
-    Problem::new(
+fn too_deep(place: SourceLocation) -> Diagnostic {
+    Diagnostic::new(
         place,
         format!("lists and maps lie more than {MAX_DEPTH} deep in each other here"),
         "no field of a policy needs that; is there a bracket too many?",
     )
 }
 
-fn too_many(place: Place) -> Problem {
-    Problem::new(
+fn too_many(place: SourceLocation) -> Diagnostic {
+    Diagnostic::new(
         place,
         format!("the file has more than {MAX_NODES} values and names"),
         "split the policy, or use networks, globs and templates instead of long lists",

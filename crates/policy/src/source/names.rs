@@ -4,27 +4,27 @@
 
 use std::collections::HashMap;
 
-use super::node::{Node, Place, Value};
-use super::problem::Problem;
+use super::node::{SourceLocation, SourceNode, SourceValue};
+use super::problem::Diagnostic;
 
 /// Every name that stands in its map a second time, wherever in the tree.
 #[must_use]
-pub fn given_twice(tree: &Node) -> Vec<Problem> {
+pub fn given_twice(tree: &SourceNode) -> Vec<Diagnostic> {
     let mut problems = Vec::new();
     find(tree, &mut problems);
     problems
 }
 
-fn find(node: &Node, problems: &mut Vec<Problem>) {
+fn find(node: &SourceNode, problems: &mut Vec<Diagnostic>) {
     match &node.value {
-        Value::Nothing | Value::Scalar { .. } => {}
-        Value::List(values) => {
+        SourceValue::Nothing | SourceValue::Scalar { .. } => {}
+        SourceValue::List(values) => {
             for value in values {
                 find(value, problems);
             }
         }
-        Value::Map(entries) => {
-            let mut first: HashMap<&str, Place> = HashMap::new();
+        SourceValue::Map(entries) => {
+            let mut first: HashMap<&str, SourceLocation> = HashMap::new();
             for entry in entries {
                 let name = &*entry.name.value;
                 if let Some(before) = first.get(name) {
@@ -39,8 +39,8 @@ fn find(node: &Node, problems: &mut Vec<Problem>) {
 }
 
 /// The problem of one name.
-pub(super) fn twice(name: &str, place: Place, first_line: u32) -> Problem {
-    Problem::new(
+pub(super) fn twice(name: &str, place: SourceLocation, first_line: u32) -> Diagnostic {
+    Diagnostic::new(
         place,
         format!("`{name}` is given twice; first on line {first_line}"),
         "keep one of the two",

@@ -7,7 +7,7 @@ use std::fmt;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::lines::Lines;
-use super::node::Place;
+use super::node::SourceLocation;
 use super::{show, without_byte_order_mark};
 
 /// So many problems are told; of the rest only how many there are. Whoever repairs a hundred may ask again.
@@ -15,18 +15,18 @@ pub const MOST_TOLD: usize = 100;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
+pub struct Diagnostic {
     /// Where.
-    pub place: Place,
+    pub place: SourceLocation,
     /// What is wrong, naming the field and the value.
     pub message: Box<str>,
     /// What would be right.
     pub help: Option<Box<str>>,
 }
 
-impl Problem {
+impl Diagnostic {
     /// What is wrong at a place, and what would be right.
-    pub fn new(place: Place, message: impl Into<String>, help: impl Into<String>) -> Self {
+    pub fn new(place: SourceLocation, message: impl Into<String>, help: impl Into<String>) -> Self {
         Self {
             place,
             message: message.into().into(),
@@ -35,7 +35,7 @@ impl Problem {
     }
 
     /// What is wrong at a place, where there is nothing to advise.
-    pub fn bare(place: Place, message: impl Into<String>) -> Self {
+    pub fn bare(place: SourceLocation, message: impl Into<String>) -> Self {
         Self {
             place,
             message: message.into().into(),
@@ -65,7 +65,7 @@ pub struct Problems {
     /// What the file is called in messages.
     pub file: Box<str>,
     /// What is wrong.
-    pub list: Vec<Problem>,
+    pub list: Vec<Diagnostic>,
     /// How many more problems there are than are told.
     pub more: usize,
     /// The lines that problems point at, by number and in order, so that they can be shown.
@@ -75,7 +75,7 @@ pub struct Problems {
 impl Problems {
     /// What is wrong with this text of a file, sorted, each once, at most [`MOST_TOLD`].
     #[must_use]
-    pub fn new(file: &str, text: &str, mut list: Vec<Problem>) -> Self {
+    pub fn new(file: &str, text: &str, mut list: Vec<Diagnostic>) -> Self {
         list.sort();
         list.dedup_by(|a, b| a.place == b.place && a.message == b.message);
         let more = list.len().saturating_sub(MOST_TOLD);
@@ -141,12 +141,12 @@ impl Serialize for Problems {
 /// One problem and its file.
 struct Told<'a> {
     file: &'a str,
-    problem: &'a Problem,
+    problem: &'a Diagnostic,
 }
 
 impl Serialize for Told<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Problem {
+        let Diagnostic {
             place,
             message,
             help,
@@ -165,12 +165,12 @@ impl Serialize for Told<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_TOLD, Place, Problem, Problems};
+    use super::{Diagnostic, MOST_TOLD, Problems, SourceLocation};
 
-    fn at(line: u32, column: u32, message: &str) -> Problem {
+    fn at(line: u32, column: u32, message: &str) -> Diagnostic {
         let width = 1;
-        Problem::bare(
-            Place {
+        Diagnostic::bare(
+            SourceLocation {
                 line,
                 column,
                 width,
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn programs_get_every_field() {
         let mut list = vec![at(2, 3, "wrong")];
-        list.push(Problem::new(Place::default(), "nowhere", "do"));
+        list.push(Diagnostic::new(SourceLocation::default(), "nowhere", "do"));
         let problems = Problems::new("p.yaml", "a\nb c\n", list);
         assert_eq!(
             serde_json::to_string(&problems).unwrap(),

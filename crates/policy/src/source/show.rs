@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthChar;
 
-use super::problem::{Problem, Problems};
+use super::problem::{Diagnostic, Problems};
 
 /// So many columns of a line are shown; a longer line is cut around the caret.
 const MOST_COLUMNS: usize = 100;
@@ -58,7 +58,7 @@ fn line(out: &mut String, text: &str) {
     out.push('\n');
 }
 
-fn one(problems: &Problems, problem: &Problem, paint: &Paint, out: &mut String) {
+fn one(problems: &Problems, problem: &Diagnostic, paint: &Paint, out: &mut String) {
     let place = problem.place;
     let mut location = visible(&problems.file);
     // What stands nowhere, such as a default, is wrong with the file as a whole.
@@ -195,16 +195,16 @@ fn visible(text: &str) -> String {
 mod tests {
     use unicode_width::UnicodeWidthStr;
 
-    use super::super::node::Place;
-    use super::{MOST_COLUMNS, Problem, Problems, Shown};
+    use super::super::node::SourceLocation;
+    use super::{Diagnostic, MOST_COLUMNS, Problems, Shown};
 
     fn render(text: &str, line: u32, column: u32, width: u32) -> String {
-        let place = Place {
+        let place = SourceLocation {
             line,
             column,
             width,
         };
-        let list = vec![Problem::new(place, "wrong", "right")];
+        let list = vec![Diagnostic::new(place, "wrong", "right")];
         Problems::new("p.yaml", text, list).to_string()
     }
 
@@ -298,13 +298,13 @@ mod tests {
 
     #[test]
     fn nothing_that_a_file_says_reaches_the_terminal_as_a_command() {
-        let place = Place {
+        let place = SourceLocation {
             line: 1,
             column: 1,
             width: 1,
         };
         let evil = "\x1b[2Ja\u{202e}b\r\u{9b}";
-        let list = vec![Problem::new(place, format!("`{evil}\n`"), evil)];
+        let list = vec![Diagnostic::new(place, format!("`{evil}\n`"), evil)];
         let said = Problems::new(evil, &format!("{evil}\n"), list).to_string();
         assert!(
             !said.contains(['\x1b', '\u{202e}', '\r', '\u{9b}']),
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn colours_only_where_they_are_asked_for() {
-        let list = vec![Problem::new(Place::START, "wrong", "right")];
+        let list = vec![Diagnostic::new(SourceLocation::START, "wrong", "right")];
         let problems = Problems::new("f", "x\n", list);
         assert!(!problems.render(false).contains('\x1b'));
         let coloured = problems.render(true);

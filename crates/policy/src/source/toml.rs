@@ -9,8 +9,8 @@ use ::toml::de::{DeTable, DeValue, Error};
 
 use super::lines::Lines;
 use super::names;
-use super::node::{At, Entry, Node, Value};
-use super::problem::Problem;
+use super::node::{At, MapEntry, SourceNode, SourceValue};
+use super::problem::Diagnostic;
 use super::{MAX_DEPTH, MAX_NODES, too_deep, too_many};
 
 /// For so many names at most is the first of two looked for: each search reads the file once more.
@@ -22,7 +22,7 @@ const MARK: &str = "\"\\u0001 tollgate: which table is this? \\u0001\"";
 const MARK_READ: &str = "\u{1} tollgate: which table is this? \u{1}";
 
 /// Reads a text, and reports everything that is wrong with its syntax.
-pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<Node, Vec<Problem>> {
+pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<SourceNode, Vec<Diagnostic>> {
     let (table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         let problems = errors
@@ -39,7 +39,7 @@ pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<Node, Vec<Problem>>
     let root = 0..text.len().min(1);
     let value = reader.table(table.get_ref(), 0);
     value
-        .map(|value| Node {
+        .map(|value| SourceNode {
             place: lines.place(root),
             value,
         })
@@ -53,7 +53,11 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn value(&mut self, spanned: &Spanned<DeValue<'_>>, depth: usize) -> Result<Node, Problem> {
+    fn value(
+        &mut self,
+        spanned: &Spanned<DeValue<'_>>,
+        depth: usize,
+    ) -> Result<SourceNode, Diagnostic> {
         let place = self.lines.place(spanned.span());
         self.nodes += 1;
         if self.nodes > MAX_NODES {
@@ -64,42 +68,42 @@ impl Reader<'_> {
                 return Err(too_deep(place));
             }
             DeValue::Table(table) => self.table(table, depth)?,
-            DeValue::Array(values) => Value::List(
+            DeValue::Array(values) => SourceValue::List(
                 values
                     .iter()
                     .map(|value| self.value(value, depth + 1))
                     .collect::<Result<_, _>>()?,
             ),
-            DeValue::String(text) => Value::Scalar {
+            DeValue::String(text) => SourceValue::Scalar {
                 text: (**text).into(),
                 quoted: true,
             },
             // Numbers, truth values and dates stay as they are written.
-            _ => Value::Scalar {
+            _ => SourceValue::Scalar {
                 text: self.text.get(spanned.span()).unwrap_or_default().into(),
                 quoted: false,
             },
         };
-        Ok(Node { place, value })
+        Ok(SourceNode { place, value })
     }
 
-    fn table(&mut self, table: &DeTable<'_>, depth: usize) -> Result<Value, Problem> {
+    fn table(&mut self, table: &DeTable<'_>, depth: usize) -> Result<SourceValue, Diagnostic> {
         let mut pairs: Vec<_> = table.iter().collect();
         pairs.sort_by_key(|(name, _)| name.span().start);
         let mut entries = Vec::with_capacity(pairs.len());
         for (name, value) in pairs {
             self.nodes += 1;
-            entries.push(Entry {
+            entries.push(MapEntry {
                 name: At::new((**name.get_ref()).into(), self.lines.place(name.span())),
                 value: self.value(value, depth + 1)?,
             });
         }
-        Ok(Value::Map(entries))
+        Ok(SourceValue::Map(entries))
     }
 }
 
 /// A syntax error in our words where the library's own would puzzle.
-fn problem(text: &str, lines: &Lines<'_>, error: &Error, search: bool) -> Problem {
+fn problem(text: &str, lines: &Lines<'_>, error: &Error, search: bool) -> Diagnostic {
     let span = error.span().unwrap_or(text.len()..text.len());
     let place = lines.place(span.clone());
     let said = text.get(span.clone()).unwrap_or_default();
@@ -109,7 +113,7 @@ fn problem(text: &str, lines: &Lines<'_>, error: &Error, search: bool) -> Proble
             let name = said.trim_matches(['"', '\'']);
             match first {
                 Some(first) => names::twice(name, place, lines.place(first).line),
-                None => Problem::new(
+                None => Diagnostic::new(
                     place,
                     format!("`{name}` is given twice"),
                     "keep one of the two",
@@ -123,7 +127,7 @@ fn problem(text: &str, lines: &Lines<'_>, error: &Error, search: bool) -> Proble
             } else {
                 "TOML is written `name = value`, a text in quotes, and one `[[limits]]` for each limit"
             };
-            Problem::new(place, format!("this is not valid TOML: {message}"), help)
+            Diagnostic::new(place, format!("this is not valid TOML: {message}"), help)
         }
     }
 }

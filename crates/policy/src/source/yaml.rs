@@ -8,12 +8,12 @@ use std::ops::Range;
 use granit_parser::{Event, Marker, Parser, ScalarStyle, Span, StructureStyle};
 
 use super::lines::Lines;
-use super::node::{At, Entry, Node, Place, Value};
-use super::problem::Problem;
+use super::node::{At, MapEntry, SourceLocation, SourceNode, SourceValue};
+use super::problem::Diagnostic;
 use super::{MAX_DEPTH, MAX_NODES, says_nothing, too_deep, too_many, yaml_words};
 
 /// Reads a text. A syntax error ends the reading; what is refused is collected, all of it.
-pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<Node, Vec<Problem>> {
+pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<SourceNode, Vec<Diagnostic>> {
     let options = granit_parser::options! {
         emit_comments: false,
         emit_anchor_events: true,
@@ -52,26 +52,26 @@ fn offset(text: &str, marker: Marker) -> usize {
 
 /// A list or map whose end has not come yet.
 struct Open {
-    place: Place,
+    place: SourceLocation,
     /// Where it begins, if a bracket also tells where it ends.
     bracket: Option<usize>,
     inside: Inside,
 }
 
 enum Inside {
-    List(Vec<Node>),
+    List(Vec<SourceNode>),
     /// The entries, and a name whose value has not come yet.
-    Map(Vec<Entry>, Option<At<Box<str>>>),
+    Map(Vec<MapEntry>, Option<At<Box<str>>>),
 }
 
 struct Builder<'a> {
     text: &'a str,
     lines: &'a Lines<'a>,
     open: Vec<Open>,
-    root: Option<Node>,
+    root: Option<SourceNode>,
     documents: usize,
     nodes: usize,
-    problems: Vec<Problem>,
+    problems: Vec<Diagnostic>,
 }
 
 impl<'a> Builder<'a> {
@@ -91,12 +91,12 @@ impl<'a> Builder<'a> {
         offset(self.text, span.start)..offset(self.text, span.end)
     }
 
-    fn refuse(&mut self, place: Place, message: String, help: &str) {
-        self.problems.push(Problem::new(place, message, help));
+    fn refuse(&mut self, place: SourceLocation, message: String, help: &str) {
+        self.problems.push(Diagnostic::new(place, message, help));
     }
 
     /// Takes what the library found next. An error ends the reading.
-    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Problem> {
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Diagnostic> {
         let bytes = self.range(&span);
         let place = self.lines.place(bytes.clone());
         if event.is_node() {
@@ -110,7 +110,7 @@ impl<'a> Builder<'a> {
             Event::DocumentStart(..) => {
                 self.documents += 1;
                 if self.documents > 1 {
-                    return Err(Problem::new(
+                    return Err(Diagnostic::new(
                         place,
                         "a second document begins here",
                         "a policy is one document; remove the `---`, or move this into a file of its own",
@@ -131,7 +131,7 @@ impl<'a> Builder<'a> {
                         "quote a text that begins with `*`: \"{said}\"; write repeated fields out"
                     ),
                 );
-                self.add(place, Value::Nothing);
+                self.add(place, SourceValue::Nothing);
             }
             Event::Scalar(text, style, ..) => self.scalar(&text, style, &bytes, place),
             Event::SequenceStart(style, ..) => {
@@ -159,7 +159,13 @@ impl<'a> Builder<'a> {
         );
     }
 
-    fn scalar(&mut self, text: &str, style: ScalarStyle, bytes: &Range<usize>, place: Place) {
+    fn scalar(
+        &mut self,
+        text: &str,
+        style: ScalarStyle,
+        bytes: &Range<usize>,
+        place: SourceLocation,
+    ) {
         let quoted = style != ScalarStyle::Plain;
         if self.name_is_next() {
             if text == "<<" && !quoted {
@@ -187,12 +193,12 @@ impl<'a> Builder<'a> {
                 }) if bytes.is_empty() => name.place,
                 _ => place,
             };
-            self.add(place, Value::Nothing);
+            self.add(place, SourceValue::Nothing);
             return;
         }
         self.add(
             place,
-            Value::Scalar {
+            SourceValue::Scalar {
                 text: text.into(),
                 quoted,
             },
@@ -204,7 +210,7 @@ impl<'a> Builder<'a> {
         inside: Inside,
         style: StructureStyle,
         bytes: &Range<usize>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), Diagnostic> {
         let place = self.lines.place(bytes.start..bytes.start + 1);
         if self.open.len() >= MAX_DEPTH {
             return Err(too_deep(place));
@@ -228,13 +234,13 @@ impl<'a> Builder<'a> {
             None => ended.place,
         };
         let value = match ended.inside {
-            Inside::List(values) => Value::List(values),
+            Inside::List(values) => SourceValue::List(values),
             Inside::Map(entries, _) => {
                 // A map without brackets is pointed at by its first name.
                 if let (None, Some(first)) = (ended.bracket, entries.first()) {
                     place = first.name.place;
                 }
-                Value::Map(entries)
+                SourceValue::Map(entries)
             }
         };
         if self.name_is_next() {
@@ -260,7 +266,7 @@ impl<'a> Builder<'a> {
         )
     }
 
-    fn name(&mut self, name: &str, place: Place) {
+    fn name(&mut self, name: &str, place: SourceLocation) {
         if let Some(Open {
             inside: Inside::Map(_, next),
             ..
@@ -271,13 +277,13 @@ impl<'a> Builder<'a> {
     }
 
     /// Puts a finished value where it belongs.
-    fn add(&mut self, place: Place, value: Value) {
-        let node = Node { place, value };
+    fn add(&mut self, place: SourceLocation, value: SourceValue) {
+        let node = SourceNode { place, value };
         match self.open.last_mut().map(|open| &mut open.inside) {
             None => self.root = Some(node),
             Some(Inside::List(values)) => values.push(node),
             Some(Inside::Map(entries, name)) => match name.take() {
-                Some(name) => entries.push(Entry { name, value: node }),
+                Some(name) => entries.push(MapEntry { name, value: node }),
                 // An alias where a name should stand: it is refused already.
                 None => *name = Some(At::new(Box::from(""), place)),
             },

@@ -5,7 +5,7 @@
 use granit_parser::ErrorKind as Kind;
 
 use super::lines::Lines;
-use super::problem::Problem;
+use super::problem::Diagnostic;
 use super::too_deep;
 
 const LIST_BESIDE_FIELDS: (&str, &str) = (
@@ -14,7 +14,7 @@ const LIST_BESIDE_FIELDS: (&str, &str) = (
 );
 
 /// What is wrong at this byte.
-pub(super) fn problem(kind: &Kind, text: &str, at: usize, lines: &Lines<'_>) -> Problem {
+pub(super) fn problem(kind: &Kind, text: &str, at: usize, lines: &Lines<'_>) -> Diagnostic {
     let at = culprit(kind, text, at.min(text.len()));
     let place = lines.place(at..at + 1);
     if *kind == Kind::RecursionLimitExceeded {
@@ -22,7 +22,7 @@ pub(super) fn problem(kind: &Kind, text: &str, at: usize, lines: &Lines<'_>) -> 
     }
     let next = text.get(at..).and_then(|rest| rest.chars().next());
     let (message, help) = words(kind, next);
-    Problem::new(place, message, help)
+    Diagnostic::new(place, message, help)
 }
 
 /// The library points behind a tab that it refuses, and behind the dash of a list between fields; the tab or dash

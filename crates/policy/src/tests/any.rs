@@ -9,13 +9,14 @@ use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
-use tollgate_core::{Nanos, Unit};
+use tollgate_core::{Nanos, QuotaUnit};
 
 use crate::attributes::Attribute;
 use crate::model::{
     Algorithm, Amount, Apply, Burst, Computed, Condition, Consistency, Cost, Count, DenyRule, Glob,
-    Group, IpNet, KeyPart, Level, LimitRule, Match, Missing, Mode, OnStoreFailure, Override,
-    Penalty, Percent, Period, Policy, QuotaSpec, RateSpec, StatusClass, Template, Test, Tiers,
+    Group, IpNet, KeyPart, Level, LimitRule, Match, Missing, Mode, OnStoreFailure, Penalty,
+    Percent, Period, Policy, QuotaOverride, QuotaSpec, RateSpec, StatusClass, Template, Test,
+    Tiers,
 };
 
 /// A text that a value may have: plain, or such that only quotes and escapes keep it whole.
@@ -241,7 +242,7 @@ fn quota(amount: Amount) -> QuotaSpec {
         algorithm: Algorithm::TokenBucket,
         amount,
         burst: None,
-        unit: Unit::Requests,
+        unit: QuotaUnit::Requests,
         utc_offset_minutes: 0,
     }
 }
@@ -371,7 +372,7 @@ fn amounts() -> impl Strategy<Value = LimitRule> {
                         !key.is_empty()
                             && key.iter().all(|part| part.attribute.value != Attribute::Ip)
                     })
-                    .map(|values| Override {
+                    .map(|values| QuotaOverride {
                         key: values
                             .into_iter()
                             .take(key.len())

@@ -9,8 +9,8 @@ use tollgate_core::Nanos;
 
 use crate::model::{
     Amount, Apply, Burst, Computed, Consistency, Cost, Count, DenyRule, KeyPart, Level, LimitRule,
-    Match, Missing, Mode, OnStoreFailure, Override, Penalty, Percent, Period, Policy, QuotaSpec,
-    RateSpec, Test, Tiers,
+    Match, Missing, Mode, OnStoreFailure, Penalty, Percent, Period, Policy, QuotaOverride,
+    QuotaSpec, RateSpec, Test, Tiers,
 };
 
 /// A value of JSON whose fields keep their order: conditions, tiers and groups have one.
@@ -326,7 +326,7 @@ fn tiers(tiers: &Tiers, own: &QuotaSpec) -> Json {
     map(fields)
 }
 
-fn overriding(one: &Override, own: &QuotaSpec) -> Json {
+fn overriding(one: &QuotaOverride, own: &QuotaSpec) -> Json {
     let mut fields = vec![("key", Some(texts(&one.key.value)))];
     fields.extend(quota(&one.quota.value, Some(own)));
     map(fields)

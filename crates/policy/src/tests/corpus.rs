@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use crate::model::Algorithm;
 use crate::read::Absent;
-use crate::source::Format;
+use crate::source::SourceFormat;
 use crate::{load, load_path};
 
 fn root() -> PathBuf {
@@ -21,7 +21,7 @@ fn policies(folder: &Path) -> Vec<PathBuf> {
         std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut files: Vec<PathBuf> = entries
         .map(|entry| entry.unwrap().path())
-        .filter(|path| Format::of_path(path).is_some())
+        .filter(|path| SourceFormat::of_path(path).is_some())
         // Tests of policies stand beside them.
         .filter(|path| !name_of(path).contains(".test."))
         .collect();
@@ -36,7 +36,7 @@ fn name_of(path: &Path) -> String {
 /// What is said about a file, under its bare name, so that it does not matter where the repository lies.
 fn verdict(path: &Path) -> Result<crate::model::Policy, String> {
     let text = std::fs::read_to_string(path).unwrap();
-    load(&text, &name_of(path), Format::of_path(path).unwrap())
+    load(&text, &name_of(path), SourceFormat::of_path(path).unwrap())
         .map_err(|problems| problems.to_string())
 }
 
@@ -81,7 +81,14 @@ fn control_a_changed_word_or_an_accepted_policy_would_be_noticed() {
     let expected = std::fs::read_to_string(path.with_extension("expected")).unwrap();
     assert_eq!(said, expected);
     assert_ne!(said, expected.replace("per what", "for what"));
-    assert!(load("limits: [{ name: a, rate: 100/s }]", "a.yaml", Format::Yaml).is_ok());
+    assert!(
+        load(
+            "limits: [{ name: a, rate: 100/s }]",
+            "a.yaml",
+            SourceFormat::Yaml
+        )
+        .is_ok()
+    );
 }
 
 #[test]
@@ -207,7 +214,8 @@ fn says(text: &str, pieces: &[String]) -> bool {
 fn every_message_has_a_wrong_policy_that_provokes_it() {
     let mut said = Vec::new();
     let mut add = |text: &str, name: &str| {
-        let problems = load(text, name, Format::of_path(Path::new(name)).unwrap()).unwrap_err();
+        let problems =
+            load(text, name, SourceFormat::of_path(Path::new(name)).unwrap()).unwrap_err();
         for problem in problems.list {
             said.push(problem.message);
             said.extend(problem.help);
@@ -260,7 +268,7 @@ fn every_right_policy_says_the_same_after_it_was_written_again() {
     for path in files {
         let policy = verdict(&path).unwrap();
         let written = super::as_json::policy(&policy);
-        let again = load(&written, "written.json", Format::Json)
+        let again = load(&written, "written.json", SourceFormat::Json)
             .unwrap_or_else(|said| panic!("{said}\n{written}"));
         assert_eq!(again, policy, "{}\n{written}", path.display());
     }
@@ -272,7 +280,7 @@ fn every_right_policy_is_valid_by_the_schema() {
     files.extend(policies(&root().join("../../policies")));
     for path in files
         .iter()
-        .filter(|path| Format::of_path(path) == Some(Format::Yaml))
+        .filter(|path| SourceFormat::of_path(path) == Some(SourceFormat::Yaml))
     {
         let wrong = crate::schema::tests::wrong(&std::fs::read_to_string(path).unwrap());
         assert!(wrong.is_empty(), "{}: {wrong:#?}", path.display());

@@ -4,12 +4,12 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use tollgate_core::{Nanos, Unit};
+use tollgate_core::{Nanos, QuotaUnit};
 
 use crate::model::{
     Algorithm, Amount, Apply, At, Burst, Condition, Consistency, Cost, Count, DenyRule, Glob,
-    Group, IpNet, KeyPart, Level, LimitRule, Match, Missing, Mode, OnStoreFailure, Override,
-    Penalty, Percent, Period, Policy, QuotaSpec, StatusClass, Template, Test, Tiers,
+    Group, IpNet, KeyPart, Level, LimitRule, Match, Missing, Mode, OnStoreFailure, Penalty,
+    Percent, Period, Policy, QuotaOverride, QuotaSpec, StatusClass, Template, Test, Tiers,
 };
 use crate::tests::sample::{Request, computed, limit, named, of_amount, quota};
 
@@ -90,7 +90,11 @@ pub(crate) fn any_quota() -> impl Strategy<Value = At<QuotaSpec>> {
         1 => Just(Some(Burst::Auto)),
         2 => units().prop_map(|units| Some(Burst::Units(units))),
     ];
-    let unit = select(vec![Unit::Requests, Unit::Bytes, Unit::Tokens]);
+    let unit = select(vec![
+        QuotaUnit::Requests,
+        QuotaUnit::Bytes,
+        QuotaUnit::Tokens,
+    ]);
     (amount, burst, unit, -900_i16..900).prop_map(|(mut quota, burst, unit, minutes)| {
         let has_burst = matches!(
             quota.value.algorithm,
@@ -280,7 +284,7 @@ pub(crate) fn any_limit(name: String) -> impl Strategy<Value = LimitRule> {
                 rule.name = Box::<str>::from(name.as_str()).into();
                 rule.overrides = overrides
                     .into_iter()
-                    .map(|(value, quota)| Override {
+                    .map(|(value, quota)| QuotaOverride {
                         key: vec![Box::from(value); key.len()].into(),
                         quota,
                     })

@@ -8,12 +8,12 @@ use proptest::test_runner::TestRunner;
 
 use super::{any, as_json};
 use crate::model::Policy;
-use crate::source::Format;
+use crate::source::SourceFormat;
 
 /// What a policy that was written reads back as; none if it is refused.
 fn back(policy: &Policy) -> (String, Option<Policy>) {
     let text = as_json::policy(policy);
-    let read = crate::load(&text, "policy.json", Format::Json).ok();
+    let read = crate::load(&text, "policy.json", SourceFormat::Json).ok();
     (text, read)
 }
 
@@ -23,7 +23,9 @@ fn most_random_policies_are_accepted_so_that_reading_them_back_proves_something(
     let mut refused = Vec::new();
     for _ in 0..300 {
         let policy = any::policy().new_tree(&mut runner).unwrap().current();
-        if let Err(problems) = crate::load(&as_json::policy(&policy), "policy.json", Format::Json) {
+        if let Err(problems) =
+            crate::load(&as_json::policy(&policy), "policy.json", SourceFormat::Json)
+        {
             refused.push(problems.to_string());
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Must not know: files.
 
-use tollgate_core::{Nanos, Unit};
+use tollgate_core::{Nanos, QuotaUnit};
 
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{
@@ -38,7 +38,7 @@ pub(crate) fn of_amount(algorithm: Algorithm, amount: Amount) -> At<QuotaSpec> {
         algorithm,
         amount,
         burst: None,
-        unit: Unit::Requests,
+        unit: QuotaUnit::Requests,
         utc_offset_minutes: 0,
     }
     .into()

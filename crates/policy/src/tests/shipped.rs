@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::attributes::{Attribute, Attributes};
 use crate::load_path;
-use crate::rules::{Found, KeyBuffer, Keyed, MeterRef, Rules};
+use crate::rules::{KeyBuffer, Keyed, MatchedRules, MeterRef, Rules};
 
 /// A request as a list of what is known of it.
 struct Request(Vec<(Attribute, String)>);
@@ -46,7 +46,7 @@ fn rules(name: &str) -> Rules {
 /// The limits that a request falls under and that have a key for it, by name.
 fn limits(rules: &Rules, said: &[(&str, &str)]) -> Vec<String> {
     let request = Request::new(said);
-    let mut found = Found::new();
+    let mut found = MatchedRules::new();
     rules.find(&request, &mut found);
     let mut key = KeyBuffer::new();
     found
@@ -149,7 +149,7 @@ fn writing_costs_five_points_and_reading_one() {
         .unwrap();
     for (method, points) in [("GET", 1), ("DELETE", 5)] {
         let request = Request::new(&[("method", method), ("header.authorization", "a")]);
-        let mut found = Found::new();
+        let mut found = MatchedRules::new();
         rules.find(&request, &mut found);
         assert_eq!(rules.cost(secondary, &request, &found), points, "{method}");
     }

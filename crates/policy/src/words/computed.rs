@@ -2,7 +2,7 @@
 //!
 //! Must not know: how the number of an attribute is found.
 
-use tollgate_core::Unit;
+use tollgate_core::QuotaUnit;
 
 use super::rate::rate;
 use super::{Wrong, quoted};
@@ -22,7 +22,7 @@ pub fn is_computed(text: &str) -> bool {
 ///
 /// # Errors
 /// The text is not written so.
-pub fn computed(text: &str, unit: Unit) -> Result<Parts, Wrong> {
+pub fn computed(text: &str, unit: QuotaUnit) -> Result<Parts, Wrong> {
     let form = |what: &str| {
         Wrong::with(
             format!("{} is not a computed rate: {what}", quoted(text.trim())),
@@ -58,7 +58,7 @@ mod tests {
     fn the_multiplication_may_be_typed_on_any_keyboard() {
         let expected = computed(
             "5000/h + 50/h × claim.repos, at most 12500/h",
-            Unit::Requests,
+            QuotaUnit::Requests,
         )
         .unwrap();
         assert_eq!(
@@ -71,7 +71,7 @@ mod tests {
         ] {
             assert!(is_computed(text));
             assert_eq!(
-                computed(text, Unit::Requests),
+                computed(text, QuotaUnit::Requests),
                 Ok(expected.clone()),
                 "{text}"
             );
@@ -97,7 +97,7 @@ mod tests {
             ),
         ];
         for (text, expected) in cases {
-            let wrong = computed(text, Unit::Requests).unwrap_err();
+            let wrong = computed(text, QuotaUnit::Requests).unwrap_err();
             assert!(
                 wrong.message.contains(expected),
                 "{text}: {}",

@@ -3,7 +3,7 @@
 //! Everything that only looks like a number is refused by name: signs, fractions, exponents, letters for digits.
 //! Must not know: what is counted.
 
-use tollgate_core::Unit;
+use tollgate_core::QuotaUnit;
 
 use super::{Wrong, quoted};
 
@@ -26,9 +26,9 @@ pub fn count(text: &str) -> Result<u64, Wrong> {
 ///
 /// # Errors
 /// The text is not a whole number from 0 to 2^64 − 1.
-pub fn amount(text: &str, unit: Unit) -> Result<u64, Wrong> {
+pub fn amount(text: &str, unit: QuotaUnit) -> Result<u64, Wrong> {
     match unit {
-        Unit::Bytes => parse(text, &BYTES),
+        QuotaUnit::Bytes => parse(text, &BYTES),
         _ => parse(text, &DECIMAL),
     }
 }
@@ -216,9 +216,9 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(count(text), Ok(expected), "{text}");
         }
-        assert_eq!(amount("64KiB", Unit::Bytes), Ok(65_536));
-        assert_eq!(amount("1MB", Unit::Bytes), Ok(1_000_000));
-        assert_eq!(amount("2GiB", Unit::Bytes), Ok(2 << 30));
+        assert_eq!(amount("64KiB", QuotaUnit::Bytes), Ok(65_536));
+        assert_eq!(amount("1MB", QuotaUnit::Bytes), Ok(1_000_000));
+        assert_eq!(amount("2GiB", QuotaUnit::Bytes), Ok(2 << 30));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Must not know: algorithms; whether a rate can be enforced is core's to say.
 
-use tollgate_core::{Nanos, Unit};
+use tollgate_core::{Nanos, QuotaUnit};
 
 use super::count::{amount, count};
 use super::duration::{duration, unit as unit_nanos};
@@ -22,7 +22,7 @@ use crate::model::{Period, RateSpec};
 ///
 /// # Errors
 /// The text is not a rate.
-pub fn rate(text: &str, unit: Unit) -> Result<RateSpec, Wrong> {
+pub fn rate(text: &str, unit: QuotaUnit) -> Result<RateSpec, Wrong> {
     let text = text.trim();
     let parts = text
         .split_once('/')
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<RateSpec, Wrong> {
-        rate(text, Unit::Requests)
+        rate(text, QuotaUnit::Requests)
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
         for (text, units, period) in cases {
             assert_eq!(read(text), Ok(RateSpec { units, period }), "{text}");
         }
-        assert_eq!(rate("10MiB/s", Unit::Bytes).unwrap().units, 10 << 20);
+        assert_eq!(rate("10MiB/s", QuotaUnit::Bytes).unwrap().units, 10 << 20);
     }
 
     #[test]

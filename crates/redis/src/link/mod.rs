@@ -23,7 +23,7 @@ use crate::address::Endpoint;
 use crate::failure::{self, Failure, Trouble};
 use crate::script::Script;
 use crate::task::Task;
-use crate::wire::Request;
+use crate::wire::ScriptCall;
 
 /// Whether a call is announced: a node that is taking a slot over answers only calls that are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl Link {
     /// Calls a script, once.
     pub(crate) async fn call(
         &self,
-        request: &Request,
+        request: &ScriptCall,
         how: How,
         until: Instant,
     ) -> Result<Value, Failure> {
@@ -141,14 +141,14 @@ impl Link {
     }
 
     /// After a reply that made no sense: whatever else comes on that connection is not to be trusted.
-    pub(crate) fn distrust(&self, request: &Request) {
+    pub(crate) fn distrust(&self, request: &ScriptCall) {
         if let Some((lane, current)) = self.pick(request) {
             lane.give_up(current.generation);
         }
     }
 
     /// The key's own connection, or while that is down the next one that is up.
-    fn pick(&self, request: &Request) -> Option<(&Arc<Lane>, lane::Current)> {
+    fn pick(&self, request: &ScriptCall) -> Option<(&Arc<Lane>, lane::Current)> {
         let first = request.place(self.lanes.len());
         let (before, from) = self.lanes.split_at_checked(first)?;
         from.iter()
@@ -161,7 +161,7 @@ impl Link {
 /// is no repetition: a server that does not know a script has not run it.
 async fn evaluate(
     connection: &mut MultiplexedConnection,
-    request: &Request,
+    request: &ScriptCall,
     how: How,
 ) -> RedisResult<Value> {
     let script = request.which.script();
@@ -207,8 +207,8 @@ async fn together<const N: usize>(
 }
 
 /// The call, in room that is made once.
-fn command(script: &Script, request: &Request) -> Cmd {
-    let Request { keys, args, .. } = request;
+fn command(script: &Script, request: &ScriptCall) -> Cmd {
+    let ScriptCall { keys, args, .. } = request;
     let words = keys.len().saturating_add(args.len()).saturating_add(3);
     let bytes = keys.size().saturating_add(args.size()).saturating_add(64);
     let mut call = Cmd::with_capacity(words, bytes);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 use tollgate_core::{Nanos, Receipt};
-use tollgate_store::{Answer, Check, Note, Op, StoreError};
+use tollgate_store::{Note, Op, QuotaCheck, StoreError, StoreReply};
 
 use super::Part;
 use super::pieces::Piece;
@@ -19,7 +19,7 @@ use super::recent_denials::Lately;
 use crate::store::Shared;
 use crate::task::{Task, jittered};
 use crate::topology::Place;
-use crate::wire::Request;
+use crate::wire::ScriptCall;
 
 /// How long a server remembers that something was given back. Nobody asks again after half of it.
 const REMEMBERED: Nanos = Nanos::from_secs(30);
@@ -34,7 +34,7 @@ const MOST: usize = 4_096;
 #[derive(Debug)]
 pub(crate) struct Debt {
     place: Place,
-    request: Request,
+    request: ScriptCall,
     /// The parts of the batch that it is about.
     indices: Vec<usize>,
 }
@@ -160,7 +160,7 @@ impl<'a> Owed<'a> {
         piece: &Piece,
         shared: &Shared,
         parts: &[Part<'_>],
-        answers: &[Answer],
+        answers: &[StoreReply],
     ) {
         let charged: Vec<(usize, &Part<'_>, Receipt)> = piece
             .parts(parts)
@@ -169,7 +169,7 @@ impl<'a> Owed<'a> {
                 is_charged(part.check.op, answer).then_some((index, part, answer.receipt))
             })
             .collect();
-        let request = Request::undoing(
+        let request = ScriptCall::undoing(
             shared.remembering(),
             charged
                 .iter()
@@ -193,21 +193,21 @@ impl<'a> Owed<'a> {
         &mut self,
         shared: &Shared,
         parts: &[Part<'_>],
-        answers: &mut [Answer],
+        answers: &mut [StoreReply],
         until: Instant,
     ) -> bool {
         let mut is_settled = true;
         while let Some(debt) = self.owed.last() {
-            let checks: Vec<Check<'_>> = debt
+            let checks: Vec<QuotaCheck<'_>> = debt
                 .indices
                 .iter()
                 .filter_map(|index| parts.get(*index))
-                .map(|part| Check {
+                .map(|part| QuotaCheck {
                     op: undone(part.check.op),
                     ..part.check
                 })
                 .collect();
-            let mut own = vec![Answer::EMPTY; checks.len()];
+            let mut own = vec![StoreReply::EMPTY; checks.len()];
             let asked = shared
                 .ask(debt.place, &debt.request, &checks, &mut own, until)
                 .await;
@@ -239,7 +239,7 @@ impl Drop for Owed<'_> {
 }
 
 /// Whether an answer says that something was charged by this batch and no other.
-const fn is_charged(op: Op, answer: &Answer) -> bool {
+const fn is_charged(op: Op, answer: &StoreReply) -> bool {
     let is_charge = matches!(
         op,
         Op::Spend(_)

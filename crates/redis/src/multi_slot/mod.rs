@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::State;
 use tollgate_core::{Outcome, Receipt, Timestamp};
-use tollgate_store::{Answer, Check, ErrorKind, Note, Op, StoreError};
+use tollgate_store::{ErrorKind, Note, Op, QuotaCheck, StoreError, StoreReply};
 
 use crate::name::Named;
 use crate::store::Shared;
@@ -24,7 +24,7 @@ pub(crate) use self::compensation::{Debts, Owed};
 /// One check of the batch with everything that is known of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part<'a> {
-    pub(crate) check: Check<'a>,
+    pub(crate) check: QuotaCheck<'a>,
     pub(crate) named: Named,
     pub(crate) place: Place,
 }
@@ -34,7 +34,7 @@ pub(crate) async fn decide(
     shared: &Shared,
     debts: &Debts,
     parts: &[Part<'_>],
-    answers: &mut [Answer],
+    answers: &mut [StoreReply],
     until: Instant,
 ) -> Result<BatchOutcome, StoreError> {
     if pieces::has_twice(parts) {
@@ -93,8 +93,8 @@ fn told(error: StoreError, is_settled: bool) -> StoreError {
 }
 
 /// What a limit that was not asked is taken to say: nothing against it.
-fn unasked(check: &Check<'_>) -> Answer {
-    Answer {
+fn unasked(check: &QuotaCheck<'_>) -> StoreReply {
+    StoreReply {
         outcome: Outcome::Allow,
         status: check
             .ruled

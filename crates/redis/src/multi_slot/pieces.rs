@@ -5,13 +5,13 @@
 
 use tokio::time::Instant;
 use tollgate_core::compose::BatchOutcome;
-use tollgate_store::{Answer, Check, Op, StoreError};
+use tollgate_store::{Op, QuotaCheck, StoreError, StoreReply};
 
 use super::recent_denials::Lately;
 use super::{Part, looking, unasked};
 use crate::store::Shared;
 use crate::topology::Place;
-use crate::wire::Request;
+use crate::wire::ScriptCall;
 
 /// Parts of the batch in one place, by their indices.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Piece {
         &self,
         shared: &Shared,
         parts: &[Part<'_>],
-        answers: &mut [Answer],
+        answers: &mut [StoreReply],
         until: Instant,
     ) -> Result<BatchOutcome, StoreError> {
         self.ask(shared, parts, |op| op, answers, until).await
@@ -97,7 +97,7 @@ impl Piece {
         &self,
         shared: &Shared,
         parts: &[Part<'_>],
-        answers: &mut [Answer],
+        answers: &mut [StoreReply],
         until: Instant,
     ) {
         if self
@@ -118,23 +118,23 @@ impl Piece {
         shared: &Shared,
         parts: &[Part<'_>],
         op: fn(Op) -> Op,
-        answers: &mut [Answer],
+        answers: &mut [StoreReply],
         until: Instant,
     ) -> Result<BatchOutcome, StoreError> {
-        let asked: Vec<(Check<'_>, _)> = self
+        let asked: Vec<(QuotaCheck<'_>, _)> = self
             .parts(parts)
             .map(|(_, part)| {
                 let op = op(part.check.op);
-                (Check { op, ..part.check }, part.named)
+                (QuotaCheck { op, ..part.check }, part.named)
             })
             .collect();
-        let request = Request::named(
+        let request = ScriptCall::named(
             shared.remembering(),
             asked.iter().map(|(check, named)| (check, *named)),
             None,
         )?;
-        let checks: Vec<Check<'_>> = asked.iter().map(|(check, _)| *check).collect();
-        let mut own = vec![Answer::EMPTY; checks.len()];
+        let checks: Vec<QuotaCheck<'_>> = asked.iter().map(|(check, _)| *check).collect();
+        let mut own = vec![StoreReply::EMPTY; checks.len()];
         let verdict = shared
             .ask(self.place, &request, &checks, &mut own, until)
             .await?;

@@ -66,13 +66,16 @@ fn low(word: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_store::Key;
+    use tollgate_store::StoreKey;
 
     use super::*;
-    use crate::name::Secret;
+    use crate::name::KeyHashSecret;
 
     fn digest(text: &str) -> Digest {
-        Digest::of(Secret::new([3; 16]), &Key::of(text.as_bytes()).unwrap())
+        Digest::of(
+            KeyHashSecret::new([3; 16]),
+            &StoreKey::of(text.as_bytes()).unwrap(),
+        )
     }
 
     #[tokio::test(start_paused = true)]

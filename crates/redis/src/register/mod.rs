@@ -14,15 +14,15 @@ use redis::Value;
 use tokio::time::Instant;
 use tollgate_core::Nanos;
 use tollgate_store::register::{
-    Beat, Change, FleetName, GONE_FOR, How, KEPT_FOR, Later, MOST_ENTRIES, MOST_NODES, Mark,
-    NodeId, Register, Roll, Said, check_changes,
+    Beat, FleetName, GONE_FOR, How, KEPT_FOR, Later, MOST_ENTRIES, MOST_NODES, Mark, NodeId,
+    Register, RegisterPut, RegisterSnapshot, Roll, check_changes,
 };
 use tollgate_store::{ErrorKind, StoreError};
 
 use self::reply::{Page, Reply};
 use crate::store::{RedisStore, Shared};
 use crate::topology::Place;
-use crate::wire::Request;
+use crate::wire::ScriptCall;
 
 /// The most entries in one reply.
 const PAGE: usize = 256;
@@ -67,7 +67,7 @@ impl RedisRegister {
     }
 
     async fn call(&self, keys: Vec<Vec<u8>>, args: Vec<Vec<u8>>) -> Result<Reply, StoreError> {
-        let request = Request::of_register(keys, args);
+        let request = ScriptCall::of_register(keys, args);
         let until = Instant::now() + self.deadline;
         let topology = self.shared.topology();
         let reply: Value = topology.call(self.place, &request, until).await?;
@@ -89,9 +89,9 @@ impl RedisRegister {
     }
 
     /// Page by page: what is put meanwhile comes on a later one, since its version is higher.
-    async fn all_entries(&self, since: Option<Mark>) -> Result<Said, StoreError> {
+    async fn all_entries(&self, since: Option<Mark>) -> Result<RegisterSnapshot, StoreError> {
         let mut from = since.unwrap_or_default();
-        let mut said: Option<Said> = None;
+        let mut said: Option<RegisterSnapshot> = None;
         for _ in 0..MOST_PAGES {
             let page = match self.page(from, said.is_some()).await? {
                 Reply::Said(page) => page,
@@ -110,10 +110,10 @@ impl RedisRegister {
                 entries,
             } = page;
             let last = entries.last().map(|entry| entry.version);
-            let all = said.get_or_insert_with(|| Said {
+            let all = said.get_or_insert_with(|| RegisterSnapshot {
                 is_whole,
                 lost_after,
-                ..Said::default()
+                ..RegisterSnapshot::default()
             });
             all.entries.extend(entries);
             all.mark = mark;
@@ -156,11 +156,11 @@ impl Register for RedisRegister {
         })
     }
 
-    fn entries(&self, since: Option<Mark>) -> Later<'_, Said> {
+    fn entries(&self, since: Option<Mark>) -> Later<'_, RegisterSnapshot> {
         Box::pin(self.all_entries(since))
     }
 
-    fn put<'a>(&'a self, from: NodeId, act: u64, changes: &'a [Change]) -> Later<'a, Mark> {
+    fn put<'a>(&'a self, from: NodeId, act: u64, changes: &'a [RegisterPut]) -> Later<'a, Mark> {
         Box::pin(async move {
             check_changes(changes)?;
             let mut args = vec![

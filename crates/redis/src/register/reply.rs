@@ -2,7 +2,7 @@
 
 use redis::Value;
 use tollgate_core::Nanos;
-use tollgate_store::register::{Entry, MOST_BODY, MOST_NAME, Mark, Roll, Seen};
+use tollgate_store::register::{MOST_BODY, MOST_NAME, Mark, RegisterEntry, Roll, Seen};
 
 use super::beat;
 
@@ -28,7 +28,7 @@ pub(super) struct Page {
     pub(super) is_whole: bool,
     pub(super) lost_after: Option<u64>,
     pub(super) has_more: bool,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<RegisterEntry>,
 }
 
 impl Reply {
@@ -99,7 +99,7 @@ fn seen(now: u64, bytes: &[u8]) -> Option<Seen> {
     })
 }
 
-fn entries(now: u64, values: Value) -> Option<Vec<Entry>> {
+fn entries(now: u64, values: Value) -> Option<Vec<RegisterEntry>> {
     let Value::Array(values) = values else {
         return None;
     };
@@ -111,7 +111,7 @@ fn entries(now: u64, values: Value) -> Option<Vec<Entry>> {
     Some(entries)
 }
 
-fn entry(now: u64, name: Vec<u8>, value: &[u8]) -> Option<Entry> {
+fn entry(now: u64, name: Vec<u8>, value: &[u8]) -> Option<RegisterEntry> {
     let (version, rest) = value.split_at_checked(DIGITS)?;
     let (sign, rest) = rest.split_first()?;
     let (ends, body) = rest.split_at_checked(DIGITS)?;
@@ -121,7 +121,7 @@ fn entry(now: u64, name: Vec<u8>, value: &[u8]) -> Option<Entry> {
         ends => Some(Nanos::from_millis(ends.saturating_sub(now))),
     };
     let is_bounded = name.len() <= MOST_NAME && body.len() <= MOST_BODY;
-    is_bounded.then_some(Entry {
+    is_bounded.then_some(RegisterEntry {
         name: String::from_utf8(name).ok()?.into(),
         body: body.into(),
         is_gone: match sign {

@@ -26,7 +26,7 @@ use crate::address::{Address, Shape};
 use crate::link::{Dial, Link};
 use crate::name::Digest;
 use crate::options::Options;
-use crate::wire::Request;
+use crate::wire::ScriptCall;
 
 pub use self::inspect::{Finding, Unwise};
 
@@ -95,7 +95,7 @@ impl Topology {
     pub(crate) async fn call(
         &self,
         place: Place,
-        request: &Request,
+        request: &ScriptCall,
         until: Instant,
     ) -> Result<Value, StoreError> {
         match self {
@@ -138,7 +138,7 @@ impl Topology {
     }
 
     /// After a reply that made no sense: whatever else comes on its connection is not to be trusted.
-    pub(crate) fn distrust(&self, place: Place, request: &Request) {
+    pub(crate) fn distrust(&self, place: Place, request: &ScriptCall) {
         let link = match self {
             Self::Single(single) => Some(single.link()),
             Self::Sentinel(sentinel) => sentinel.link(),

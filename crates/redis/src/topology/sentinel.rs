@@ -17,7 +17,7 @@ use crate::address::Endpoint;
 use crate::failure::Trouble;
 use crate::link::{Dial, How, Link};
 use crate::task::{Task, jittered};
-use crate::wire::Request;
+use crate::wire::ScriptCall;
 
 /// How often the sentinels are asked when all is well: a primary that was cut off with us is left by then.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -69,7 +69,7 @@ impl Sentinel {
 
     pub(super) async fn call(
         &self,
-        request: &Request,
+        request: &ScriptCall,
         until: Instant,
     ) -> Result<Value, StoreError> {
         let Some(link) = self.shared.link() else {

@@ -16,7 +16,7 @@ use tollgate_store::{ErrorKind, StoreError};
 use crate::address::Endpoint;
 use crate::link::{Dial, How, Link};
 use crate::name::Digest;
-use crate::wire::Request;
+use crate::wire::ScriptCall;
 
 /// The servers, and what each one's name contributes to its draws.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl Shards {
     pub(super) async fn call(
         &self,
         place: u16,
-        request: &Request,
+        request: &ScriptCall,
         until: Instant,
     ) -> Result<Value, StoreError> {
         let Some(link) = self.links.get(usize::from(place)) else {
@@ -96,19 +96,19 @@ const fn mixed(mut x: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_store::Key;
+    use tollgate_store::StoreKey;
 
     use super::*;
-    use crate::name::Secret;
+    use crate::name::KeyHashSecret;
 
     fn names(names: &[&str]) -> Vec<u64> {
         names.iter().map(|name| of_name(name)).collect()
     }
 
     fn tags() -> Vec<Digest> {
-        let secret = Secret::new(*b"0123456789abcdef");
+        let secret = KeyHashSecret::new(*b"0123456789abcdef");
         (0..10_000_u32)
-            .map(|n| Digest::of(secret, &Key::of(&n.to_be_bytes()).unwrap()))
+            .map(|n| Digest::of(secret, &StoreKey::of(&n.to_be_bytes()).unwrap()))
             .collect()
     }
 

@@ -9,7 +9,7 @@ use tollgate_store::StoreError;
 
 use crate::address::Endpoint;
 use crate::link::{Dial, How, Link};
-use crate::wire::Request;
+use crate::wire::ScriptCall;
 
 /// The one server, at an address that stays. Whoever is behind it is found by connecting again.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Single {
 
     pub(super) async fn call(
         &self,
-        request: &Request,
+        request: &ScriptCall,
         until: Instant,
     ) -> Result<Value, StoreError> {
         let called = self.0.call(request, How::Plain, until).await;

@@ -2,15 +2,15 @@
 //!
 //! Must not know: connections, where a key is.
 
-use tollgate_core::lending::{self, Errand, Granted, MAX_LOANS, Report};
+use tollgate_core::lending::{self, LeaseGrant, LeaseReport, LeaseRequest, MAX_LOANS};
 use tollgate_core::limit::Limit;
 use tollgate_core::{Nanos, Outcome, Timestamp, TokenBucket};
-use tollgate_store::{ErrorKind, Key, Ruled, StoreError};
+use tollgate_store::{ErrorKind, Ruled, StoreError, StoreKey};
 
 use super::bytes::Blob;
 use super::observed_state::Reader;
-use super::request::Request;
-use crate::name::{Named, Secret, book_of};
+use super::request::ScriptCall;
+use crate::name::{KeyHashSecret, Named, book_of};
 use crate::script::Which;
 
 /// The bucket that slices of this limit are taken from. Nothing else can be lent.
@@ -19,16 +19,16 @@ pub fn lendable(limit: &Limit) -> Option<&TokenBucket> {
     limit.denying_bucket()
 }
 
-impl Request {
+impl ScriptCall {
     /// The call that runs an errand on a key. `now` is for tests that move time; without it the server's clock counts.
     ///
     /// # Errors
     /// The limit's algorithm cannot be lent from.
     pub fn lending(
-        secret: Secret,
-        key: &Key<'_>,
+        secret: KeyHashSecret,
+        key: &StoreKey<'_>,
         ruled: &Ruled,
-        errand: &Errand<'_>,
+        errand: &LeaseRequest<'_>,
         now: Option<Timestamp>,
     ) -> Result<Self, StoreError> {
         Self::lending_named(Named::of(secret, key, None), ruled, errand, now)
@@ -38,7 +38,7 @@ impl Request {
     pub(crate) fn lending_named(
         named: Named,
         ruled: &Ruled,
-        errand: &Errand<'_>,
+        errand: &LeaseRequest<'_>,
         now: Option<Timestamp>,
     ) -> Result<Self, StoreError> {
         let bucket = lendable(&ruled.limit).ok_or_else(unlendable)?;
@@ -58,7 +58,7 @@ fn burst(bucket: &TokenBucket) -> u64 {
     bucket.limit() / bucket.block().max(1)
 }
 
-fn blob(bucket: &TokenBucket, errand: &Errand<'_>) -> Blob {
+fn blob(bucket: &TokenBucket, errand: &LeaseRequest<'_>) -> Blob {
     let block = bucket.block().max(1);
     let spend = errand.spend.div_ceil(block);
     let operation = match spend {
@@ -85,7 +85,7 @@ fn blob(bucket: &TokenBucket, errand: &Errand<'_>) -> Blob {
         .pair(life.as_nanos())
 }
 
-fn told(bucket: &TokenBucket, report: &Report) -> Blob {
+fn told(bucket: &TokenBucket, report: &LeaseReport) -> Blob {
     let block = bucket.block().max(1);
     // A block that is spent in part may be spent on, unless this is all that will ever be.
     let blocks = match report.is_last {
@@ -105,9 +105,9 @@ fn told(bucket: &TokenBucket, report: &Report) -> Blob {
 /// The reply is not one that the script sends.
 pub fn granted(
     limit: &Limit,
-    errand: &Errand<'_>,
+    errand: &LeaseRequest<'_>,
     reply: &[i64],
-) -> Result<(Granted, u64), StoreError> {
+) -> Result<(LeaseGrant, u64), StoreError> {
     let bucket = lendable(limit).ok_or_else(unlendable)?;
     let mut reader = Reader(reply.iter());
     let read = read(bucket, errand, &mut reader).filter(|_| reader.int().is_none());
@@ -117,9 +117,9 @@ pub fn granted(
 
 fn read(
     bucket: &TokenBucket,
-    errand: &Errand<'_>,
+    errand: &LeaseRequest<'_>,
     reader: &mut Reader<'_>,
-) -> Option<(Granted, u64)> {
+) -> Option<(LeaseGrant, u64)> {
     let now = Timestamp::from_nanos(reader.pair()?);
     let corrupt = reader.count()?;
     let decided = reader.int()?;
@@ -140,7 +140,7 @@ fn read(
     if lent > 0 && wanted.is_none() {
         return None;
     }
-    let granted = Granted {
+    let granted = LeaseGrant {
         spend,
         units: lent.saturating_mul(bucket.block()),
         life: wanted.map_or(Nanos::ZERO, |want| want.life),

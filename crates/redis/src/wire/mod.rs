@@ -13,9 +13,9 @@ mod words;
 
 pub use crate::script::{Script, Which};
 pub use lend::{granted, lendable};
-pub use reply::{Decided, decode};
-pub use request::Request;
-pub use words::Words;
+pub use reply::{BatchReply, decode};
+pub use request::ScriptCall;
+pub use words::CallArguments;
 
 /// What is asked of a limit, as the scripts number it: the same as in `lua/begin.lua`.
 pub(crate) mod code {

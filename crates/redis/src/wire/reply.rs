@@ -7,7 +7,7 @@ use tollgate_core::compose::BatchOutcome;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::{Edit, Limit};
 use tollgate_core::{Outcome, Receipt, Timestamp, Transition};
-use tollgate_store::{Answer, Check, ErrorKind, Note, Op, StoreError};
+use tollgate_store::{ErrorKind, Note, Op, QuotaCheck, StoreError, StoreReply};
 
 use super::algorithm;
 use super::ledger::{Ledger, ReservationStatus};
@@ -15,7 +15,7 @@ use super::observed_state::{ObservedState, Reader};
 
 /// What a batch was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decided {
+pub struct BatchReply {
     /// The verdict.
     pub verdict: BatchOutcome,
     /// The server's time at the decision.
@@ -40,10 +40,10 @@ struct Judged {
 /// # Errors
 /// The reply is not one that the script sends.
 pub fn decode(
-    checks: &[Check<'_>],
+    checks: &[QuotaCheck<'_>],
     reply: &[i64],
-    answers: &mut [Answer],
-) -> Result<Decided, StoreError> {
+    answers: &mut [StoreReply],
+) -> Result<BatchReply, StoreError> {
     let mut reader = Reader(reply.iter());
     // Of most batches there is one, for which no room has to be made.
     let mut first = None;
@@ -64,10 +64,10 @@ pub fn decode(
 }
 
 fn read(
-    checks: &[Check<'_>],
+    checks: &[QuotaCheck<'_>],
     reader: &mut Reader<'_>,
     mut keep: impl FnMut(Judged),
-) -> Option<Decided> {
+) -> Option<BatchReply> {
     let now = Timestamp::from_nanos(reader.pair()?);
     let is_admitted = reader.int()?;
     let corrupt = reader.count()?;
@@ -77,7 +77,7 @@ fn read(
         verdict.add(judged.transition.outcome);
         keep(judged);
     }
-    let decided = Decided {
+    let decided = BatchReply {
         verdict,
         now,
         corrupt,
@@ -93,7 +93,7 @@ fn garbled() -> StoreError {
 }
 
 impl Judged {
-    fn read(check: &Check<'_>, reader: &mut Reader<'_>, now: Timestamp) -> Option<Self> {
+    fn read(check: &QuotaCheck<'_>, reader: &mut Reader<'_>, now: Timestamp) -> Option<Self> {
         let quota = check.ruled.limit.quota();
         let ledger = match check.op {
             Op::Reserve { .. } | Op::SettleReserved { .. } | Op::CancelReserved(_) => {
@@ -126,7 +126,7 @@ impl Judged {
         })
     }
 
-    fn answer(self, limit: &Limit, decided: &Decided) -> Answer {
+    fn answer(self, limit: &Limit, decided: &BatchReply) -> StoreReply {
         let Self {
             seen, transition, ..
         } = self;
@@ -149,7 +149,7 @@ impl Judged {
             None if is_stored => transition.receipt,
             None => Receipt::default(),
         };
-        Answer {
+        StoreReply {
             outcome,
             status: limit.status(&state, decided.now),
             receipt,

@@ -4,37 +4,37 @@ use tollgate_core::limit::Quota;
 use tollgate_core::reservation::ReservationId;
 use tollgate_core::{Nanos, Receipt, Timestamp};
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Check, ErrorKind, Op, StoreError};
+use tollgate_store::{ErrorKind, Op, QuotaCheck, StoreError};
 
 use super::algorithm;
 use super::bytes::Blob;
 use super::code;
-use super::words::Words;
-use crate::name::{Digest, Named, Secret, ledger_of, marker_of};
+use super::words::CallArguments;
+use crate::name::{Digest, KeyHashSecret, Named, ledger_of, marker_of};
 use crate::options::Remembering;
 use crate::script::Which;
 
 /// One call of a script.
 #[derive(Debug)]
-pub struct Request {
+pub struct ScriptCall {
     /// The script.
     pub which: Which,
     /// The keys it may touch.
-    pub keys: Words,
+    pub keys: CallArguments,
     /// Its arguments.
-    pub args: Words,
+    pub args: CallArguments,
     first: Option<Digest>,
 }
 
-impl Request {
+impl ScriptCall {
     /// The call that decides these checks. `now` is for tests that move time; without it the server's clock counts.
     ///
     /// # Errors
     /// The batch makes no sense.
     pub fn new(
-        secret: Secret,
+        secret: KeyHashSecret,
         remembering: Remembering,
-        checks: &[Check<'_>],
+        checks: &[QuotaCheck<'_>],
         now: Option<Timestamp>,
     ) -> Result<Self, StoreError> {
         let named = checks
@@ -46,7 +46,7 @@ impl Request {
     /// The same for checks whose keys have been named already.
     pub(crate) fn named<'a>(
         remembering: Remembering,
-        checks: impl ExactSizeIterator<Item = (&'a Check<'a>, Named)>,
+        checks: impl ExactSizeIterator<Item = (&'a QuotaCheck<'a>, Named)>,
         now: Option<Timestamp>,
     ) -> Result<Self, StoreError> {
         if checks.len() > MAX_CHECKS {
@@ -63,7 +63,7 @@ impl Request {
     /// they are given back once; a server remembers the id for `memory`.
     pub(crate) fn undoing<'a>(
         remembering: Remembering,
-        charged: impl ExactSizeIterator<Item = (&'a Check<'a>, Named, Receipt)>,
+        charged: impl ExactSizeIterator<Item = (&'a QuotaCheck<'a>, Named, Receipt)>,
         id: u128,
         memory: Nanos,
     ) -> Result<Self, StoreError> {
@@ -76,7 +76,7 @@ impl Request {
                 _ => None,
             };
             if let Some(op) = by_id {
-                request.add(remembering, &Check { op, ..*check }, named)?;
+                request.add(remembering, &QuotaCheck { op, ..*check }, named)?;
                 continue;
             }
             let quota = check.ruled.limit.quota();
@@ -106,7 +106,7 @@ impl Request {
         Self {
             which,
             keys: keys.iter().collect(),
-            args: Words::default(),
+            args: CallArguments::default(),
             first: Some(named.tag()),
         }
     }
@@ -117,14 +117,15 @@ impl Request {
     }
 
     pub(super) fn empty(checks: usize, now: Option<Timestamp>) -> Self {
-        let mut args = Words::with_room(checks.saturating_add(1), checks.saturating_mul(ROOM));
+        let mut args =
+            CallArguments::with_room(checks.saturating_add(1), checks.saturating_mul(ROOM));
         match now {
             Some(now) => args.push(Blob::default().pair(now.as_nanos()).as_bytes()),
             None => args.push(&[]),
         }
         Self {
             which: Which::All,
-            keys: Words::with_room(checks, checks.saturating_mul(ROOM)),
+            keys: CallArguments::with_room(checks, checks.saturating_mul(ROOM)),
             args,
             first: None,
         }
@@ -144,7 +145,7 @@ impl Request {
     fn add(
         &mut self,
         remembering: Remembering,
-        check: &Check<'_>,
+        check: &QuotaCheck<'_>,
         named: Named,
     ) -> Result<(), StoreError> {
         let quota = check.ruled.limit.quota();
@@ -157,7 +158,7 @@ impl Request {
     fn push(
         &mut self,
         part: Part,
-        check: &Check<'_>,
+        check: &QuotaCheck<'_>,
         named: Named,
         beside: Option<Beside>,
     ) -> Result<(), StoreError> {

@@ -4,7 +4,7 @@
 
 /// Several words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Words {
+pub struct CallArguments {
     /// Each word behind its length, in four bytes.
     bytes: Vec<u8>,
     count: usize,
@@ -13,7 +13,7 @@ pub struct Words {
 /// What a word's length takes.
 const LEN: usize = 4;
 
-impl Words {
+impl CallArguments {
     /// No words yet, and room for so many of so many bytes in all.
     pub(crate) fn with_room(words: usize, bytes: usize) -> Self {
         let room = words.saturating_mul(LEN).saturating_add(bytes);
@@ -99,7 +99,7 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-impl<'a> IntoIterator for &'a Words {
+impl<'a> IntoIterator for &'a CallArguments {
     type Item = &'a [u8];
     type IntoIter = Iter<'a>;
 
@@ -108,7 +108,7 @@ impl<'a> IntoIterator for &'a Words {
     }
 }
 
-impl<W: AsRef<[u8]>> FromIterator<W> for Words {
+impl<W: AsRef<[u8]>> FromIterator<W> for CallArguments {
     fn from_iter<I: IntoIterator<Item = W>>(words: I) -> Self {
         let mut all = Self::default();
         for word in words {
@@ -126,22 +126,22 @@ mod tests {
     fn words_come_back_as_they_were() {
         let long = vec![b'x'; 70_000];
         let given: [&[u8]; 5] = [b"one", b"", b"\0\0\0\x05", &long, b"two"];
-        let words: Words = given.iter().collect();
+        let words: CallArguments = given.iter().collect();
         assert_eq!(words.len(), 5);
         assert!(words.iter().eq(given));
         assert_eq!(words.get(4), Some(&b"two"[..]));
         assert_eq!(words.get(5), None);
-        assert!(Words::default().is_empty() && Words::default().get(0).is_none());
+        assert!(CallArguments::default().is_empty() && CallArguments::default().get(0).is_none());
     }
 
     #[test]
     fn a_word_that_was_there_before_is_seen() {
-        let mut words: Words = [b"a", b"b"].iter().collect();
+        let mut words: CallArguments = [b"a", b"b"].iter().collect();
         assert!(!words.repeats_last());
         words.push(b"");
         assert!(!words.repeats_last());
         words.push(b"a");
         assert!(words.repeats_last());
-        assert!(!Words::default().repeats_last());
+        assert!(!CallArguments::default().repeats_last());
     }
 }

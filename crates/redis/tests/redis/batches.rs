@@ -7,8 +7,8 @@ use redis::Connection;
 use tollgate_core::limit::{self, Limit, State, decide_all};
 use tollgate_core::{Receipt, Timestamp};
 use tollgate_redis::Remembering;
-use tollgate_redis::wire::{Request, Which, decode};
-use tollgate_store::{Check, Key, LimitId, Note, Op, Ruled};
+use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_store::{LimitId, Note, Op, QuotaCheck, Ruled, StoreKey};
 use tollgate_testkit::redis::{Kind, Server};
 
 use crate::SECRET;
@@ -94,12 +94,12 @@ fn compare(
 ) {
     let keys: Vec<[u8; 2]> = parts.iter().map(|part| part.key).collect();
     let ruleds: Vec<Ruled> = parts.iter().map(|part| part.ruled).collect();
-    let checks: Vec<Check<'_>> = ops
+    let checks: Vec<QuotaCheck<'_>> = ops
         .iter()
         .zip(&keys)
         .zip(&ruleds)
-        .map(|((op, key), ruled)| Check {
-            key: Key::of(key).unwrap(),
+        .map(|((op, key), ruled)| QuotaCheck {
+            key: StoreKey::of(key).unwrap(),
             ruled,
             op: *op,
         })
@@ -115,7 +115,7 @@ fn compare(
         .collect();
     let (verdict, expected) = decide_all(&mut of_core, now).unwrap();
 
-    let request = Request::new(SECRET, Remembering::default(), &checks, Some(now)).unwrap();
+    let request = ScriptCall::new(SECRET, Remembering::default(), &checks, Some(now)).unwrap();
     let mut call = redis::cmd("EVALSHA");
     call.arg(&request.which.script().digest)
         .arg(request.keys.len());

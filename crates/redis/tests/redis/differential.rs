@@ -5,10 +5,10 @@ use std::num::NonZeroU16;
 
 use redis::Connection;
 use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{Nanos, Outcome, Receipt, Status, Timestamp, Window};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Receipt, Timestamp, Window};
 use tollgate_redis::Remembering;
-use tollgate_redis::wire::{Request, Which, decode};
-use tollgate_store::{Answer, Check, Key, LimitId, Note, Op, Ruled};
+use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_store::{LimitId, Note, Op, QuotaCheck, Ruled, StoreKey, StoreReply};
 use tollgate_testkit::redis::{Kind, Server};
 
 use crate::SECRET;
@@ -18,9 +18,9 @@ use crate::trace::{self, Dice, Family, Step};
 const STEPS_PER_TRACE: usize = 250;
 const STEPS: usize = 100_000;
 
-pub(crate) const BLANK: Answer = Answer {
+pub(crate) const BLANK: StoreReply = StoreReply {
     outcome: Outcome::Never,
-    status: Status {
+    status: QuotaStatus {
         limit: 0,
         remaining: 0,
         reset_after: Nanos::ZERO,
@@ -42,7 +42,7 @@ pub(crate) struct Planned {
     pub(crate) key: [u8; 8],
     pub(crate) op: Op,
     pub(crate) now: Timestamp,
-    pub(crate) expected: Answer,
+    pub(crate) expected: StoreReply,
 }
 
 /// Loads the scripts, possibly changed, and returns the digests to call them by.
@@ -163,12 +163,12 @@ pub(crate) fn run(
 ) -> Result<(), String> {
     let mut pipe = redis::pipe();
     for step in planned {
-        let check = Check {
-            key: Key::of(&step.key).unwrap(),
+        let check = QuotaCheck {
+            key: StoreKey::of(&step.key).unwrap(),
             ruled: &step.ruled,
             op: step.op,
         };
-        let request = Request::new(SECRET, remembering, &[check], Some(step.now)).unwrap();
+        let request = ScriptCall::new(SECRET, remembering, &[check], Some(step.now)).unwrap();
         let digest = &digests[Which::EACH
             .iter()
             .position(|each| *each == request.which)
@@ -180,8 +180,8 @@ pub(crate) fn run(
     }
     let replies: Vec<Vec<i64>> = pipe.query(connection).map_err(|error| error.to_string())?;
     for (position, (step, reply)) in planned.iter().zip(&replies).enumerate() {
-        let check = Check {
-            key: Key::of(&step.key).unwrap(),
+        let check = QuotaCheck {
+            key: StoreKey::of(&step.key).unwrap(),
             ruled: &step.ruled,
             op: step.op,
         };

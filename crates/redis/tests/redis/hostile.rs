@@ -6,7 +6,7 @@ use tollgate_core::concurrency::LeaseId;
 use tollgate_core::reservation::ReservationId;
 use tollgate_core::{Concurrency, FixedWindow, Nanos, SlidingCounter, SlidingLog, Window};
 use tollgate_redis::wire::decode;
-use tollgate_store::{Check, ErrorKind, Key, Op, Ruled};
+use tollgate_store::{ErrorKind, Op, QuotaCheck, Ruled, StoreKey};
 
 use crate::differential::BLANK;
 use crate::fake::Fake;
@@ -141,8 +141,8 @@ fn s_10_no_integers_make_the_decoder_panic() {
     let mut answered = 0;
     for _ in 0..200_000 {
         let (ruled, op) = dice.one_of(&limits);
-        let check = Check {
-            key: Key::of(b"alice").unwrap(),
+        let check = QuotaCheck {
+            key: StoreKey::of(b"alice").unwrap(),
             ruled: &ruled,
             op,
         };

@@ -3,8 +3,8 @@
 use redis::Connection;
 use tollgate_core::{Nanos, Outcome, SlidingCounter, Timestamp};
 use tollgate_redis::Remembering;
-use tollgate_redis::wire::{Request, Which, decode};
-use tollgate_store::{Answer, Check, Key, Op};
+use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_store::{Op, QuotaCheck, StoreKey, StoreReply};
 use tollgate_testkit::redis::{Kind, Server};
 
 use crate::SECRET;
@@ -32,15 +32,15 @@ impl Counter {
     }
 
     /// Asks so many seconds after the start, and answers also with what is stored then.
-    fn ask(&mut self, quota: SlidingCounter, after: u64, op: Op) -> (Answer, Vec<u8>) {
+    fn ask(&mut self, quota: SlidingCounter, after: u64, op: Op) -> (StoreReply, Vec<u8>) {
         let limit = ruled(quota.into());
-        let check = [Check {
-            key: Key::of(b"alice").unwrap(),
+        let check = [QuotaCheck {
+            key: StoreKey::of(b"alice").unwrap(),
             ruled: &limit,
             op,
         }];
         let now = START.after(Nanos::from_secs(after));
-        let request = Request::new(SECRET, Remembering::default(), &check, Some(now)).unwrap();
+        let request = ScriptCall::new(SECRET, Remembering::default(), &check, Some(now)).unwrap();
         let mut call = redis::cmd("EVALSHA");
         call.arg(&request.which.script().digest).arg(1);
         for bytes in request.keys.iter().chain(&request.args) {

@@ -1,11 +1,11 @@
 //! Collections at their bound.
 
 use tollgate_core::limit::{Limit, State};
-use tollgate_core::sliding_log::{Entry, Log};
+use tollgate_core::sliding_log::{Log, LogEntry};
 use tollgate_core::{Nanos, SlidingLog, Timestamp};
 use tollgate_redis::Remembering;
-use tollgate_redis::wire::Request;
-use tollgate_store::{Check, Key, Op};
+use tollgate_redis::wire::ScriptCall;
+use tollgate_store::{Op, QuotaCheck, StoreKey};
 use tollgate_testkit::redis::{Kind, Server};
 
 use crate::SECRET;
@@ -17,8 +17,8 @@ const KEY: [u8; 8] = *b"the full";
 
 /// A log of almost as many entries as there may be, as core and as the script keep it.
 fn almost_full(from: u64) -> (Log, Vec<u8>) {
-    let entries: Vec<Entry> = (0..9_950)
-        .map(|n| Entry {
+    let entries: Vec<LogEntry> = (0..9_950)
+        .map(|n| LogEntry {
             at: from + n * 900,
             blocks: 1 + n % 3,
         })
@@ -71,12 +71,12 @@ fn a_log_that_is_full_forgets_as_core_does() {
             expected,
         });
     }
-    let check = Check {
-        key: Key::of(&KEY).unwrap(),
+    let check = QuotaCheck {
+        key: StoreKey::of(&KEY).unwrap(),
         ruled: &planned[0].ruled,
         op: planned[0].op,
     };
-    let request = Request::new(SECRET, remembering, &[check], Some(now)).unwrap();
+    let request = ScriptCall::new(SECRET, remembering, &[check], Some(now)).unwrap();
     let name = request.keys.get(0).unwrap();
     let set = redis::cmd("SET")
         .arg(name)

@@ -26,7 +26,7 @@ mod trace;
 mod vectors;
 mod versions;
 
-use tollgate_redis::Secret;
+use tollgate_redis::KeyHashSecret;
 
 /// The secret that all tests name keys with.
-const SECRET: Secret = Secret::new(*b"tests of a fleet");
+const SECRET: KeyHashSecret = KeyHashSecret::new(*b"tests of a fleet");

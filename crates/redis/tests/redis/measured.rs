@@ -4,8 +4,8 @@
 use redis::Connection;
 use tollgate_core::{Rate, TokenBucket};
 use tollgate_redis::Remembering;
-use tollgate_redis::wire::{Request, Which};
-use tollgate_store::{Check, Key, Op, Ruled};
+use tollgate_redis::wire::{ScriptCall, Which};
+use tollgate_store::{Op, QuotaCheck, Ruled, StoreKey};
 use tollgate_testkit::redis::{Kind, Server, article, info};
 
 use crate::SECRET;
@@ -31,12 +31,12 @@ fn used_memory(connection: &mut Connection) -> f64 {
 
 fn ours(digest: &str, key: u64, ruled: &Ruled) -> redis::Cmd {
     let key = key.to_be_bytes();
-    let check = Check {
-        key: Key::of(&key).unwrap(),
+    let check = QuotaCheck {
+        key: StoreKey::of(&key).unwrap(),
         ruled,
         op: Op::Spend(1),
     };
-    let request = Request::new(SECRET, Remembering::default(), &[check], None).unwrap();
+    let request = ScriptCall::new(SECRET, Remembering::default(), &[check], None).unwrap();
     let mut call = redis::cmd("EVALSHA");
     call.arg(digest).arg(request.keys.len());
     for bytes in request.keys.iter().chain(&request.args) {

@@ -1,10 +1,10 @@
 //! What core says to the store contract's operations: the specification that scripts are held to.
 
 use tollgate_core::limit::{Limit, Quota, State};
-use tollgate_core::reservation::{Correction, Reservations, Standing, Terms};
+use tollgate_core::reservation::{Correction, ReservationOptions, ReservationStatus, Reservations};
 use tollgate_core::{Nanos, Outcome, Receipt, SlidingCounter, Timestamp};
 use tollgate_redis::Remembering;
-use tollgate_store::{Answer, Note, Op};
+use tollgate_store::{Note, Op, StoreReply};
 
 /// One key of one limit, decided by core alone.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ impl Model {
         }
     }
 
-    pub(crate) fn status(&self, limit: &Limit, now: Timestamp) -> tollgate_core::Status {
+    pub(crate) fn status(&self, limit: &Limit, now: Timestamp) -> tollgate_core::QuotaStatus {
         limit.status(&self.inherited(limit, now), now)
     }
 
@@ -60,8 +60,8 @@ impl Model {
         now: Timestamp,
         op: Op,
         remembering: Remembering,
-    ) -> Option<Answer> {
-        let terms = |hold| Terms {
+    ) -> Option<StoreReply> {
+        let terms = |hold| ReservationOptions {
             hold,
             memory: remembering.memory,
             most: remembering.most as usize,
@@ -76,7 +76,7 @@ impl Model {
             | Op::Release(_) => self.apply(limit, now, op, Note::Plain),
             Op::Renew(_) => Some(self.apply(limit, now, op, Note::Plain).unwrap_or_else(|| {
                 let said = self.refused(limit, now, Outcome::Allow, Note::LeaseNotHeld);
-                Answer {
+                StoreReply {
                     receipt: Receipt::default(),
                     ..said
                 }
@@ -85,17 +85,17 @@ impl Model {
             Op::Reserve { id, cost, hold } => {
                 let terms = terms(hold);
                 match self.ledger.standing(now, &terms, id) {
-                    Standing::Known(receipt) => {
+                    ReservationStatus::Known(receipt) => {
                         let looked = self.apply(limit, now, Op::Spend(0), Note::AlreadyReserved)?;
-                        Some(Answer { receipt, ..looked })
+                        Some(StoreReply { receipt, ..looked })
                     }
-                    Standing::Full => {
+                    ReservationStatus::Full => {
                         let room = self.forgotten_at.iter().filter(|at| **at > now).min();
                         let retry_after = room.map_or(Nanos::ZERO, |at| at.since(now));
                         let outcome = Outcome::Deny { retry_after };
                         Some(self.refused(limit, now, outcome, Note::ReservationsFull))
                     }
-                    Standing::Fresh => {
+                    ReservationStatus::Fresh => {
                         let answer = self.apply(limit, now, Op::Spend(cost), Note::Plain)?;
                         if answer.outcome.is_admitted() {
                             self.forgotten_at.retain(|at| *at > now);
@@ -119,7 +119,12 @@ impl Model {
         }
     }
 
-    fn correct(&mut self, limit: &Limit, now: Timestamp, correction: Correction) -> Option<Answer> {
+    fn correct(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        correction: Correction,
+    ) -> Option<StoreReply> {
         let (op, note) = match correction {
             Correction::Settle { receipt, actual } => (Op::Settle { receipt, actual }, Note::Plain),
             Correction::AlreadyClosed => (Op::Spend(0), Note::AlreadyClosed),
@@ -129,7 +134,7 @@ impl Model {
         self.apply(limit, now, op, note)
     }
 
-    fn apply(&mut self, limit: &Limit, now: Timestamp, op: Op, note: Note) -> Option<Answer> {
+    fn apply(&mut self, limit: &Limit, now: Timestamp, op: Op, note: Note) -> Option<StoreReply> {
         let found = self.inherited(limit, now);
         let transition = limit.decide(&found, now, op).ok()?;
         if self.change_of_length(limit).is_some() || transition.next.is_some() {
@@ -142,7 +147,7 @@ impl Model {
         if let Some(edit) = transition.next {
             self.state.apply(edit);
         }
-        Some(Answer {
+        Some(StoreReply {
             outcome: transition.outcome,
             status: limit.status(&self.state, now),
             receipt: transition.receipt,
@@ -151,10 +156,10 @@ impl Model {
     }
 
     /// A peek leaves no trace.
-    fn peek(&mut self, limit: &Limit, now: Timestamp, cost: u64) -> Option<Answer> {
+    fn peek(&mut self, limit: &Limit, now: Timestamp, cost: u64) -> Option<StoreReply> {
         let found = self.inherited(limit, now);
         let transition = limit.decide(&found, now, Op::Spend(cost)).ok()?;
-        Some(Answer {
+        Some(StoreReply {
             outcome: transition.outcome,
             status: limit.status(&found, now),
             receipt: Receipt {
@@ -165,8 +170,8 @@ impl Model {
         })
     }
 
-    fn refused(&self, limit: &Limit, now: Timestamp, outcome: Outcome, note: Note) -> Answer {
-        Answer {
+    fn refused(&self, limit: &Limit, now: Timestamp, outcome: Outcome, note: Note) -> StoreReply {
+        StoreReply {
             outcome,
             status: self.status(limit, now),
             receipt: Receipt {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use tollgate_core::Nanos;
-use tollgate_redis::{Options, RedisRegister, RedisStore, Secret};
+use tollgate_redis::{KeyHashSecret, Options, RedisRegister, RedisStore};
 use tollgate_store::ErrorKind;
 use tollgate_store::register::{
-    Beat, Change, FleetName, GONE_FOR, How, KEPT_FOR, Load, MOST_BODY, MOST_CHANGES, MOST_ENTRIES,
-    MOST_NODES, Mark, NodeId, Register, Roll, Said,
+    Beat, FleetName, GONE_FOR, How, KEPT_FOR, Load, MOST_BODY, MOST_CHANGES, MOST_ENTRIES,
+    MOST_NODES, Mark, NodeId, Register, RegisterPut, RegisterSnapshot, Roll,
 };
 use tollgate_testkit::redis::{Cluster, Kind, Node, Server};
 use tollgate_testkit::register::ModelRegister;
@@ -19,7 +19,7 @@ use crate::topology::until;
 const LIFE: Nanos = Nanos::from_secs(30);
 
 async fn register_with(url: String, secret: [u8; 16]) -> RedisRegister {
-    let mut options = Options::new(url, Secret::new(secret));
+    let mut options = Options::new(url, KeyHashSecret::new(secret));
     options.connect_deadline = PATIENT;
     let store = RedisStore::connect(options).await.unwrap();
     RedisRegister::of(&store, &FleetName::default()).with_deadline(PATIENT)
@@ -40,8 +40,8 @@ fn beat(node: u64) -> Beat {
     }
 }
 
-fn set(name: &str, body: &str) -> Change {
-    Change {
+fn set(name: &str, body: &str) -> RegisterPut {
+    RegisterPut {
         name: name.into(),
         body: body.as_bytes().into(),
         how: How::Set,
@@ -49,8 +49,8 @@ fn set(name: &str, body: &str) -> Change {
     }
 }
 
-fn remove(name: &str) -> Change {
-    Change {
+fn remove(name: &str) -> RegisterPut {
+    RegisterPut {
         how: How::Remove,
         ..set(name, "why")
     }
@@ -61,8 +61,8 @@ fn nodes(roll: &Roll) -> Vec<u64> {
 }
 
 /// Entries in few words: `name=body`, or `name-` if it is gone.
-fn told(said: &Said) -> Vec<String> {
-    let tell = |entry: &tollgate_store::register::Entry| {
+fn told(said: &RegisterSnapshot) -> Vec<String> {
+    let tell = |entry: &tollgate_store::register::RegisterEntry| {
         let body = String::from_utf8_lossy(&entry.body);
         match entry.is_gone {
             true => format!("{}-", entry.name),
@@ -216,7 +216,7 @@ async fn entries_end_and_who_was_away_for_too_long_is_told_everything() {
     let (server, mut clock) =
         Server::start_with_clock(Kind::Redis, Duration::from_secs(1_800_000_000));
     let register = register(server.url()).await;
-    let for_a_minute = Change {
+    let for_a_minute = RegisterPut {
         left: Some(Nanos::MINUTE),
         ..set("short", "1")
     };
@@ -274,7 +274,7 @@ async fn a_register_that_has_lost_everything_says_so_and_is_filled_with_what_is_
         .put(NodeId(2), 1, &[set("a", "2"), remove("b")])
         .await
         .unwrap();
-    let heal = |name: &str, body: &str| Change {
+    let heal = |name: &str, body: &str| RegisterPut {
         how: How::SetIfAbsent,
         ..set(name, body)
     };
@@ -311,7 +311,7 @@ async fn everything_is_bounded_and_errors_say_by_what() {
     assert_eq!(roll.count(), MOST_NODES, "who is in stays in");
 
     let name = |n: usize| format!("override/api/{n:032x}");
-    let all: Vec<Change> = (0..MOST_ENTRIES).map(|n| set(&name(n), "x")).collect();
+    let all: Vec<RegisterPut> = (0..MOST_ENTRIES).map(|n| set(&name(n), "x")).collect();
     let batches = all.chunks(MOST_CHANGES);
     for (batch, number) in batches.zip(1..) {
         register.put(NodeId(1), number, batch).await.unwrap();
@@ -342,7 +342,7 @@ async fn everything_is_bounded_and_errors_say_by_what() {
 async fn large_entries_come_in_replies_of_bounded_size() {
     let server = Server::start(Kind::Redis);
     let register = register(server.url()).await;
-    let large: Vec<Change> = (0..60)
+    let large: Vec<RegisterPut> = (0..60)
         .map(|n| set(&format!("n{n}"), &"x".repeat(MOST_BODY)))
         .collect();
     let mark = register.put(NodeId(1), 1, &large).await.unwrap();
@@ -460,7 +460,8 @@ async fn compare(seed: u64, real: &RedisRegister, model: &ModelRegister) -> Opti
             let (since, as_model_has_it) = marks[pick];
             let one = real.entries(since).await.unwrap();
             let two = model.entries_now(as_model_has_it).unwrap();
-            let of = |said: &Said| (told(said), said.is_whole, said.lost_after.is_some());
+            let of =
+                |said: &RegisterSnapshot| (told(said), said.is_whole, said.lost_after.is_some());
             if of(&one) != of(&two) {
                 return Some(format!(
                     "seed {seed}, step {step}: {:?} {:?}",
@@ -477,12 +478,12 @@ async fn compare(seed: u64, real: &RedisRegister, model: &ModelRegister) -> Opti
         let change = |dice: &mut Dice| {
             let how =
                 [How::Set, How::SetIfAbsent, How::Remove][usize::try_from(dice.below(3)).unwrap()];
-            Change {
+            RegisterPut {
                 how,
                 ..set(&format!("n{}", dice.below(4)), &dice.below(100).to_string())
             }
         };
-        let changes: Vec<Change> = (0..=dice.below(3)).map(|_| change(&mut dice)).collect();
+        let changes: Vec<RegisterPut> = (0..=dice.below(3)).map(|_| change(&mut dice)).collect();
         let one = real.put(NodeId(node), *number, &changes).await.unwrap();
         let two = model.put_now(NodeId(node), *number, &changes).unwrap();
         marks.push((Some(one), Some(two)));

@@ -14,7 +14,9 @@ use tollgate_core::{
     SlidingLog, TokenBucket, UtcOffset, Window,
 };
 use tollgate_redis::{Options, RedisStore};
-use tollgate_store::{Answer, Check, ErrorKind, Key, LimitId, Note, Op, Ruled, StoreError};
+use tollgate_store::{
+    ErrorKind, LimitId, Note, Op, QuotaCheck, Ruled, StoreError, StoreKey, StoreReply,
+};
 use tollgate_testkit::redis::{Kind, Server};
 
 use crate::SECRET;
@@ -54,9 +56,9 @@ pub(crate) async fn one(
     key: &str,
     ruled: &Ruled,
     op: Op,
-) -> Result<Answer, StoreError> {
-    let check = Check {
-        key: Key::of(key.as_bytes()).unwrap(),
+) -> Result<StoreReply, StoreError> {
+    let check = QuotaCheck {
+        key: StoreKey::of(key.as_bytes()).unwrap(),
         ruled,
         op,
     };
@@ -324,8 +326,8 @@ async fn a_batch_that_makes_no_sense_is_the_callers_fault() {
     let server = Server::start(Kind::Redis);
     let store = patient_store(server.url()).await;
     let limit = ruled(1, slow_bucket(10));
-    let check = Check {
-        key: Key::of(b"alice").unwrap(),
+    let check = QuotaCheck {
+        key: StoreKey::of(b"alice").unwrap(),
         ruled: &limit,
         op: Op::Spend(1),
     };

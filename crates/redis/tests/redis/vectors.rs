@@ -5,11 +5,11 @@ use std::path::Path;
 use redis::Connection;
 use tollgate_core::Timestamp;
 use tollgate_core::compose::BatchOutcome;
-use tollgate_core::limit::{Limit, Refused};
-use tollgate_core::reservation::Terms;
+use tollgate_core::limit::{Limit, OpError};
+use tollgate_core::reservation::ReservationOptions;
 use tollgate_redis::Remembering;
-use tollgate_redis::wire::{Request, Which, decode};
-use tollgate_store::{Answer, Check, Key, Op, Ruled};
+use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_store::{Op, QuotaCheck, Ruled, StoreKey, StoreReply};
 use tollgate_testkit::redis::{Kind, Server};
 use tollgate_testkit::vectors::{Asked, Batches, Suite, run};
 
@@ -24,25 +24,25 @@ impl Batches for Scripts {
     fn batch(
         &mut self,
         now: Timestamp,
-        terms: Option<&Terms>,
+        terms: Option<&ReservationOptions>,
         asked: &[Asked<'_>],
-    ) -> Result<(BatchOutcome, Vec<Answer>), Refused> {
+    ) -> Result<(BatchOutcome, Vec<StoreReply>), OpError> {
         let remembering = terms.map_or_else(Remembering::default, |terms| Remembering {
             memory: terms.memory,
             most: u32::try_from(terms.most).unwrap(),
         });
         let ruleds: Vec<Ruled> = asked.iter().map(|(_, limit, _)| ruled(**limit)).collect();
-        let checks: Vec<Check<'_>> = asked
+        let checks: Vec<QuotaCheck<'_>> = asked
             .iter()
             .zip(&ruleds)
-            .map(|((key, _, op), ruled)| Check {
-                key: Key::of(key.as_bytes()).unwrap(),
+            .map(|((key, _, op), ruled)| QuotaCheck {
+                key: StoreKey::of(key.as_bytes()).unwrap(),
                 ruled,
                 op: *op,
             })
             .collect();
-        let request = Request::new(SECRET, remembering, &checks, Some(now))
-            .map_err(|_senseless| Refused::Unsupported)?;
+        let request = ScriptCall::new(SECRET, remembering, &checks, Some(now))
+            .map_err(|_senseless| OpError::Unsupported)?;
         let mut call = redis::cmd("EVALSHA");
         call.arg(&request.which.script().digest)
             .arg(request.keys.len());
@@ -59,7 +59,7 @@ impl Batches for Scripts {
     fn change(&mut self, now: Timestamp, key: &str, _old: &Limit, new: &Limit) {
         let looked = self.batch(now, None, &[(key, new, Op::Spend(0))]);
         // A limit that cannot be spent on has nothing to carry over.
-        assert!(matches!(looked, Ok(_) | Err(Refused::Unsupported)));
+        assert!(matches!(looked, Ok(_) | Err(OpError::Unsupported)));
     }
 }
 

@@ -13,8 +13,8 @@ use tollgate_core::{
     Timestamp, TokenBucket, UtcOffset, Window,
 };
 use tollgate_redis::Remembering;
-use tollgate_redis::wire::{Request, Which, decode};
-use tollgate_store::{Answer, Check, Key, Op};
+use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_store::{Op, QuotaCheck, StoreKey, StoreReply};
 use tollgate_testkit::redis::{Kind, Server};
 
 use crate::SECRET;
@@ -149,15 +149,15 @@ impl Rig {
     }
 
     /// Asks so many seconds after the start. Also says by which names.
-    fn ask(&mut self, limit: Limit, after: u64, op: Op) -> (Answer, Vec<Vec<u8>>) {
+    fn ask(&mut self, limit: Limit, after: u64, op: Op) -> (StoreReply, Vec<Vec<u8>>) {
         let limit = ruled(limit);
-        let check = [Check {
-            key: Key::of(b"alice").unwrap(),
+        let check = [QuotaCheck {
+            key: StoreKey::of(b"alice").unwrap(),
             ruled: &limit,
             op,
         }];
         let now = START.after(Nanos::from_secs(after));
-        let request = Request::new(SECRET, Remembering::default(), &check, Some(now)).unwrap();
+        let request = ScriptCall::new(SECRET, Remembering::default(), &check, Some(now)).unwrap();
         let mut call = redis::cmd("EVALSHA");
         call.arg(&request.which.script().digest)
             .arg(request.keys.len());

@@ -27,14 +27,14 @@ use tollgate_store::Clock;
 use crate::http::bad_input::echo;
 use crate::http::http_api::App;
 use crate::http::response::HttpResponse;
-use crate::http::{HttpHandler, HttpRequest, Limits, run};
-use crate::listen::counters::Counters;
-use crate::listen::{Ended, Listener, Place, Stopping, Tls};
+use crate::http::{HttpHandler, HttpLimits, HttpRequest, run};
+use crate::listen::counters::ListenerCounters;
+use crate::listen::{Ended, ListenAddress, Listener, ServerTls, Stopping};
 use crate::resp::Resp;
 use guard::Guard;
 use routes::{Endpoint, Route};
 use tollgate_service::fleet::Membership;
-use tollgate_service::metrics::{CertificateStatus, Format, MetricSources, gather};
+use tollgate_service::metrics::{CertificateStatus, MetricSources, MetricsFormat, gather};
 
 /// The admin pages of a server.
 #[derive(Debug)]
@@ -42,15 +42,15 @@ pub struct Admin<C> {
     app: Arc<App<C>>,
     resp: Option<Arc<Resp<C>>>,
     /// Other listeners of the same server, by name.
-    others: Vec<(&'static str, Arc<Counters>)>,
+    others: Vec<(&'static str, Arc<ListenerCounters>)>,
     /// TLS, if it is spoken.
-    tls: Option<Arc<Tls>>,
+    tls: Option<Arc<ServerTls>>,
     /// This server's place in a fleet, if it has one.
     fleet: Option<Arc<Membership>>,
     guard: Guard,
     /// Said when the server begins to drain.
     stopping: Option<Stopping>,
-    counters: Counters,
+    counters: ListenerCounters,
 }
 
 /// Why there cannot be such an admin listener.
@@ -68,7 +68,11 @@ impl<C: Clock + 'static> Admin<C> {
     ///
     /// # Errors
     /// Others than this machine could reach it, and there are no tokens.
-    pub fn new(app: Arc<App<C>>, place: &Place, tokens: Tokens) -> Result<Self, InvalidAdmin> {
+    pub fn new(
+        app: Arc<App<C>>,
+        place: &ListenAddress,
+        tokens: Tokens,
+    ) -> Result<Self, InvalidAdmin> {
         if !place.is_on_this_machine() && !tokens.are_set() {
             return Err(InvalidAdmin::Unprotected);
         }
@@ -80,7 +84,7 @@ impl<C: Clock + 'static> Admin<C> {
             fleet: None,
             guard: Guard::new(tokens).map_err(InvalidAdmin::Quota)?,
             stopping: None,
-            counters: Counters::default(),
+            counters: ListenerCounters::default(),
         })
     }
 
@@ -93,14 +97,14 @@ impl<C: Clock + 'static> Admin<C> {
 
     /// The same, telling about one more listener.
     #[must_use]
-    pub fn with_listener(mut self, name: &'static str, counters: Arc<Counters>) -> Self {
+    pub fn with_listener(mut self, name: &'static str, counters: Arc<ListenerCounters>) -> Self {
         self.others.push((name, counters));
         self
     }
 
     /// The same, telling about TLS, if it is spoken.
     #[must_use]
-    pub fn with_tls(mut self, tls: Option<Arc<Tls>>) -> Self {
+    pub fn with_tls(mut self, tls: Option<Arc<ServerTls>>) -> Self {
         self.tls = tls;
         self
     }
@@ -123,7 +127,7 @@ impl<C: Clock + 'static> Admin<C> {
     pub async fn run(
         self: Arc<Self>,
         listener: Listener,
-        limits: Limits,
+        limits: HttpLimits,
         shutdown: impl Future<Output = ()>,
     ) -> Ended {
         run(limits, listener, self, shutdown).await
@@ -131,7 +135,7 @@ impl<C: Clock + 'static> Admin<C> {
 
     /// What the listener has seen.
     #[must_use]
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &ListenerCounters {
         &self.counters
     }
 
@@ -144,7 +148,7 @@ impl<C: Clock + 'static> Admin<C> {
     }
 
     /// Every listener by its name.
-    fn listeners(&self) -> Vec<(&'static str, &Counters)> {
+    fn listeners(&self) -> Vec<(&'static str, &ListenerCounters)> {
         let mut all = vec![("api", self.app.counters())];
         all.extend(self.resp.as_ref().map(|resp| ("resp", resp.counters())));
         all.extend(
@@ -158,7 +162,7 @@ impl<C: Clock + 'static> Admin<C> {
 
     fn metrics(&self, request: &HttpRequest<'_>) -> HttpResponse {
         let accept = request.headers.get_all(ACCEPT).iter();
-        let format = Format::accepted(accept.filter_map(|field| field.to_str().ok()));
+        let format = MetricsFormat::accepted(accept.filter_map(|field| field.to_str().ok()));
         let listeners = self.listeners().into_iter();
         let listeners: Vec<_> = listeners
             .map(|(name, counters)| (name, counters.counts()))
@@ -253,7 +257,7 @@ impl<C: Clock + 'static> HttpHandler for Admin<C> {
         self.routed(route.endpoint, request).await
     }
 
-    fn counters(&self) -> &Counters {
+    fn counters(&self) -> &ListenerCounters {
         &self.counters
     }
 }

@@ -5,7 +5,7 @@
 
 use hyper::{Method, StatusCode};
 use serde::Serialize;
-use tollgate_engine::control::{Control, Refused};
+use tollgate_engine::control::{Control, OperatorError};
 use tollgate_service::ResetError;
 use tollgate_service::reload::ReloadOutcome;
 use tollgate_store::{Clock, Memory};
@@ -150,21 +150,23 @@ fn from(peer: &Peer) -> String {
     }
 }
 
-fn done(changed: Result<(), Refused>) -> HttpResponse {
+fn done(changed: Result<(), OperatorError>) -> HttpResponse {
     match changed {
         Ok(()) => HttpResponse::json(json(&Done { done: true })),
         Err(why) => refused(&why),
     }
 }
 
-fn refused(why: &Refused) -> HttpResponse {
+fn refused(why: &OperatorError) -> HttpResponse {
     let status = match why {
-        Refused::UnknownLimit { .. } | Refused::NotThere { .. } => StatusCode::NOT_FOUND,
-        Refused::TooMany { .. } => StatusCode::CONFLICT,
+        OperatorError::UnknownLimit { .. } | OperatorError::NotThere { .. } => {
+            StatusCode::NOT_FOUND
+        }
+        OperatorError::TooMany { .. } => StatusCode::CONFLICT,
         _ => StatusCode::BAD_REQUEST,
     };
     let field = match why {
-        Refused::UnknownLimit { .. } => "limit: ",
+        OperatorError::UnknownLimit { .. } => "limit: ",
         _ => "",
     };
     HttpResponse::plain(status, format!("{field}{why}"))

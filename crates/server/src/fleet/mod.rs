@@ -9,7 +9,7 @@ mod tending;
 pub use start::Shared;
 pub use tending::Tending;
 pub use tollgate_service::fleet::{
-    FleetMaintenance, FleetNode, FleetView, Membership, MembershipSettings, Mismatch, Node,
+    FleetMaintenance, FleetNode, FleetView, LocalNode, Membership, MembershipSettings, Mismatch,
     NodeTotals, Nodes,
 };
 

@@ -4,7 +4,7 @@
 
 use super::methods::{HEALTH, Method, QUOTAS, RATE_LIMITS, REFLECTION, REFLECTION_ALPHA};
 use super::status::{Code, Status};
-use super::wire::{Fields, Malformed, Value, Writer, text};
+use super::wire::{Malformed, MessageFields, WireValue, Writer, text};
 
 /// The services that are ready or not; the server as a whole, which has no name; and the name by which probes of
 /// envoyproxy/ratelimit ask.
@@ -57,9 +57,9 @@ pub(super) fn answer(
 
 fn service(message: &[u8]) -> Result<&str, Malformed> {
     let mut service = "";
-    let mut fields = Fields::of(message);
+    let mut fields = MessageFields::of(message);
     while let Some(field) = fields.next_field()? {
-        if let (1, Value::Bytes(bytes)) = field {
+        if let (1, WireValue::Bytes(bytes)) = field {
             service = text(bytes, "service")?;
         }
     }
@@ -86,7 +86,7 @@ mod tests {
             assert_eq!(ask(Method::HealthCheck, service, true), Ok(vec![8, 2]));
         }
         let list = ask(Method::HealthList, "", false).unwrap();
-        let mut fields = Fields::of(&list);
+        let mut fields = MessageFields::of(&list);
         let mut count = 0;
         while let Some((number, _)) = fields.next_field().unwrap() {
             assert_eq!(number, 1);

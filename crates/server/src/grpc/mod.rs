@@ -32,11 +32,11 @@ use self::connection::live;
 use self::frame::{frame, sealed};
 use self::methods::{GrpcHandler, GrpcReply, Method, QuotaSubscriber};
 use self::status::{Code, Status};
-use crate::listen::counters::{Counters, count};
+use crate::listen::counters::{ListenerCounters, count};
 use crate::listen::{Ended, Listener, Peer, Serve, Stopping, Stream, accept};
 use tollgate_envoy::EnvoyService;
 use tollgate_envoy::protobuf as wire;
-use tollgate_envoy::rlqs::Session;
+use tollgate_envoy::rlqs::RlqsSession;
 use tollgate_envoy::rls::RlsError;
 use tollgate_envoy::rls::messages::{Descriptors, Entries, read_request, write_response};
 use tollgate_service::{RequestOutcome, Transport, guarded};
@@ -44,7 +44,7 @@ use tollgate_service::{RequestOutcome, Transport, guarded};
 /// gRPC for Envoy: the services of an [`EnvoyService`], health and reflection.
 pub struct Grpc<C> {
     envoy: Arc<EnvoyService<C>>,
-    counters: Arc<Counters>,
+    counters: Arc<ListenerCounters>,
     /// Said when the server wants to be asked no more, before it stops.
     leaving: Option<Stopping>,
 }
@@ -84,7 +84,7 @@ impl<C: Clock + 'static> Grpc<C> {
 
     /// What went wrong and was survived so far.
     #[must_use]
-    pub const fn counters(&self) -> &Arc<Counters> {
+    pub const fn counters(&self) -> &Arc<ListenerCounters> {
         &self.counters
     }
 
@@ -162,7 +162,7 @@ impl<C: Clock + 'static> GrpcHandler for Grpc<C> {
                 "quotas are given out by a policy, and files of envoyproxy/ratelimit are in force";
             return Err(Status::new(Code::Unimplemented, message));
         }
-        match Session::open(Arc::clone(&self.envoy)) {
+        match RlqsSession::open(Arc::clone(&self.envoy)) {
             Some(session) => Ok(Box::new(session)),
             None => {
                 let message = "there are too many streams of quotas";
@@ -192,7 +192,7 @@ impl<C: Clock + 'static> GrpcHandler for Grpc<C> {
     }
 }
 
-impl<C: Clock> QuotaSubscriber for Session<C> {
+impl<C: Clock> QuotaSubscriber for RlqsSession<C> {
     fn hear(&mut self, message: &[u8]) -> Result<(), String> {
         self.hear(message)
     }
@@ -229,7 +229,7 @@ impl<C: Clock + 'static> Serve for Protocol<C> {
         live(stream, Arc::clone(&self.server), self.limits, stopping)
     }
 
-    fn counters(&self) -> &Counters {
+    fn counters(&self) -> &ListenerCounters {
         &self.server.counters
     }
 }

@@ -4,7 +4,7 @@
 
 use super::schema::{FileDescriptor, files};
 use super::status::{Code, Status};
-use super::wire::{Fields, Malformed, Value, Writer, text};
+use super::wire::{Malformed, MessageFields, WireValue, Writer, text};
 
 /// What is asked.
 enum ReflectionRequest<'a> {
@@ -50,22 +50,22 @@ pub(super) fn answer(message: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
 fn read(message: &[u8]) -> Result<(&str, ReflectionRequest<'_>), Malformed> {
     let mut host = "";
     let mut question = ReflectionRequest::Nothing;
-    let mut fields = Fields::of(message);
+    let mut fields = MessageFields::of(message);
     while let Some(field) = fields.next_field()? {
         match field {
-            (1, Value::Bytes(bytes)) => host = text(bytes, "host")?,
-            (3, Value::Bytes(bytes)) => {
+            (1, WireValue::Bytes(bytes)) => host = text(bytes, "host")?,
+            (3, WireValue::Bytes(bytes)) => {
                 question = ReflectionRequest::FileNamed(text(bytes, "file_by_filename")?);
             }
-            (4, Value::Bytes(bytes)) => {
+            (4, WireValue::Bytes(bytes)) => {
                 question = ReflectionRequest::FileWith(text(bytes, "file_containing_symbol")?);
             }
-            (5, Value::Bytes(_)) => question = ReflectionRequest::FileWith(""),
-            (6, Value::Bytes(bytes)) => {
+            (5, WireValue::Bytes(_)) => question = ReflectionRequest::FileWith(""),
+            (6, WireValue::Bytes(bytes)) => {
                 question =
                     ReflectionRequest::Extensions(text(bytes, "all_extension_numbers_of_type")?);
             }
-            (7, Value::Bytes(_)) => question = ReflectionRequest::Services,
+            (7, WireValue::Bytes(_)) => question = ReflectionRequest::Services,
             _ => {}
         }
     }
@@ -109,16 +109,16 @@ mod tests {
         let (mut question, mut out) = (Vec::new(), Vec::new());
         Writer::new(&mut question).bytes(field, text.as_bytes());
         answer(&question, &mut out).unwrap();
-        let mut fields = Fields::of(&out);
+        let mut fields = MessageFields::of(&out);
         let mut read = Vec::new();
-        while let Some((number, Value::Bytes(bytes))) = fields.next_field().unwrap() {
+        while let Some((number, WireValue::Bytes(bytes))) = fields.next_field().unwrap() {
             read.push((number, bytes.to_vec()));
         }
         read
     }
 
     fn count(message: &[u8]) -> usize {
-        let mut fields = Fields::of(message);
+        let mut fields = MessageFields::of(message);
         let mut count = 0;
         while fields.next_field().unwrap().is_some() {
             count += 1;

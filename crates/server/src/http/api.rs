@@ -16,8 +16,8 @@ use crate::http::http1;
 use crate::http::openapi;
 use crate::http::response::HttpResponse;
 use crate::http::routes::{Endpoint, Route, max_body_len};
-use crate::http::{HttpHandler, HttpRequest, Limits, run};
-use crate::listen::counters::Counters;
+use crate::http::{HttpHandler, HttpLimits, HttpRequest, run};
+use crate::listen::counters::ListenerCounters;
 use crate::listen::{Ended, Listener, Peer, Stopping};
 use tollgate_service::{RequestOutcome, Transport};
 
@@ -27,7 +27,7 @@ impl<C: Clock> App<C> {
     pub async fn run(
         self: Arc<Self>,
         listener: Listener,
-        limits: Limits,
+        limits: HttpLimits,
         shutdown: impl Future<Output = ()>,
     ) -> Ended
     where
@@ -41,7 +41,7 @@ impl<C: Clock> App<C> {
         self: Arc<Self>,
         stream: S,
         peer: Peer,
-        limits: Limits,
+        limits: HttpLimits,
         stopping: Stopping,
     ) where
         C: 'static,
@@ -100,7 +100,7 @@ impl<C: Clock + 'static> HttpHandler for App<C> {
         Route::at(path).is_none_or(|route| matches!(route.endpoint, Endpoint::Auth(_)))
     }
 
-    fn counters(&self) -> &Counters {
+    fn counters(&self) -> &ListenerCounters {
         self.counters()
     }
 

@@ -5,7 +5,7 @@
 use hyper::{Method, StatusCode};
 use tollgate_core::Outcome;
 use tollgate_engine::{CheckMode, CheckOptions};
-use tollgate_http::Answer;
+use tollgate_http::RateLimitStatus;
 use tollgate_store::Clock;
 
 use crate::http::HttpRequest;
@@ -144,7 +144,7 @@ impl<C: Clock> App<C> {
     }
 
     /// The reply with the fields that an answer has in the dialects that were chosen.
-    pub(crate) fn say(&self, reply: HttpResponse, answer: &Answer<'_>) -> HttpResponse {
+    pub(crate) fn say(&self, reply: HttpResponse, answer: &RateLimitStatus<'_>) -> HttpResponse {
         with_header_fields(|words| {
             answer.write(self.service.headers().dialects(), words);
             reply.saying(words)

@@ -10,7 +10,7 @@ use tollgate_service::guarded;
 
 use super::response::HttpResponse;
 use crate::listen::Peer;
-use crate::listen::counters::{Counters, count};
+use crate::listen::counters::{ListenerCounters, count};
 
 /// One request, read in full.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(crate) trait HttpHandler: Send + Sync + 'static {
 
     fn answer(&self, request: &HttpRequest<'_>) -> impl Future<Output = HttpResponse> + Send;
 
-    fn counters(&self) -> &Counters;
+    fn counters(&self) -> &ListenerCounters;
 }
 
 /// The answer, whatever happens.

@@ -19,7 +19,7 @@ use tollgate_store::{Clock, Memory};
 
 use crate::http::forward_auth::Gateways;
 use crate::http::welcome::{introduction, introduction_of_files};
-use crate::listen::counters::Counters;
+use crate::listen::counters::ListenerCounters;
 use crate::listen::{Reached, Stopping};
 
 /// The HTTP API of a rate limit service.
@@ -31,7 +31,7 @@ pub struct HttpApi<C> {
     pub(crate) gateways: Gateways,
     /// Once this is said no more requests should be sent here.
     leaving: Option<Stopping>,
-    counters: Counters,
+    counters: ListenerCounters,
 }
 
 /// The name of [`HttpApi`] before version 0.2. It goes with the next release.
@@ -109,7 +109,7 @@ impl<C: Clock> HttpApi<C> {
             envoy: Arc::new(envoy),
             gateways: Gateways::in_networks(Networks::default()),
             leaving: None,
-            counters: Counters::default(),
+            counters: ListenerCounters::default(),
         }
     }
 
@@ -153,7 +153,7 @@ impl<C: Clock> HttpApi<C> {
 
     /// What the listener has counted so far.
     #[must_use]
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &ListenerCounters {
         &self.counters
     }
 

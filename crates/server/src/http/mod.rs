@@ -26,5 +26,5 @@ pub(crate) mod wait_queue_full;
 pub(crate) mod welcome;
 
 pub(crate) use self::handler::{HttpHandler, HttpRequest};
-pub use self::serve::Limits;
+pub use self::serve::HttpLimits;
 pub(crate) use self::serve::run;

@@ -9,7 +9,7 @@ use http_body_util::Full;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use tollgate_core::Nanos;
-use tollgate_http::{Merge, Problem, Words};
+use tollgate_http::{HeaderFields, Merge, ProblemDetails};
 
 use tollgate_service::{Refusal, WaitPermit as Place};
 
@@ -56,7 +56,7 @@ impl HttpResponse {
         Self::new(status, tollgate_http::CONTENT_TYPE, body)
     }
 
-    pub(crate) fn problem(problem: &Problem) -> Self {
+    pub(crate) fn problem(problem: &ProblemDetails) -> Self {
         let status = StatusCode::from_u16(problem.status());
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Self::new(status, tollgate_http::CONTENT_TYPE, problem.to_json())
@@ -75,7 +75,7 @@ impl HttpResponse {
     /// A problem that `status` already names.
     pub(crate) fn plain(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
-        Self::problem(&Problem::plain(status.as_u16(), title, detail))
+        Self::problem(&ProblemDetails::plain(status.as_u16(), title, detail))
     }
 
     pub(crate) fn allow(self, methods: &'static str) -> Self {
@@ -95,7 +95,7 @@ impl HttpResponse {
     ///
     /// Values share a buffer of this thread, so what is left to allocate is one buffer for some dozens of answers, and
     /// the list of fields itself.
-    pub(crate) fn saying(mut self, words: &Words) -> Self {
+    pub(crate) fn saying(mut self, words: &HeaderFields) -> Self {
         thread_local! {
             static VALUES: Cell<BytesMut> = Cell::new(BytesMut::new());
         }
@@ -190,16 +190,16 @@ impl HttpResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_core::{Outcome, Status, Unit};
-    use tollgate_http::{Answer, Dialects, Policy, Standing};
+    use tollgate_core::{Outcome, QuotaStatus, QuotaUnit};
+    use tollgate_http::{Dialects, QuotaPolicy, RateLimitItem, RateLimitStatus};
     use tollgate_testkit::allocation::{Counting, calls};
 
     #[global_allocator]
     static ALLOCATOR: Counting = Counting;
 
-    fn words(dialects: &str) -> Words {
-        let policy = Policy::new("api", 5, Nanos::MINUTE, Unit::Requests).unwrap();
-        let status = Status {
+    fn words(dialects: &str) -> HeaderFields {
+        let policy = QuotaPolicy::new("api", 5, Nanos::MINUTE, QuotaUnit::Requests).unwrap();
+        let status = QuotaStatus {
             limit: 5,
             remaining: 0,
             reset_after: Nanos::MINUTE,
@@ -207,9 +207,10 @@ mod tests {
         let denied = Outcome::Deny {
             retry_after: Nanos::SECOND,
         };
-        let standings = [Standing::new(&policy, denied, &status)];
-        let mut words = Words::new();
-        Answer::new(denied, &standings).write(dialects.parse::<Dialects>().unwrap(), &mut words);
+        let standings = [RateLimitItem::new(&policy, denied, &status)];
+        let mut words = HeaderFields::new();
+        RateLimitStatus::new(denied, &standings)
+            .write(dialects.parse::<Dialects>().unwrap(), &mut words);
         words
     }
 

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use super::handler::HttpHandler;
 use super::http1;
-use crate::listen::counters::Counters;
+use crate::listen::counters::ListenerCounters;
 use crate::listen::{Bounds, Ended, Listener, Peer, Serve, Stopping, Stream, accept};
 
 /// What a server allows HTTP clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Limits {
+pub struct HttpLimits {
     /// What its listener allows.
     pub bounds: Bounds,
     /// Time to send a request's head, counted from when the connection is ready for it; so also the time that a
@@ -26,7 +26,7 @@ pub struct Limits {
     pub fast_path: bool,
 }
 
-impl Default for Limits {
+impl Default for HttpLimits {
     fn default() -> Self {
         Self {
             bounds: Bounds::default(),
@@ -39,7 +39,7 @@ impl Default for Limits {
 
 /// Has `handler` answer every request that comes to `listener`, until `shutdown` completes.
 pub(crate) async fn run<A: HttpHandler>(
-    limits: Limits,
+    limits: HttpLimits,
     listener: Listener,
     handler: Arc<A>,
     shutdown: impl Future<Output = ()>,
@@ -50,7 +50,7 @@ pub(crate) async fn run<A: HttpHandler>(
 
 /// HTTP/1 and the handler of its requests.
 struct Http<A> {
-    limits: Limits,
+    limits: HttpLimits,
     handler: Arc<A>,
 }
 
@@ -70,7 +70,7 @@ impl<A: HttpHandler> Serve for Http<A> {
         )
     }
 
-    fn counters(&self) -> &Counters {
+    fn counters(&self) -> &ListenerCounters {
         self.handler.counters()
     }
 }

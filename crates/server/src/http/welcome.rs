@@ -95,10 +95,10 @@ mod tests {
     use super::*;
     use tollgate_policy::explain::explain;
     use tollgate_policy::load;
-    use tollgate_policy::source::Format;
+    use tollgate_policy::source::SourceFormat;
 
     fn introduced(text: &str) -> String {
-        let policy = load(text, "a.yaml", Format::Yaml).unwrap();
+        let policy = load(text, "a.yaml", SourceFormat::Yaml).unwrap();
         let place = Reached::Tcp(([127, 0, 0, 1], 80).into());
         introduction(&place, &explain(&policy).unwrap(), &[])
     }

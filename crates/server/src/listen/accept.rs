@@ -16,7 +16,7 @@ use super::listener::{Listener, Peer};
 use super::stopping::{Stop, Stopping};
 use super::stream::Stream;
 use super::tls::Secured;
-use crate::listen::counters::{Counters, count};
+use crate::listen::counters::{ListenerCounters, count};
 
 /// How long to leave a listener alone that cannot accept: out of file descriptors, every attempt would fail at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -32,7 +32,7 @@ pub trait Serve: Send + Sync + 'static {
     ) -> impl Future<Output = ()> + Send + 'static;
 
     /// What is counted when connections cannot be had.
-    fn counters(&self) -> &Counters;
+    fn counters(&self) -> &ListenerCounters;
 
     /// The last words to a connection for which there is no room.
     fn no_room(&self) -> &'static [u8] {
@@ -182,7 +182,7 @@ fn is_about_one_connection(error: &io::Error) -> bool {
 }
 
 /// Sees a connection's task end. A panic in it is counted, and ends nothing else.
-fn note(counters: &Counters, ended: &Result<(), JoinError>) {
+fn note(counters: &ListenerCounters, ended: &Result<(), JoinError>) {
     counters.ended.fetch_add(1, Ordering::Release);
     if let Err(error) = ended
         && error.is_panic()

@@ -6,7 +6,7 @@ use tollgate_service::metrics::ListenerCounts;
 
 /// What one listener has seen.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub struct ListenerCounters {
     pub(crate) accepted: AtomicU64,
     pub(crate) ended: AtomicU64,
     pub(crate) waiting: AtomicU64,
@@ -16,7 +16,7 @@ pub struct Counters {
     pub(crate) panics: AtomicU64,
 }
 
-impl Counters {
+impl ListenerCounters {
     /// Connections that were served.
     #[must_use]
     pub fn accepted(&self) -> u64 {
@@ -85,7 +85,7 @@ impl Counters {
 
 /// An answer that is held back.
 #[derive(Debug)]
-pub(crate) struct Held<'a>(&'a Counters);
+pub(crate) struct Held<'a>(&'a ListenerCounters);
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_held_back_until_it_is_sent_or_its_client_leaves() {
-        let counters = Counters::default();
+        let counters = ListenerCounters::default();
         let held = (counters.hold(), counters.hold());
         assert_eq!(counters.waiting(), 2);
         drop(held);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 
-use super::place::{Place, Reached};
+use super::place::{ListenAddress, Reached};
 use super::stream::Stream;
 use super::tls::Secured;
 
@@ -52,17 +52,17 @@ impl Listener {
     ///
     /// # Errors
     /// The operating system's: the address is taken, say, or not ours.
-    pub async fn bind(place: &Place) -> io::Result<Option<Self>> {
+    pub async fn bind(place: &ListenAddress) -> io::Result<Option<Self>> {
         match place {
-            Place::Off => Ok(None),
-            Place::Tcp(address) => TcpListener::bind(address).await.map(|l| Some(l.into())),
+            ListenAddress::Off => Ok(None),
+            ListenAddress::Tcp(address) => TcpListener::bind(address).await.map(|l| Some(l.into())),
             #[cfg(unix)]
-            Place::Unix(path) => {
+            ListenAddress::Unix(path) => {
                 let socket = super::unix::Unix::bind(path).await?;
                 Ok(Some(Self::plain(Socket::Unix(socket))))
             }
             #[cfg(not(unix))]
-            Place::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+            ListenAddress::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 

@@ -17,10 +17,10 @@ mod unix;
 
 pub use accept::{Bounds, Ended, Serve, accept};
 pub use listener::{Listener, Peer};
-pub use place::{InvalidPlace, Place, Reached};
+pub use place::{InvalidPlace, ListenAddress, Reached};
 pub(crate) use prefixed_stream::PrefixedStream;
 pub(crate) use send::send;
 pub(crate) use shutdown_or_timeout::{ShutdownOrTimeout, WakeReason};
 pub use stopping::{Stop, Stopping};
 pub use stream::Stream;
-pub use tls::{InvalidTls, Secured, Spoken, Tls, TlsFiles, TlsLooked};
+pub use tls::{InvalidTls, Secured, ServerTls, Spoken, TlsFiles, TlsLooked};

@@ -21,7 +21,7 @@ const UNIX: &str = "unix:";
 /// assert!("localhost".parse::<Place>().is_err());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ListenAddress {
     /// Nowhere.
     Off,
     /// On an address and port; port 0 takes a free one.
@@ -30,7 +30,7 @@ pub enum Place {
     Unix(PathBuf),
 }
 
-impl Place {
+impl ListenAddress {
     /// Whether only programs on this machine can come here.
     #[must_use]
     pub const fn is_on_this_machine(&self) -> bool {
@@ -41,7 +41,7 @@ impl Place {
     }
 }
 
-impl FromStr for Place {
+impl FromStr for ListenAddress {
     type Err = InvalidPlace;
 
     fn from_str(text: &str) -> Result<Self, InvalidPlace> {
@@ -61,7 +61,7 @@ impl FromStr for Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => f.write_str("off"),
@@ -151,20 +151,20 @@ mod tests {
     #[test]
     fn what_is_written_is_what_is_read() {
         for text in ["off", "127.0.0.1:8080", "[::1]:0", "unix:/run/a b.sock"] {
-            assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<ListenAddress>().unwrap().to_string(), text);
         }
     }
 
     #[test]
     fn nonsense_is_refused() {
         for text in ["", "on", "localhost:80", "127.0.0.1", ":80", "unix:"] {
-            assert_eq!(text.parse::<Place>(), Err(InvalidPlace), "{text:?}");
+            assert_eq!(text.parse::<ListenAddress>(), Err(InvalidPlace), "{text:?}");
         }
     }
 
     #[test]
     fn only_what_others_can_reach_is_not_on_this_machine() {
-        let here = |text: &str| text.parse::<Place>().unwrap().is_on_this_machine();
+        let here = |text: &str| text.parse::<ListenAddress>().unwrap().is_on_this_machine();
         assert!(here("127.0.0.9:1") && here("[::1]:1") && here("unix:a") && here("off"));
         assert!(!here("0.0.0.0:1") && !here("[::]:1") && !here("192.0.2.1:1"));
     }

@@ -12,7 +12,7 @@ use tollgate_service::{RateLimitService, TakenTicket, Transport};
 use tollgate_store::Clock;
 
 use super::check::{
-    CheckCommand, CheckReply, Checker, OwnedCheckCommand, Pending, Report, Reported,
+    CheckCommand, CheckReply, Checker, OwnedCheckCommand, Pending, Reported, TicketAction,
 };
 
 /// Decides without counting: for those who have an engine and no server around it.
@@ -62,7 +62,7 @@ impl<C: Clock> Checker for RateLimitService<C> {
         None
     }
 
-    fn report(&self, report: Report, id: u128) -> Pending<'_, Reported> {
+    fn report(&self, report: TicketAction, id: u128) -> Pending<'_, Reported> {
         Box::pin(carry_out(self, report, id))
     }
 }
@@ -123,15 +123,19 @@ fn check_with_fleet<C: Clock>(
 }
 
 /// Carries a report about a ticket out.
-async fn carry_out<C: Clock>(service: &RateLimitService<C>, report: Report, id: u128) -> Reported {
+async fn carry_out<C: Clock>(
+    service: &RateLimitService<C>,
+    report: TicketAction,
+    id: u128,
+) -> Reported {
     match report {
-        Report::Renew => match service.renew_ticket(id).await {
+        TicketAction::Renew => match service.renew_ticket(id).await {
             Err(_failed) => Reported::Failed,
             Ok(None) => Reported::Unknown,
             Ok(Some(true)) => Reported::Done,
             Ok(Some(false)) => Reported::Nothing,
         },
-        Report::Release => match service.take_ticket(id).await {
+        TicketAction::Release => match service.take_ticket(id).await {
             TakenTicket::Open(ticket) => {
                 let settled = service.respond(ticket, &Unsaid).await;
                 settled.map_or(Reported::Failed, |()| Reported::Done)

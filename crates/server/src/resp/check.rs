@@ -12,7 +12,7 @@ use super::batch_counts::Counted;
 use super::number::integer;
 use super::parse::{Command, MAX_WORDS, OwnedCommand};
 use super::pipeline::{Pipeline, Rendered};
-use super::session::Session;
+use super::session::RespSession;
 use super::write::{Echo, Reply};
 
 /// Decides on `TG.CHECK` and `TG.ACQUIRE`, and hears reports about tickets.
@@ -26,7 +26,7 @@ pub trait Checker: Send + Sync {
     ) -> Option<Pending<'a, CheckReply<'static>>>;
 
     /// Hears about a ticket that it has given. A checker that gives none knows none.
-    fn report(&self, _report: Report, _ticket: u128) -> Pending<'_, Reported> {
+    fn report(&self, _report: TicketAction, _ticket: u128) -> Pending<'_, Reported> {
         Box::pin(ready(Reported::Unknown))
     }
 }
@@ -36,7 +36,7 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What is said about a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Report {
+pub enum TicketAction {
     /// The work is done: `TG.RELEASE`.
     Release,
     /// The work goes on: `TG.RENEW`.
@@ -227,7 +227,7 @@ pub(super) fn run<'s>(
     checker: Option<&'s dyn Checker>,
     command: &Command<'_>,
     is_acquire: bool,
-    session: &mut Session,
+    session: &mut RespSession,
     pipeline: &mut Pipeline<'s>,
     out: &mut Vec<u8>,
 ) {

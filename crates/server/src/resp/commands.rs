@@ -4,11 +4,11 @@
 
 use tollgate_store::Clock;
 
-use super::check::Report;
+use super::check::TicketAction;
 use super::parse::Command;
 use super::pipeline::Pipeline;
 use super::server::Resp;
-use super::session::Session;
+use super::session::RespSession;
 use super::throttle::Family;
 use super::write::{Echo, Reply};
 use super::{check, handshake, introspection, report, throttle_commands};
@@ -97,7 +97,7 @@ pub(super) const ENTRIES: &[Entry] = entries! {
 /// Carries a command out and appends its answer, or puts the decision that it waits for into the pipeline.
 pub(super) fn run<'s, C: Clock>(
     server: &'s Resp<C>,
-    session: &mut Session,
+    session: &mut RespSession,
     command: &Command<'_>,
     pipeline: &mut Pipeline<'s>,
     out: &mut Vec<u8>,
@@ -118,8 +118,8 @@ pub(super) fn run<'s, C: Clock>(
         }
         b"TG.RELEASE" | b"TG.RENEW" if session.is_trusted => {
             let report = match name {
-                b"TG.RELEASE" => Report::Release,
-                _ => Report::Renew,
+                b"TG.RELEASE" => TicketAction::Release,
+                _ => TicketAction::Renew,
             };
             report::run(checker, report, command, session.is_resp3, pipeline, out);
             After::GoOn
@@ -133,7 +133,7 @@ pub(super) fn run<'s, C: Clock>(
 /// Carries out a command that asks for no decision.
 fn run_alone<C: Clock>(
     server: &Resp<C>,
-    session: &mut Session,
+    session: &mut RespSession,
     name: &[u8],
     command: &Command<'_>,
     out: &mut Vec<u8>,

@@ -21,7 +21,7 @@ use super::parse::MAX_COMMAND_LEN;
 use super::pipeline::Pipeline;
 use super::serve::RespLimits;
 use super::server::{Resp, Then};
-use super::session::Session;
+use super::session::RespSession;
 use crate::listen::{Peer, Reached, ShutdownOrTimeout, Stopping, Stream, WakeReason, send};
 
 /// What is read at once at most, beside the beginning of a command that has arrived before.
@@ -43,7 +43,7 @@ const LINGER_LEN: u64 = 1 << 20;
 pub(super) struct Connection<C> {
     stream: Stream,
     server: Arc<Resp<C>>,
-    session: Session,
+    session: RespSession,
     /// The beginning of a command; or whole ones, while answers wait to be sent.
     pending: Vec<u8>,
     unsent: Vec<u8>,

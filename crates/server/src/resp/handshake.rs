@@ -8,7 +8,7 @@ use super::commands::wrong_arity;
 use super::number::integer;
 use super::parse::Command;
 use super::server::Resp;
-use super::session::{MAX_NAME_LEN, Session, is_fit_name};
+use super::session::{MAX_NAME_LEN, RespSession, is_fit_name};
 use super::write::{Echo, Reply};
 
 /// The version of Redis whose manners these are. Clients choose by it what they may send.
@@ -46,7 +46,7 @@ pub(super) fn select(command: &Command<'_>, reply: &mut Reply<'_>) {
 /// `AUTH [username] password`
 pub(super) fn auth<C: Clock>(
     server: &Resp<C>,
-    session: &mut Session,
+    session: &mut RespSession,
     command: &Command<'_>,
     reply: &mut Reply<'_>,
 ) {
@@ -73,7 +73,7 @@ pub(super) fn auth<C: Clock>(
 /// `HELLO [protover [AUTH username password] [SETNAME name]]`
 pub(super) fn hello<C: Clock>(
     server: &Resp<C>,
-    session: &mut Session,
+    session: &mut RespSession,
     command: &Command<'_>,
     out: &mut Vec<u8>,
 ) {

@@ -11,11 +11,11 @@ use super::commands::{ENTRIES, Entry, wrong_arity};
 use super::handshake::{BAD_NAME, REDIS_VERSION};
 use super::parse::Command;
 use super::server::Resp;
-use super::session::{MAX_NAME_LEN, Session, is_fit_name};
+use super::session::{MAX_NAME_LEN, RespSession, is_fit_name};
 use super::write::{Echo, Reply};
 
 /// `CLIENT subcommand [argument ...]`
-pub(super) fn client(session: &mut Session, command: &Command<'_>, reply: &mut Reply<'_>) {
+pub(super) fn client(session: &mut RespSession, command: &Command<'_>, reply: &mut Reply<'_>) {
     let is = |name: &[u8]| command.word(1).eq_ignore_ascii_case(name);
     match command.len() {
         1 => wrong_arity("client", reply),
@@ -36,7 +36,7 @@ pub(super) fn client(session: &mut Session, command: &Command<'_>, reply: &mut R
     }
 }
 
-fn rename(session: &mut Session, name: &[u8], reply: &mut Reply<'_>) {
+fn rename(session: &mut RespSession, name: &[u8], reply: &mut Reply<'_>) {
     if !is_fit_name(name) {
         return reply.error(format_args!("{BAD_NAME} {MAX_NAME_LEN} bytes."));
     }
@@ -44,7 +44,7 @@ fn rename(session: &mut Session, name: &[u8], reply: &mut Reply<'_>) {
     reply.ok();
 }
 
-fn describe(session: &mut Session, what: &[u8], value: &[u8], reply: &mut Reply<'_>) {
+fn describe(session: &mut RespSession, what: &[u8], value: &[u8], reply: &mut Reply<'_>) {
     let place = if what.eq_ignore_ascii_case(b"lib-name") {
         &mut session.library
     } else if what.eq_ignore_ascii_case(b"lib-ver") {
@@ -63,7 +63,7 @@ fn describe(session: &mut Session, what: &[u8], value: &[u8], reply: &mut Reply<
 }
 
 /// One connection in one line.
-fn line(session: &Session, command: &str) -> String {
+fn line(session: &RespSession, command: &str) -> String {
     let (peer, local) = session.ends.map_or_else(
         || (String::new(), String::new()),
         |(peer, local)| (peer.to_string(), local.to_string()),

@@ -25,15 +25,17 @@ mod throttle;
 mod throttle_commands;
 mod write;
 
-pub use check::{CheckCommand, CheckReply, Checker, OwnedCheckCommand, Pending, Report, Reported};
+pub use check::{
+    CheckCommand, CheckReply, Checker, OwnedCheckCommand, Pending, Reported, TicketAction,
+};
 pub use parse::{
-    Broken, Command, MAX_COMMAND_LEN, MAX_INLINE_LEN, MAX_WORD_LEN, MAX_WORDS, OwnedCommand,
-    Parsed, Words, parse,
+    ArgumentSpans, Broken, Command, MAX_COMMAND_LEN, MAX_INLINE_LEN, MAX_WORD_LEN, MAX_WORDS,
+    OwnedCommand, Parsed, parse,
 };
 pub use pipeline::Pipeline;
 pub use serve::RespLimits;
 pub use server::{Fed, Resp, Then};
-pub use session::Session;
+pub use session::RespSession;
 
 /// The former name of [`CheckCommand`].
 #[deprecated(since = "0.2.0", note = "use `CheckCommand`")]

@@ -20,7 +20,7 @@ const MAX_HEADER_LEN: usize = 32;
 
 /// The places of a command's words in the buffer that it was read into.
 #[derive(Clone, Debug)]
-pub struct Words {
+pub struct ArgumentSpans {
     places: [(usize, usize); MAX_WORDS],
     len: usize,
 }
@@ -29,14 +29,14 @@ pub struct Words {
 #[derive(Clone, Copy, Debug)]
 pub struct Command<'a> {
     bytes: &'a [u8],
-    words: &'a Words,
+    words: &'a ArgumentSpans,
 }
 
 /// A command that outlives the buffer that it was read into.
 #[derive(Clone, Debug)]
 pub struct OwnedCommand {
     bytes: Box<[u8]>,
-    words: Words,
+    words: ArgumentSpans,
 }
 
 /// What the beginning of a buffer is.
@@ -86,7 +86,7 @@ pub enum Broken {
 /// assert_eq!((command.word(0), command.word(1), command.word(2)), (&b"ECHO"[..], &b"hi"[..], &b""[..]));
 /// assert_eq!(parse(&mut bytes[22..], &mut words), Parsed::More);
 /// ```
-pub fn parse(input: &mut [u8], words: &mut Words) -> Parsed {
+pub fn parse(input: &mut [u8], words: &mut ArgumentSpans) -> Parsed {
     words.len = 0;
     match input.first() {
         None => Parsed::More,
@@ -95,7 +95,7 @@ pub fn parse(input: &mut [u8], words: &mut Words) -> Parsed {
     }
 }
 
-impl Words {
+impl ArgumentSpans {
     /// No words.
     #[must_use]
     pub const fn new() -> Self {
@@ -116,7 +116,7 @@ impl Words {
     }
 }
 
-impl Default for Words {
+impl Default for ArgumentSpans {
     fn default() -> Self {
         Self::new()
     }
@@ -125,7 +125,7 @@ impl Default for Words {
 impl<'a> Command<'a> {
     /// The command whose words lie at these places of `bytes`.
     #[must_use]
-    pub const fn new(bytes: &'a [u8], words: &'a Words) -> Self {
+    pub const fn new(bytes: &'a [u8], words: &'a ArgumentSpans) -> Self {
         Self { bytes, words }
     }
 
@@ -185,7 +185,7 @@ enum Header {
     Is { number: i64, next: usize },
 }
 
-fn array(input: &[u8], words: &mut Words) -> Parsed {
+fn array(input: &[u8], words: &mut ArgumentSpans) -> Parsed {
     let most = i64::try_from(MAX_WORDS).unwrap_or(i64::MAX);
     let (count, mut at) = match header(input, 1) {
         Header::More => return Parsed::More,
@@ -267,7 +267,7 @@ fn long_header(line: &[u8]) -> Result<(i64, usize), Header> {
 }
 
 /// A line of words as people type it, for those who have no client at hand.
-fn inline(input: &mut [u8], words: &mut Words) -> Parsed {
+fn inline(input: &mut [u8], words: &mut ArgumentSpans) -> Parsed {
     let seen = input.get(..MAX_INLINE_LEN).unwrap_or(input);
     let Some(end) = seen.iter().position(|byte| *byte == b'\n') else {
         let ends = seen.len() < MAX_INLINE_LEN;
@@ -315,7 +315,7 @@ mod tests {
 
     fn parsed(bytes: &[u8]) -> (Parsed, Vec<Vec<u8>>) {
         let mut bytes = bytes.to_vec();
-        let mut words = Words::new();
+        let mut words = ArgumentSpans::new();
         let parsed = parse(&mut bytes, &mut words);
         let found = Command::new(&bytes, &words);
         (parsed, found.words_from(0).map(<[u8]>::to_vec).collect())

@@ -3,7 +3,7 @@
 //! Must not know: what tickets settle, who keeps them.
 
 use super::batch_counts::Counted;
-use super::check::{Checker, Report, Reported};
+use super::check::{Checker, Reported, TicketAction};
 use super::commands::wrong_arity;
 use super::parse::Command;
 use super::pipeline::{Pipeline, Rendered};
@@ -12,7 +12,7 @@ use super::write::{Echo, Reply};
 /// Reads the ticket, reports and answers: 1 if it was carried out, 0 if nothing was left to do.
 pub(super) fn run<'s>(
     checker: Option<&'s dyn Checker>,
-    report: Report,
+    report: TicketAction,
     command: &Command<'_>,
     is_resp3: bool,
     pipeline: &mut Pipeline<'s>,
@@ -42,10 +42,10 @@ pub(super) fn run<'s>(
 }
 
 /// Says why a command names no ticket.
-fn refuse(report: Report, command: &Command<'_>, reply: &mut Reply<'_>) {
+fn refuse(report: TicketAction, command: &Command<'_>, reply: &mut Reply<'_>) {
     let name = match report {
-        Report::Release => "tg.release",
-        Report::Renew => "tg.renew",
+        TicketAction::Release => "tg.release",
+        TicketAction::Renew => "tg.renew",
     };
     if command.len() != 2 {
         return wrong_arity(name, reply);

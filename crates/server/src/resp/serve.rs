@@ -10,7 +10,7 @@ use tollgate_store::Clock;
 
 use super::connection::Connection;
 use super::server::Resp;
-use crate::listen::counters::Counters;
+use crate::listen::counters::ListenerCounters;
 use crate::listen::{Bounds, Ended, Listener, Peer, Serve, Stopping, Stream, accept};
 
 /// What a server allows Redis clients.
@@ -68,7 +68,7 @@ impl<C: Clock + 'static> Serve for Protocol<C> {
         Connection::new(stream, &peer, Arc::clone(&self.server)).live(self.limits, stopping)
     }
 
-    fn counters(&self) -> &Counters {
+    fn counters(&self) -> &ListenerCounters {
         self.server.counters()
     }
 

@@ -13,12 +13,12 @@ use tollgate_store::{Clock, Memory};
 
 use super::check::Checker;
 use super::commands::{self, After};
-use super::parse::{Command, Parsed, Words, parse};
+use super::parse::{ArgumentSpans, Command, Parsed, parse};
 use super::pipeline::{MAX_PENDING, Pipeline};
-use super::session::Session;
+use super::session::RespSession;
 use super::throttle::Throttle;
 use super::write::Reply;
-use crate::listen::counters::Counters;
+use crate::listen::counters::ListenerCounters;
 use tollgate_service::Metrics;
 
 /// Answers that have grown to this many bytes are sent before more is read: a short question may have a long answer.
@@ -48,7 +48,7 @@ pub struct Resp<C> {
     /// Bytes held for all connections together: beginnings of large commands, answers that were not taken.
     pub(super) held: AtomicUsize,
     sessions: AtomicU64,
-    counters: Counters,
+    counters: ListenerCounters,
     pub(super) metrics: Arc<Metrics>,
 }
 
@@ -89,7 +89,7 @@ impl<C: Clock> Resp<C> {
             connections: AtomicU64::new(0),
             held: AtomicUsize::new(0),
             sessions: AtomicU64::new(0),
-            counters: Counters::default(),
+            counters: ListenerCounters::default(),
             metrics: Arc::default(),
         })
     }
@@ -135,17 +135,17 @@ impl<C: Clock> Resp<C> {
 
     /// A new connection, between these two addresses (theirs, ours) if there is a socket.
     #[must_use]
-    pub fn session(&self, ends: Option<(SocketAddr, SocketAddr)>) -> Session {
+    pub fn session(&self, ends: Option<(SocketAddr, SocketAddr)>) -> RespSession {
         let id = self
             .sessions
             .fetch_add(1, Ordering::Relaxed)
             .saturating_add(1);
-        Session::new(id, self.password.is_none(), ends)
+        RespSession::new(id, self.password.is_none(), ends)
     }
 
     /// What went wrong and was survived so far.
     #[must_use]
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &ListenerCounters {
         &self.counters
     }
 
@@ -161,14 +161,14 @@ impl<C: Clock> Resp<C> {
     /// It never waits. Decisions that have to be awaited go into `pipeline`, and `out` has the answers before the first of them.
     pub fn feed<'s>(
         &'s self,
-        session: &mut Session,
+        session: &mut RespSession,
         input: &mut [u8],
         pipeline: &mut Pipeline<'s>,
         out: &mut Vec<u8>,
     ) -> Fed {
         let began = self.throttle.store().now();
         let most = if self.has_fleet() { MAX_PENDING } else { 1 };
-        let mut words = Words::new();
+        let mut words = ArgumentSpans::new();
         let (mut consumed, mut done) = (0_usize, 0);
         let then = loop {
             if out.len() >= ENOUGH {
@@ -219,7 +219,7 @@ impl<C: Clock> Resp<C> {
     /// Awaits the decisions that [`feed`](Self::feed) has begun, and appends their answers in the order of their commands.
     pub async fn drain<'s>(
         &'s self,
-        session: &mut Session,
+        session: &mut RespSession,
         pipeline: &mut Pipeline<'s>,
         out: &mut Vec<u8>,
     ) {

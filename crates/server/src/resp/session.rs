@@ -12,7 +12,7 @@ pub(super) const MAX_NAME_LEN: usize = 128;
 
 /// One connection, as far as commands can see and change it.
 #[derive(Debug)]
-pub struct Session {
+pub struct RespSession {
     pub(super) id: u64,
     pub(super) is_resp3: bool,
     /// Whether a password was given, or none is asked for.
@@ -27,7 +27,7 @@ pub struct Session {
     pub(super) counts: BatchCounts,
 }
 
-impl Session {
+impl RespSession {
     pub(super) fn new(id: u64, is_trusted: bool, ends: Option<(SocketAddr, SocketAddr)>) -> Self {
         Self {
             id,

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tollgate_core::{InvalidQuota, MAX_CAPACITY, Nanos, Outcome, Rate, TokenBucket};
 use tollgate_fleet::Fleet;
 use tollgate_store::{
-    Answer, Check, Clock, Key, KeyTooLong, LimitId, Memory, Op, Ruled, StoreError,
+    Clock, KeyTooLong, LimitId, Memory, Op, QuotaCheck, Ruled, StoreError, StoreKey, StoreReply,
 };
 
 /// What keys begin with where a fleet shares them. Those of policies are empty or begin with 0, 1 or 2, which says whether
@@ -125,14 +125,14 @@ impl<C: Clock> Throttle<C> {
     pub(crate) fn decide(
         &self,
         family: Family,
-        key: Key<'_>,
+        key: StoreKey<'_>,
         terms: &ThrottleQuota,
         wish: ThrottleOp,
         recent: &mut RecentQuota,
     ) -> Result<ThrottleReply, StoreError> {
         let (ruled, quota) = self.compiled(family, terms, recent);
         let op = op(terms, wish);
-        let (_, [answer]) = self.store.ask([Check { key, ruled, op }])?;
+        let (_, [answer]) = self.store.ask([QuotaCheck { key, ruled, op }])?;
         Ok(reply(&answer, terms, wish, quota.refill()))
     }
 
@@ -154,8 +154,8 @@ impl<C: Clock> Throttle<C> {
         let (ruled, capacity, terms) = (*ruled, quota.refill(), *terms);
         let key = [SHARED, key].concat();
         async move {
-            let check = Check {
-                key: Key::of(&key)?,
+            let check = QuotaCheck {
+                key: StoreKey::of(&key)?,
                 ruled: &ruled,
                 op: op(&terms, wish),
             };
@@ -243,7 +243,7 @@ fn quota(terms: &ThrottleQuota, widest: &TokenBucket) -> TokenBucket {
 }
 
 fn reply(
-    answer: &Answer,
+    answer: &StoreReply,
     terms: &ThrottleQuota,
     wish: ThrottleOp,
     capacity: Nanos,
@@ -298,7 +298,7 @@ mod tests {
         terms: &ThrottleQuota,
         cost: u64,
     ) -> ThrottleReply {
-        let key = Key::of(b"k").unwrap();
+        let key = StoreKey::of(b"k").unwrap();
         let mut recent = RecentQuota::default();
         throttle
             .decide(
@@ -366,7 +366,7 @@ mod tests {
         let (throttle, _clock) = throttle();
         let five = terms(5, 1, 1);
         assert_eq!(take(&throttle, &five, 3).remaining, 2);
-        let key = Key::of(b"k").unwrap();
+        let key = StoreKey::of(b"k").unwrap();
         let give = |amount| {
             let wish = ThrottleOp::Return(amount);
             throttle
@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn families_do_not_share_keys() {
         let (throttle, _clock) = throttle();
-        let key = Key::of(b"k").unwrap();
+        let key = StoreKey::of(b"k").unwrap();
         for family in [Family::Cell, Family::Crab, Family::Gcra] {
             // The same place for all: what was compiled for one family is not used for another.
             let mut recent = RecentQuota::default();

@@ -7,13 +7,13 @@ use std::fmt;
 use std::time::Duration;
 
 use tollgate_core::Nanos;
-use tollgate_store::{Clock, Key, KeyTooLong, StoreError};
+use tollgate_store::{Clock, KeyTooLong, StoreError, StoreKey};
 
 use super::batch_counts::Counted;
 use super::number::integer;
 use super::parse::Command;
 use super::pipeline::{Pipeline, Rendered};
-use super::session::Session;
+use super::session::RespSession;
 use super::throttle::{Family, Throttle, ThrottleOp, ThrottleQuota, ThrottleReply};
 use super::write::{Echo, Reply};
 
@@ -60,7 +60,7 @@ pub(super) fn run<'s, C: Clock>(
     throttle: &'s Throttle<C>,
     family: Family,
     command: &Command<'_>,
-    session: &mut Session,
+    session: &mut RespSession,
     pipeline: &mut Pipeline<'s>,
     out: &mut Vec<u8>,
 ) {
@@ -88,7 +88,7 @@ pub(super) fn run<'s, C: Clock>(
             Rendered { bytes, counted }
         });
     }
-    let key = Key::of(command.word(1)).map_err(Wrong::Key);
+    let key = StoreKey::of(command.word(1)).map_err(Wrong::Key);
     let decided = key.and_then(|key| {
         let recent = &mut session.recent;
         let decided = throttle.decide(family, key, &call.terms, call.wish, recent);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, pause};
 use tollgate_core::Timestamp;
-use tollgate_server::Limits;
+use tollgate_server::HttpLimits;
 use tollgate_server::listen::Ended;
 use tollgate_store::{Clock, ManualClock};
 
@@ -40,7 +40,7 @@ async fn many_connections_together_are_admitted_exactly_the_limit() {
 
 #[tokio::test]
 async fn connections_above_the_limit_are_closed_and_the_others_served() {
-    let mut limits = Limits::default();
+    let mut limits = HttpLimits::default();
     limits.bounds.connections = 2;
     let server = start(ManualClock::at(NOW), limits).await;
     let (mut one, mut two) = (server.connect().await, server.connect().await);
@@ -153,7 +153,7 @@ async fn stopping_does_not_wait_for_idle_connections() {
 
 #[tokio::test]
 async fn stopping_waits_no_longer_than_its_bound() {
-    let mut limits = Limits::default();
+    let mut limits = HttpLimits::default();
     limits.body = Duration::from_secs(3_600);
     let server = start(ManualClock::at(NOW), limits).await;
     let mut stuck = server.connect().await;
@@ -179,7 +179,7 @@ async fn a_panic_costs_one_request_and_nothing_else() {
             NOW
         }
     }
-    let server = start(Fragile(AtomicBool::new(false)), Limits::default()).await;
+    let server = start(Fragile(AtomicBool::new(false)), HttpLimits::default()).await;
     let mut client = server.connect().await;
     assert_eq!(client.get("/v1/check?key=a&cost=19").await.status, 200);
 

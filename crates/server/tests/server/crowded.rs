@@ -3,7 +3,7 @@
 use tokio::task::yield_now;
 use tokio::time::pause;
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_server::{App, Limits};
+use tollgate_server::{App, HttpLimits};
 use tollgate_store::ManualClock;
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ async fn crowded(on_store_failure: &str) -> Server<ManualClock> {
     );
     let clock = Arc::new(ManualClock::at(NOW));
     let app = App::new(&policy(&text), 1_000, Arc::clone(&clock)).unwrap();
-    serve_app(app.holding_back(1), clock, Limits::default()).await
+    serve_app(app.holding_back(1), clock, HttpLimits::default()).await
 }
 
 const ABOUT: [(&str, &str); 4] = [
@@ -124,7 +124,7 @@ async fn what_a_client_sends_while_it_is_held_back_is_answered_afterwards() {
     let text = "limits: [{ name: slow, key: header.x-user, rate: 1/s, wait: 5s }]";
     let clock = Arc::new(ManualClock::at(NOW));
     let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
-    let server = serve_app(app, clock, Limits::default()).await;
+    let server = serve_app(app, clock, HttpLimits::default()).await;
     let mut held = held(&server, "alice").await;
     held.send("GET /healthz HTTP/1.1\r\nhost: t\r\n\r\n").await;
     pause();
@@ -143,7 +143,7 @@ async fn envoys_questions_are_held_back_in_the_same_queue() {
         );
         let clock = Arc::new(ManualClock::at(NOW));
         let app = App::new(&policy(&text), 1_000, Arc::clone(&clock)).unwrap();
-        let server = serve_app(app.holding_back(1), clock, Limits::default()).await;
+        let server = serve_app(app.holding_back(1), clock, HttpLimits::default()).await;
         let question = |user: &str| {
             let entry = format!(r#"{{"key": "user", "value": "{user}"}}"#);
             format!(r#"{{"domain": "d", "descriptors": [{{"entries": [{entry}]}}]}}"#)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tollgate_core::Timestamp;
-use tollgate_server::{App, Limits};
+use tollgate_server::{App, HttpLimits};
 use tollgate_store::ManualClock;
 
 use crate::harness::{Server, serve_app, serving};
@@ -42,7 +42,7 @@ async fn by_directory(name: &str) -> (Server<ManualClock>, Dir) {
         tollgate_server::Secret::random(),
     )
     .unwrap();
-    (serve_app(app, clock, Limits::default()).await, dir)
+    (serve_app(app, clock, HttpLimits::default()).await, dir)
 }
 
 const QUESTION: &str = r#"{"domain": "edge", "descriptors": [

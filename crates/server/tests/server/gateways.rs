@@ -2,7 +2,7 @@
 
 use tokio::time::pause;
 use tollgate_core::Timestamp;
-use tollgate_server::Limits;
+use tollgate_server::HttpLimits;
 use tollgate_store::ManualClock;
 
 use crate::harness::{Answer, Connection, serving, start_app};
@@ -123,7 +123,7 @@ async fn a_gateway_that_leaves_something_out_is_told_what() {
 async fn only_trusted_peers_may_speak_for_others() {
     let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
     let trusted = "10.0.0.0/8".parse().unwrap();
-    let server = start_app(POLICY, clock, Limits::default(), trusted).await;
+    let server = start_app(POLICY, clock, HttpLimits::default(), trusted).await;
     let answer = ask(&mut server.connect().await, "traefik", &FORWARDED).await;
     let detail = "127.0.0.1 is not among the gateways whose word is taken; see --trusted-proxies";
     assert_eq!((answer.status, answer.problem().as_str()), (403, detail));

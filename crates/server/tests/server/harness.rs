@@ -12,9 +12,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tollgate_core::Timestamp;
 use tollgate_policy::model::Policy;
-use tollgate_policy::source::Format;
+use tollgate_policy::source::SourceFormat;
 use tollgate_server::listen::Ended;
-use tollgate_server::{App, Limits, Networks};
+use tollgate_server::{App, HttpLimits, Networks};
 use tollgate_store::{Clock, ManualClock};
 
 use crate::running::Running;
@@ -42,7 +42,7 @@ const ONE_LIMIT: &str = "limits: [{ name: demo, key: header.x-api-key, rate: 10/
 
 /// What a policy file says.
 pub(crate) fn policy(text: &str) -> Policy {
-    let loaded = tollgate_policy::load(text, "policy.yaml", Format::Yaml);
+    let loaded = tollgate_policy::load(text, "policy.yaml", SourceFormat::Yaml);
     loaded.unwrap_or_else(|problems| panic!("{problems}"))
 }
 
@@ -54,17 +54,17 @@ pub(crate) async fn demo() -> Server<ManualClock> {
 /// A policy of the test's own, on a clock that stands still.
 pub(crate) async fn serving(text: &str) -> Server<ManualClock> {
     let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
-    start_app(text, clock, Limits::default(), Networks::default()).await
+    start_app(text, clock, HttpLimits::default(), Networks::default()).await
 }
 
-pub(crate) async fn start<C: Clock + 'static>(clock: C, limits: Limits) -> Server<C> {
+pub(crate) async fn start<C: Clock + 'static>(clock: C, limits: HttpLimits) -> Server<C> {
     start_app(ONE_LIMIT, clock, limits, Networks::default()).await
 }
 
 pub(crate) async fn start_app<C: Clock + 'static>(
     text: &str,
     clock: C,
-    limits: Limits,
+    limits: HttpLimits,
     trusted: Networks,
 ) -> Server<C> {
     let clock = Arc::new(clock);
@@ -76,7 +76,7 @@ pub(crate) async fn start_app<C: Clock + 'static>(
 pub(crate) async fn serve_app<C: Clock + 'static>(
     app: App<Arc<C>>,
     clock: Arc<C>,
-    limits: Limits,
+    limits: HttpLimits,
 ) -> Server<C> {
     let app = Arc::new(app);
     let serving = Arc::clone(&app);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tollgate_core::Nanos;
-use tollgate_server::{App, Limits};
+use tollgate_server::{App, HttpLimits};
 use tollgate_service::reload::ReloadOutcome;
 use tollgate_store::ManualClock;
 
@@ -169,7 +169,7 @@ async fn a_file_that_changes_is_told_in_its_new_words_and_a_wrong_one_is_not() {
         tollgate_server::Secret::random(),
     )
     .unwrap();
-    let server = serve_app(app, clock, Limits::default()).await;
+    let server = serve_app(app, clock, HttpLimits::default()).await;
     let mut client = server.connect().await;
     assert_eq!(
         client.get("/v1/limits").await.json()["limits"][0]["name"],

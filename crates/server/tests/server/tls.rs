@@ -19,11 +19,11 @@ use tokio_rustls::client::TlsStream;
 use tollgate_core::Timestamp;
 use tollgate_server::admin::{Admin, Tokens};
 use tollgate_server::listen::{
-    Bounds, Ended, Listener, Peer, Reached, Serve, Spoken, Stop, Stopping, Stream, Tls, TlsFiles,
-    TlsLooked, accept,
+    Bounds, Ended, Listener, Peer, Reached, Serve, ServerTls, Spoken, Stop, Stopping, Stream,
+    TlsFiles, TlsLooked, accept,
 };
 use tollgate_server::resp::{Resp, RespLimits};
-use tollgate_server::{App, Counters, Limits};
+use tollgate_server::{App, HttpLimits, ListenerCounters};
 use tollgate_store::{Clock as _, ManualClock, Memory, SystemClock};
 use tollgate_testkit::certificates::{Authority, Pair};
 
@@ -38,7 +38,7 @@ const GET: &[u8] = b"GET /v1/check?key=a HTTP/1.1\r\nhost: test\r\nconnection: c
 struct Secure {
     folder: PathBuf,
     authority: Authority,
-    tls: Arc<Tls>,
+    tls: Arc<ServerTls>,
     http: SocketAddr,
     redis: SocketAddr,
     app: Arc<App<ManualClock>>,
@@ -60,7 +60,7 @@ impl Secure {
             key: folder.join("key.pem"),
             client_authorities: is_mutual.then(|| folder.join("ca.pem")),
         };
-        let tls = Arc::new(Tls::open(files, SystemClock::new().now()).unwrap());
+        let tls = Arc::new(ServerTls::open(files, SystemClock::new().now()).unwrap());
         let (stop, stopping) = Stop::new();
         let mut listeners = JoinSet::new();
 
@@ -68,7 +68,7 @@ impl Secure {
         let clock = || ManualClock::at(Timestamp::from_secs(1_700_000_000));
         let app = Arc::new(App::new(&policy(text), 1_000, clock()).unwrap());
         let (listener, http) = free(&tls, Spoken::Http1).await;
-        let mut limits = Limits::default();
+        let mut limits = HttpLimits::default();
         limits.bounds = bounds;
         listeners.spawn(Arc::clone(&app).run(listener, limits, stopping.wait()));
 
@@ -116,7 +116,7 @@ impl Drop for Secure {
     }
 }
 
-async fn free(tls: &Arc<Tls>, spoken: Spoken) -> (Listener, SocketAddr) {
+async fn free(tls: &Arc<ServerTls>, spoken: Spoken) -> (Listener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     (
@@ -348,7 +348,7 @@ async fn who_does_not_speak_tls_is_closed_and_counted_and_nothing_is_said_in_pla
 
 /// Sends back what it is sent.
 #[derive(Default)]
-struct Echo(Counters);
+struct Echo(ListenerCounters);
 
 async fn echo(mut stream: Stream) {
     let mut buffer = [0; 64];
@@ -368,7 +368,7 @@ impl Serve for Echo {
         echo(stream)
     }
 
-    fn counters(&self) -> &Counters {
+    fn counters(&self) -> &ListenerCounters {
         &self.0
     }
 }
@@ -415,7 +415,7 @@ async fn until_when_the_certificate_is_good_is_a_metric() {
     };
     let (stop, stopping) = Stop::new();
     let mut running = JoinSet::new();
-    running.spawn(admin.run(listener, Limits::default(), stopping.wait()));
+    running.spawn(admin.run(listener, HttpLimits::default(), stopping.wait()));
     let mut client = Connection::to(address).await;
     client
         .send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")

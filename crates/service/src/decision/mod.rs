@@ -8,7 +8,7 @@ pub use refusal::Refusal;
 
 use tollgate_engine::{CheckMode, CheckOptions, Verdict};
 use tollgate_fleet::FleetEngine;
-use tollgate_http::{Answer, Words as HeaderFields};
+use tollgate_http::{HeaderFields, RateLimitStatus};
 use tollgate_policy::attributes::Attributes;
 use tollgate_store::Clock;
 
@@ -112,7 +112,7 @@ impl<C: Clock> RateLimitService<C> {
         &self,
         verdict: &Verdict,
         subject: Subject,
-        work: impl FnOnce(&Answer<'_>) -> R,
+        work: impl FnOnce(&RateLimitStatus<'_>) -> R,
     ) -> R {
         self.headers.answer(verdict, subject, || self.now(), work)
     }

@@ -8,5 +8,5 @@ mod membership;
 
 pub use maintenance::FleetMaintenance;
 pub use membership::{
-    FleetNode, FleetView, Membership, MembershipSettings, Mismatch, Node, NodeTotals, Nodes,
+    FleetNode, FleetView, LocalNode, Membership, MembershipSettings, Mismatch, NodeTotals, Nodes,
 };

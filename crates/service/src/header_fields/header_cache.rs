@@ -7,9 +7,9 @@
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
-use tollgate_core::Unit;
+use tollgate_core::QuotaUnit;
 use tollgate_engine::{Generation, LimitState, QuotaInfo, Verdict};
-use tollgate_http::{Policy, Scope};
+use tollgate_http::{QuotaPolicy, Scope};
 use tollgate_policy::rules::{Meter, MeterRef, Role, Rule};
 
 use super::problem::role_name;
@@ -36,7 +36,7 @@ struct MeterEntries {
 }
 
 /// `None` where a name cannot be sent; names of policies that were read always can.
-type Entry = OnceLock<Option<Box<Policy>>>;
+type Entry = OnceLock<Option<Box<QuotaPolicy>>>;
 
 impl HeaderCaches {
     /// The cache of the generation that decided.
@@ -77,7 +77,7 @@ impl HeaderCache {
         verdict: &Verdict,
         state: &LimitState,
         quota: &QuotaInfo<'_>,
-    ) -> Option<&Policy> {
+    ) -> Option<&QuotaPolicy> {
         let meters = self.rules.get(state.rule_index())?;
         let entries = meters.get(state.meter_index())?;
         let entry = match state.quota_index() {
@@ -85,8 +85,8 @@ impl HeaderCache {
             None => {
                 let [requests, bytes, others] = &entries.computed;
                 match quota.unit() {
-                    Unit::Requests => requests,
-                    Unit::Bytes => bytes,
+                    QuotaUnit::Requests => requests,
+                    QuotaUnit::Bytes => bytes,
                     _ => others,
                 }
             }
@@ -106,7 +106,7 @@ impl MeterEntries {
 }
 
 #[cold]
-fn render(verdict: &Verdict, state: &LimitState, quota: &QuotaInfo<'_>) -> Option<Policy> {
+fn render(verdict: &Verdict, state: &LimitState, quota: &QuotaInfo<'_>) -> Option<QuotaPolicy> {
     let rule = verdict.rule(state)?;
     let meter = rule.meters.get(state.meter_index())?;
     let name = full_name(rule, meter, state);
@@ -116,9 +116,9 @@ fn render(verdict: &Verdict, state: &LimitState, quota: &QuotaInfo<'_>) -> Optio
         .first()
         .is_some_and(|own| own.lease().is_some());
     let policy = if is_concurrency {
-        Policy::concurrent(&name, limit)
+        QuotaPolicy::concurrent(&name, limit)
     } else {
-        Policy::new(&name, limit, quota.window(), quota.unit())
+        QuotaPolicy::new(&name, limit, quota.window(), quota.unit())
     };
     let policy = policy.ok()?.scope(scope(verdict, rule, state));
     match &rule.bucket {

@@ -19,7 +19,7 @@ use arc_swap::Guard;
 use tollgate_core::{Nanos, Outcome, Timestamp};
 use tollgate_engine::{EnforcementMode, LimitState, Verdict};
 use tollgate_http::{
-    Answer, Dialect, Dialects, Jitter, PartitionKey, Standing, Words as HeaderFields,
+    Dialect, Dialects, HeaderFields, Jitter, PartitionKey, RateLimitItem, RateLimitStatus,
 };
 use tollgate_policy::rules::Role;
 use tollgate_store::contract::MAX_CHECKS;
@@ -92,13 +92,13 @@ impl HeaderRenderer {
         verdict: &Verdict,
         subject: Subject,
         now: impl FnOnce() -> Timestamp,
-        work: impl FnOnce(&Answer<'_>) -> R,
+        work: impl FnOnce(&RateLimitStatus<'_>) -> R,
     ) -> R {
         let outcome = match subject {
             Subject::Request => verdict.outcome(),
             Subject::Status => Outcome::Allow,
         };
-        let work = |standings: &[Standing<'_>], binding: Option<usize>| {
+        let work = |standings: &[RateLimitItem<'_>], binding: Option<usize>| {
             let answer = self.answer_of(outcome, standings, now);
             work(&match binding {
                 Some(binding) => answer.bound_by(binding),
@@ -117,9 +117,9 @@ impl HeaderRenderer {
     pub fn answer_of<'a>(
         &self,
         outcome: Outcome,
-        standings: &'a [Standing<'a>],
+        standings: &'a [RateLimitItem<'a>],
         now: impl FnOnce() -> Timestamp,
-    ) -> Answer<'a> {
+    ) -> RateLimitStatus<'a> {
         let jitter = match outcome {
             Outcome::Deny { .. } if !self.jitter.is_zero() => {
                 let count = self.denied.fetch_add(1, Ordering::Relaxed);
@@ -132,7 +132,9 @@ impl HeaderRenderer {
         } else {
             Timestamp::EPOCH
         };
-        Answer::new(outcome, standings).at(now).spread_by(jitter)
+        RateLimitStatus::new(outcome, standings)
+            .at(now)
+            .spread_by(jitter)
     }
 
     /// The rendered policies of the generation that decided. [`standings`](Self::standings) borrows them.
@@ -145,7 +147,7 @@ impl HeaderRenderer {
         &self,
         verdict: &'a Verdict,
         cache: &'a HeaderCache,
-    ) -> impl Iterator<Item = Standing<'a>> {
+    ) -> impl Iterator<Item = RateLimitItem<'a>> {
         let states = verdict.limits().iter();
         states.filter_map(move |state| self.standing(verdict, state, cache))
     }
@@ -155,7 +157,7 @@ impl HeaderRenderer {
         &self,
         verdict: &Verdict,
         cache: &HeaderCache,
-        work: impl FnOnce(&[Standing<'_>], Option<usize>) -> R,
+        work: impl FnOnce(&[RateLimitItem<'_>], Option<usize>) -> R,
     ) -> R {
         let binding = verdict.binding();
         let is_binding = |state: &LimitState| binding.is_some_and(|one| std::ptr::eq(one, state));
@@ -183,14 +185,14 @@ impl HeaderRenderer {
         verdict: &'a Verdict,
         state: &LimitState,
         cache: &'a HeaderCache,
-    ) -> Option<Standing<'a>> {
+    ) -> Option<RateLimitItem<'a>> {
         if !is_told(state) {
             return None;
         }
         let quota = verdict.quota_info(state);
         let window = quota.window();
         let policy = cache.policy(verdict, state, &quota)?;
-        let standing = Standing::new(policy, state.outcome, &state.status)
+        let standing = RateLimitItem::new(policy, state.outcome, &state.status)
             .with_quota(state.status.limit, window)
             .with_more_after(quota.time_to_next_unit(&state.status))
             .with_cost(state.cost);

@@ -6,17 +6,19 @@
 use std::sync::atomic::Ordering;
 
 use tollgate_engine::control::{Controls, Halt};
-use tollgate_engine::{Comparisons, Counted, Generation};
+use tollgate_engine::{Comparisons, Generation, LimitTotals};
 use tollgate_fleet::Fleet;
 use tollgate_store::{Clock, Memory};
 
 use super::families::{self as are, Family};
 use super::process::Process;
 use super::sources::{CertificateStatus, ListenerCounts, MetricSources, QuotaCounts};
-use super::text::{Format, Page};
-use super::{AdminRejection, Cause, Metrics, RequestOutcome, ThrottleCommand, Transport, reasons};
+use super::text::{MetricsFormat, Page};
+use super::{
+    AdminRejection, DegradationCause, Metrics, RequestOutcome, ThrottleCommand, Transport, reasons,
+};
 use crate::fleet::{Membership, Mismatch};
-use crate::reload::Status;
+use crate::reload::ReloadStatus;
 use crate::saturation::Saturation;
 
 /// So many limits have series of their own, the first ones of the policy. The rest is added up under [`OTHER`], so that a
@@ -32,7 +34,7 @@ type Listeners<'a> = &'a [(&'static str, ListenerCounts)];
 
 /// The page.
 #[must_use]
-pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: Format) -> String {
+pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> String {
     let mut page = Page::new(format);
     let service = from.service;
     let engine = service.engine();
@@ -47,7 +49,7 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: Format) -> String {
         shared(&mut page, fleet);
     }
     let mut degraded = page.family(&are::DEGRADED);
-    for cause in Cause::ALL {
+    for cause in DegradationCause::ALL {
         degraded.add(&[cause.name()], metrics.is_degraded(cause, now).into());
     }
     busy(&mut page, service.saturation());
@@ -73,7 +75,7 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: Format) -> String {
 }
 
 /// What limits, rules of Envoy's files and candidates have decided, each under its name; those beyond the bound together.
-fn limits(page: &mut Page, generation: &Generation, of_files: &[(Box<str>, Counted)]) {
+fn limits(page: &mut Page, generation: &Generation, of_files: &[(Box<str>, LimitTotals)]) {
     let names = generation.rules().rules().iter().map(|rule| &*rule.name);
     let counted = |index| generation.counted(index).unwrap_or_default();
     let named = names.clone().enumerate();
@@ -87,7 +89,7 @@ fn limits(page: &mut Page, generation: &Generation, of_files: &[(Box<str>, Count
             .add(&[limit, "denied"], sum.denied)
             .add(&[limit, "would_deny"], sum.would_deny);
     }
-    let single: [(Family, Number<Counted>); 4] = [
+    let single: [(Family, Number<LimitTotals>); 4] = [
         (are::LIMIT_NEAR, |sum| sum.near_limit),
         (are::LIMIT_WAITS, |sum| sum.waited),
         (are::LIMIT_STORE_ERRORS, |sum| sum.errors),
@@ -160,7 +162,7 @@ fn folded<'a, T: Default>(
     listed
 }
 
-fn add(sum: &mut Counted, more: Counted) {
+fn add(sum: &mut LimitTotals, more: LimitTotals) {
     sum.allowed = sum.allowed.saturating_add(more.allowed);
     sum.denied = sum.denied.saturating_add(more.denied);
     sum.would_deny = sum.would_deny.saturating_add(more.would_deny);
@@ -292,7 +294,7 @@ fn certificate(page: &mut Page, status: Option<CertificateStatus>) {
 }
 
 /// Which policy is in force, and what became of its file.
-fn policy(page: &mut Page, generation: u64, status: Option<&Status>) {
+fn policy(page: &mut Page, generation: u64, status: Option<&ReloadStatus>) {
     page.family(&are::GENERATION).add(&[], generation);
     // A policy that comes from no file cannot be at odds with one.
     let valid = status.is_none_or(|status| status.valid);

@@ -14,12 +14,12 @@ mod text;
 
 pub use gather::gather;
 pub use sources::{CertificateStatus, ListenerCounts, MetricSources, QuotaCounts};
-pub use text::Format;
+pub use text::MetricsFormat;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{Nanos, Outcome, Timestamp};
-use tollgate_engine::{Reason, ShardedCounters, Verdict};
+use tollgate_engine::{DenialReason, ShardedCounters, Verdict};
 
 use histogram::{Histogram, LATENCY, Spans, WAIT};
 
@@ -65,7 +65,7 @@ pub enum ThrottleCommand {
 
 /// What kept decisions from being exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cause {
+pub enum DegradationCause {
     /// The store did not answer.
     Store,
     /// The store had no room for a key.
@@ -161,7 +161,7 @@ impl ThrottleCommand {
     }
 }
 
-impl Cause {
+impl DegradationCause {
     const ALL: [Self; 3] = [Self::Store, Self::Overflow, Self::Saturation];
 
     const fn name(self) -> &'static str {
@@ -230,10 +230,10 @@ impl Metrics {
         }
         let degraded = verdict.degraded();
         if degraded.store {
-            self.degrade(Cause::Store, now());
+            self.degrade(DegradationCause::Store, now());
         }
         if degraded.overflow {
-            self.degrade(Cause::Overflow, now());
+            self.degrade(DegradationCause::Overflow, now());
         }
     }
 
@@ -273,7 +273,7 @@ impl Metrics {
     }
 
     /// Notes that a decision could not be exact.
-    pub fn degrade(&self, cause: Cause, now: Timestamp) {
+    pub fn degrade(&self, cause: DegradationCause, now: Timestamp) {
         if let Some(last) = self.degraded.get(cause as usize) {
             last.fetch_max(now.as_nanos(), Ordering::Relaxed);
         }
@@ -298,7 +298,7 @@ impl Metrics {
         self.requests.read().get(place).copied().unwrap_or_default()
     }
 
-    fn is_degraded(&self, cause: Cause, now: Timestamp) -> bool {
+    fn is_degraded(&self, cause: DegradationCause, now: Timestamp) -> bool {
         let last = self.degraded.get(cause as usize);
         let last = last.map_or(0, |last| last.load(Ordering::Relaxed));
         last > 0 && now.since(Timestamp::from_nanos(last)) < DEGRADED_FOR
@@ -310,15 +310,18 @@ impl Metrics {
 }
 
 /// Refusals are counted by reason, and one number stands for those that have none.
-const REASONS: usize = Reason::ALL.len() + 1;
+const REASONS: usize = DenialReason::ALL.len() + 1;
 
 /// The words for them, in the order that they are counted in.
 fn reasons() -> impl Iterator<Item = &'static str> {
-    Reason::ALL.into_iter().map(Reason::word).chain(["other"])
+    DenialReason::ALL
+        .into_iter()
+        .map(DenialReason::word)
+        .chain(["other"])
 }
 
-fn reason_index(reason: Option<Reason>) -> usize {
-    reason.map_or(Reason::ALL.len(), |reason| reason as usize)
+fn reason_index(reason: Option<DenialReason>) -> usize {
+    reason.map_or(DenialReason::ALL.len(), |reason| reason as usize)
 }
 
 #[cfg(test)]
@@ -349,7 +352,7 @@ mod tests {
 
     #[test]
     fn reasons_are_called_as_everywhere_else() {
-        for reason in Reason::ALL {
+        for reason in DenialReason::ALL {
             let word = reasons().nth(reason_index(Some(reason)));
             assert_eq!(word, Some(reason.word()));
         }
@@ -361,11 +364,11 @@ mod tests {
     fn being_degraded_is_said_for_a_while() {
         let metrics = Metrics::new();
         let at = Timestamp::from_secs;
-        assert!(!metrics.is_degraded(Cause::Store, at(0)));
-        metrics.degrade(Cause::Store, at(100));
-        assert!(metrics.is_degraded(Cause::Store, at(100)));
-        assert!(metrics.is_degraded(Cause::Store, at(109)));
-        assert!(!metrics.is_degraded(Cause::Store, at(110)));
-        assert!(!metrics.is_degraded(Cause::Overflow, at(100)));
+        assert!(!metrics.is_degraded(DegradationCause::Store, at(0)));
+        metrics.degrade(DegradationCause::Store, at(100));
+        assert!(metrics.is_degraded(DegradationCause::Store, at(100)));
+        assert!(metrics.is_degraded(DegradationCause::Store, at(109)));
+        assert!(!metrics.is_degraded(DegradationCause::Store, at(110)));
+        assert!(!metrics.is_degraded(DegradationCause::Overflow, at(100)));
     }
 }

@@ -9,14 +9,14 @@ use super::histogram::Spans;
 
 /// How metrics are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum MetricsFormat {
     /// The text format 0.0.4.
     Prometheus,
     /// OpenMetrics 1.0.0.
     OpenMetrics,
 }
 
-impl Format {
+impl MetricsFormat {
     /// The `Content-Type` of a page in it.
     #[must_use]
     pub const fn content_type(self) -> &'static str {
@@ -69,7 +69,7 @@ fn thousandths(weight: &str) -> u32 {
 #[derive(Debug)]
 pub(crate) struct Page {
     out: String,
-    format: Format,
+    format: MetricsFormat,
 }
 
 /// The samples of one family.
@@ -79,7 +79,7 @@ pub(crate) struct Samples<'a> {
 }
 
 impl Page {
-    pub(crate) fn new(format: Format) -> Self {
+    pub(crate) fn new(format: MetricsFormat) -> Self {
         Self {
             // As much as a policy with a few limits takes.
             out: String::with_capacity(16 * 1_024),
@@ -96,7 +96,7 @@ impl Page {
         // Writing to a text cannot fail.
         let _infallible = match self.format {
             // Here a family is what its samples are called, and the kind that only labels speak of is not known.
-            Format::Prometheus => {
+            MetricsFormat::Prometheus => {
                 let suffix = kind.suffix();
                 let word = match kind {
                     Kind::Info => "gauge",
@@ -107,7 +107,7 @@ impl Page {
                     "# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {word}\n"
                 )
             }
-            Format::OpenMetrics => {
+            MetricsFormat::OpenMetrics => {
                 let word = kind.word();
                 let unit = if unit {
                     format!("# UNIT {name} seconds\n")
@@ -125,7 +125,7 @@ impl Page {
 
     /// The whole page.
     pub(crate) fn finish(mut self) -> String {
-        if self.format == Format::OpenMetrics {
+        if self.format == MetricsFormat::OpenMetrics {
             self.out.push_str("# EOF\n");
         }
         self.out
@@ -224,7 +224,7 @@ mod tests {
         help: "What was seen",
     };
 
-    fn page(format: Format) -> String {
+    fn page(format: MetricsFormat) -> String {
         let mut page = Page::new(format);
         page.family(&SEEN).add(&[], 7);
         let spans = Spans {
@@ -249,18 +249,21 @@ took_seconds_count{{by="a\"b\\c\nd"}} 2
         };
         let plain = "# HELP seen_total What was seen\n# TYPE seen_total counter\nseen_total 7\n\
                      # HELP took_seconds How long it took\n# TYPE took_seconds histogram\n";
-        assert_eq!(page(Format::Prometheus), format!("{plain}{}", samples("")));
+        assert_eq!(
+            page(MetricsFormat::Prometheus),
+            format!("{plain}{}", samples(""))
+        );
         let open = "# TYPE seen counter\n# HELP seen What was seen\nseen_total 7\n\
                     # TYPE took_seconds histogram\n# UNIT took_seconds seconds\n# HELP took_seconds How long it took\n";
         assert_eq!(
-            page(Format::OpenMetrics),
+            page(MetricsFormat::OpenMetrics),
             format!("{open}{}", samples("# EOF\n"))
         );
     }
 
     #[test]
     fn clients_get_what_they_would_rather_have() {
-        use Format::{OpenMetrics, Prometheus};
+        use MetricsFormat::{OpenMetrics, Prometheus};
         // What Prometheus 3 sends.
         let server = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
             application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,\
@@ -280,7 +283,7 @@ took_seconds_count{{by="a\"b\\c\nd"}} 2
             (&["application/openmetrics-text; q=what"], Prometheus),
         ] {
             assert_eq!(
-                Format::accepted(accept.iter().copied()),
+                MetricsFormat::accepted(accept.iter().copied()),
                 format,
                 "{accept:?}"
             );

@@ -7,11 +7,11 @@ use std::path::Path;
 use tollgate_core::Timestamp;
 use tollgate_policy::source::Problems;
 
-use super::{Fingerprint, ReloadOutcome, Status};
+use super::{Fingerprint, ReloadOutcome, ReloadStatus};
 
 /// What is known of one file, or of several that are one policy together.
 pub(super) struct FileStatus {
-    pub(super) status: Status,
+    pub(super) status: ReloadStatus,
     /// What they were when they were last read; `None` if they could not be.
     last: Option<Fingerprint>,
 }
@@ -20,7 +20,7 @@ impl FileStatus {
     /// They were read for the first time, and are in force.
     pub(super) const fn first(generation: u64, now: Timestamp, hash: Fingerprint) -> Self {
         Self {
-            status: Status {
+            status: ReloadStatus {
                 valid: true,
                 generation,
                 loaded_at: now,

@@ -24,7 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use tollgate_core::Timestamp;
 use tollgate_engine::OutOfNumbers;
-use tollgate_policy::source::{Place, Problem, Problems};
+use tollgate_policy::source::{Diagnostic, Problems, SourceLocation};
 
 use self::file_status::FileStatus;
 
@@ -71,7 +71,7 @@ pub trait Reloadable: Send + Sync {
 /// What is known of a file and of what is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Status {
+pub struct ReloadStatus {
     /// Whether what the file says now is in force. If not, an earlier version of it is.
     pub valid: bool,
     /// The generation in force that this file has made.
@@ -142,7 +142,7 @@ pub trait Reload: Send + Sync {
     fn reload_now(&self) -> ReloadOutcome;
 
     /// What is known of the files.
-    fn status(&self) -> Status;
+    fn status(&self) -> ReloadStatus;
 
     /// The file, or the directory of files.
     fn path(&self) -> &Path;
@@ -200,7 +200,7 @@ impl<E: Reloadable> Reloader<E> {
 
     /// See [`Reload::status`].
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> ReloadStatus {
         self.lock().status.clone()
     }
 
@@ -249,7 +249,7 @@ impl<E: Reloadable> Reloader<E> {
 /// A problem of a file or a directory as a whole.
 #[must_use]
 pub fn whole(path: &Path, why: &str) -> Problems {
-    let problem = Problem::bare(Place::START, why);
+    let problem = Diagnostic::bare(SourceLocation::START, why);
     Problems::new(&path.display().to_string(), "", vec![problem])
 }
 
@@ -262,7 +262,7 @@ impl<E: Reloadable> Reload for Reloader<E> {
         Self::reload_now(self)
     }
 
-    fn status(&self) -> Status {
+    fn status(&self) -> ReloadStatus {
         Self::status(self)
     }
 

@@ -256,7 +256,7 @@ mod tests {
     use tollgate_engine::Engine;
     use tollgate_policy::attributes::{Attribute, Attributes};
     use tollgate_policy::rules::Rules;
-    use tollgate_policy::source::Format;
+    use tollgate_policy::source::SourceFormat;
     use tollgate_store::{ManualClock, Memory};
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
@@ -271,7 +271,7 @@ mod tests {
 
     fn engine() -> Engine<Memory<ManualClock>> {
         let text = "limits: [{ name: places, concurrency: 1000 }]";
-        let policy = tollgate_policy::load(text, "a.yaml", Format::Yaml).unwrap();
+        let policy = tollgate_policy::load(text, "a.yaml", SourceFormat::Yaml).unwrap();
         let rules = Rules::compile(&policy, [7; 16]).unwrap();
         let store = Memory::with_clock(1_000, ManualClock::at(NOW)).unwrap();
         Engine::new(rules, store).unwrap()

@@ -18,7 +18,7 @@ use super::step::{Step, Stepped};
 use super::table::{Room, Table};
 use super::variable_state::{VariableStateTable, VariableStates};
 use crate::clock::Clock;
-use crate::contract::{Answer, Check, Op};
+use crate::contract::{Op, QuotaCheck, StoreReply};
 use crate::failure::{ErrorKind, StoreError};
 
 /// What a check holds while it is decided.
@@ -63,8 +63,8 @@ impl<'a, const N: usize> Batch<'a, N> {
     /// Decides on at most N checks.
     pub(super) fn decide<C: Clock>(
         memory: &'a Memory<C>,
-        checks: &[Check<'_>],
-        answers: &mut [Answer],
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         let mut batch = Self {
             places: [None; N],
@@ -87,7 +87,7 @@ impl<'a, const N: usize> Batch<'a, N> {
     fn locate<C: Clock>(
         &mut self,
         memory: &Memory<C>,
-        checks: &[Check<'_>],
+        checks: &[QuotaCheck<'_>],
     ) -> Result<(), StoreError> {
         for (index, check) in checks.iter().enumerate() {
             let place = memory.place(&check.key, check.ruled.id);
@@ -104,12 +104,12 @@ impl<'a, const N: usize> Batch<'a, N> {
     }
 
     /// Takes the slots of all keys if all of them have one: the usual case, without doors.
-    fn take_known<C: Clock>(&mut self, memory: &'a Memory<C>, checks: &[Check<'_>]) -> bool {
+    fn take_known<C: Clock>(&mut self, memory: &'a Memory<C>, checks: &[QuotaCheck<'_>]) -> bool {
         self.take_slots(memory, checks, false)
     }
 
     /// Takes doors, then slots, then looks for room for keys that have none.
-    fn take_all<C: Clock>(&mut self, memory: &'a Memory<C>, checks: &[Check<'_>]) -> bool {
+    fn take_all<C: Clock>(&mut self, memory: &'a Memory<C>, checks: &[QuotaCheck<'_>]) -> bool {
         self.release();
         self.take_doors(memory, checks);
         if !self.take_slots(memory, checks, true) {
@@ -157,7 +157,7 @@ impl<'a, const N: usize> Batch<'a, N> {
         table.room(place, door, now, memory.worths())
     }
 
-    fn take_doors<C: Clock>(&mut self, memory: &'a Memory<C>, checks: &[Check<'_>]) {
+    fn take_doors<C: Clock>(&mut self, memory: &'a Memory<C>, checks: &[QuotaCheck<'_>]) {
         let mut wanted: [Option<(usize, usize)>; N] = [None; N];
         for (index, check) in checks.iter().enumerate() {
             let Some(place) = self.place(index) else {
@@ -199,7 +199,7 @@ impl<'a, const N: usize> Batch<'a, N> {
     fn take_slots<C: Clock>(
         &mut self,
         memory: &'a Memory<C>,
-        checks: &[Check<'_>],
+        checks: &[QuotaCheck<'_>],
         may_miss: bool,
     ) -> bool {
         let mut found: [Option<Found<'a>>; N] = std::array::from_fn(|_| None);
@@ -240,7 +240,7 @@ impl<'a, const N: usize> Batch<'a, N> {
         true
     }
 
-    fn lock_shelves<C: Clock>(&mut self, memory: &'a Memory<C>, checks: &[Check<'_>]) {
+    fn lock_shelves<C: Clock>(&mut self, memory: &'a Memory<C>, checks: &[QuotaCheck<'_>]) {
         let mut wanted: [Option<usize>; N] = [None; N];
         for (index, check) in checks.iter().enumerate() {
             let needs_shelf =
@@ -265,8 +265,8 @@ impl<'a, const N: usize> Batch<'a, N> {
     fn settle<C: Clock>(
         &mut self,
         memory: &'a Memory<C>,
-        checks: &[Check<'_>],
-        answers: &mut [Answer],
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
         now: Timestamp,
     ) -> Result<BatchOutcome, StoreError> {
         let mut verdict = BatchOutcome::default();
@@ -300,7 +300,7 @@ impl<'a, const N: usize> Batch<'a, N> {
     fn step<'b, C: Clock>(
         &'b mut self,
         memory: &'a Memory<C>,
-        check: &'b Check<'b>,
+        check: &'b QuotaCheck<'b>,
         index: usize,
         now: Timestamp,
     ) -> Option<Step<'b, 'a, C>> {

@@ -13,7 +13,7 @@ use super::bit::Held;
 use super::group::Slot;
 use super::hash::{Digest, Place};
 use crate::clock::Clock;
-use crate::contract::{Answer, Check, LimitId, MAX_CHECKS, Note, Op};
+use crate::contract::{LimitId, MAX_CHECKS, Note, Op, QuotaCheck, StoreReply};
 
 /// The slots of at most N keys, whose bits are not held yet.
 struct Found<'a, const N: usize> {
@@ -35,8 +35,8 @@ type Taken<'a, const N: usize> = [Option<Held<'a>>; N];
 #[inline]
 pub(super) fn spend_all<const N: usize, C: Clock>(
     memory: &Memory<C>,
-    checks: &[Check<'_>],
-    answers: &mut [Answer],
+    checks: &[QuotaCheck<'_>],
+    answers: &mut [StoreReply],
 ) -> Option<BatchOutcome> {
     let mut found = Found::<N>::new();
     for (index, check) in checks.iter().enumerate() {
@@ -220,7 +220,7 @@ fn sort<const N: usize>(words: &mut [u64; N]) {
 
 /// The bucket and the cost, if that is what the check is about.
 #[inline]
-const fn spending<'a>(check: &Check<'a>) -> Option<(&'a TokenBucket, u64)> {
+const fn spending<'a>(check: &QuotaCheck<'a>) -> Option<(&'a TokenBucket, u64)> {
     match (check.ruled.limit.quota(), check.op) {
         (Quota::TokenBucket(quota), Op::Spend(cost)) => Some((quota, cost)),
         _ => None,
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
     use crate::clock::ManualClock;
     use crate::contract::{LimitId, Ruled, Store as _};
-    use crate::key::Key;
+    use crate::key::StoreKey;
     use std::num::NonZeroU16;
     use tollgate_core::{Nanos, Rate, Timestamp};
 
@@ -284,16 +284,16 @@ mod tests {
         };
         let (mut taken, mut denied) = (0, 0);
         for _ in 0..20_000 {
-            let key = Key::of(KEYS[draw(3)]).unwrap();
+            let key = StoreKey::of(KEYS[draw(3)]).unwrap();
             let first = draw(3);
-            let checks: Vec<Check<'_>> = (0..=draw(3))
-                .map(|index| Check {
+            let checks: Vec<QuotaCheck<'_>> = (0..=draw(3))
+                .map(|index| QuotaCheck {
                     key,
                     ruled: &rules[(first + index) % 3],
                     op: Op::Spend(draw(4) as u64),
                 })
                 .collect();
-            let mut answers = vec![[Answer::EMPTY; 4]; 3];
+            let mut answers = vec![[StoreReply::EMPTY; 4]; 3];
             let [one, two, three] = &mut answers[..] else {
                 unreachable!()
             };
@@ -306,9 +306,9 @@ mod tests {
             let span = Nanos::from_millis(draw(500) as u64);
             short.clock.advance(span);
             long.clock.advance(span);
-            let peek: Vec<Check<'_>> = checks
+            let peek: Vec<QuotaCheck<'_>> = checks
                 .iter()
-                .map(|c| Check {
+                .map(|c| QuotaCheck {
                     op: Op::Spend(0),
                     ..*c
                 })
@@ -328,19 +328,19 @@ mod tests {
         });
         let (mut admitted, mut denied) = (0, 0);
         for round in 0..20_000_u64 {
-            let key = Key::of(KEYS[(round % 3) as usize]).unwrap();
+            let key = StoreKey::of(KEYS[(round % 3) as usize]).unwrap();
             let cost = round / 3 % 5;
             let some = &buckets[..1 + (round / 7 % 3) as usize];
             let verdict = short.spend_all(&key, some, cost).unwrap();
-            let checks: Vec<Check<'_>> = rules[..some.len()]
+            let checks: Vec<QuotaCheck<'_>> = rules[..some.len()]
                 .iter()
-                .map(|ruled| Check {
+                .map(|ruled| QuotaCheck {
                     key,
                     ruled,
                     op: Op::Spend(cost),
                 })
                 .collect();
-            let mut answers = vec![Answer::EMPTY; checks.len()];
+            let mut answers = vec![StoreReply::EMPTY; checks.len()];
             let expected = Batch::<4>::decide(&long, &checks, &mut answers).unwrap();
             assert_eq!(verdict, expected, "round {round}");
             admitted += u32::from(verdict.is_admitted());
@@ -351,7 +351,7 @@ mod tests {
         }
         assert!(admitted > 1_000 && denied > 1_000, "{admitted} {denied}");
         for ruled in &rules {
-            let key = Key::of(KEYS[0]).unwrap();
+            let key = StoreKey::of(KEYS[0]).unwrap();
             assert_eq!(short.inspect(&key, ruled), long.inspect(&key, ruled));
         }
     }
@@ -359,8 +359,8 @@ mod tests {
     #[test]
     fn the_same_key_twice_is_left_to_the_batch_and_nothing_stays_held() {
         let (store, rules) = (store(), rules());
-        let check = Check {
-            key: Key::of(b"a").unwrap(),
+        let check = QuotaCheck {
+            key: StoreKey::of(b"a").unwrap(),
             ruled: &rules[0],
             op: Op::Spend(1),
         };

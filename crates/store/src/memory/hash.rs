@@ -10,7 +10,7 @@ use foldhash::SharedSeed;
 use foldhash::fast::FoldHasher;
 
 use crate::contract::LimitId;
-use crate::key::Key;
+use crate::key::StoreKey;
 
 /// The process's secret.
 pub(super) struct Secret {
@@ -49,13 +49,13 @@ impl Secret {
     }
 
     #[inline]
-    pub(super) fn place(&self, key: &Key<'_>, limit: LimitId) -> Place {
+    pub(super) fn place(&self, key: &StoreKey<'_>, limit: LimitId) -> Place {
         self.digest(key).under(limit)
     }
 
     /// The key by itself, hashed once however many limits it is asked about.
     #[inline]
-    pub(super) fn digest(&self, key: &Key<'_>) -> Digest {
+    pub(super) fn digest(&self, key: &StoreKey<'_>) -> Digest {
         match key.single() {
             Some(part) => {
                 let mut hasher = FoldHasher::with_seed(self.words[0], &self.shared);
@@ -67,7 +67,7 @@ impl Secret {
     }
 
     /// Several parts, each with its length; under a seed that no single part has.
-    fn digest_many(&self, key: &Key<'_>) -> Digest {
+    fn digest_many(&self, key: &StoreKey<'_>) -> Digest {
         let mut hasher = FoldHasher::with_seed(!self.words[0], &self.shared);
         key.encode_parts(|len, part| {
             hasher.write_u16(len);

@@ -44,10 +44,10 @@ use self::states::{InWords as _, Words};
 use self::table::Table;
 use self::variable_state::VariableStates;
 use crate::clock::{Clock, SystemClock};
-use crate::contract::{Answer, Check, LimitId, MAX_CHECKS, Ruled, Store};
+use crate::contract::{LimitId, MAX_CHECKS, QuotaCheck, Ruled, Store, StoreReply};
 use crate::error::InvalidSize;
 use crate::failure::{ErrorKind, StoreError};
-use crate::key::Key;
+use crate::key::StoreKey;
 
 /// The most keys that a store can be made for.
 pub const MAX_KEYS: usize = 1 << 30;
@@ -207,9 +207,9 @@ impl<C: Clock> Memory<C> {
     /// As [`Store::decide`].
     pub fn ask<const N: usize>(
         &self,
-        checks: [Check<'_>; N],
-    ) -> Result<(BatchOutcome, [Answer; N]), StoreError> {
-        let mut answers = [Answer::EMPTY; N];
+        checks: [QuotaCheck<'_>; N],
+    ) -> Result<(BatchOutcome, [StoreReply; N]), StoreError> {
+        let mut answers = [StoreReply::EMPTY; N];
         let verdict = self.decide(&checks, &mut answers)?;
         Ok((verdict, answers))
     }
@@ -224,7 +224,7 @@ impl<C: Clock> Memory<C> {
 
     /// The state of one key under one limit, if there is one.
     #[must_use]
-    pub fn inspect(&self, key: &Key<'_>, ruled: &Ruled) -> Option<State> {
+    pub fn inspect(&self, key: &StoreKey<'_>, ruled: &Ruled) -> Option<State> {
         let place = self.place(key, ruled.id);
         match ruled.limit.state_size() {
             StateSize::Word => self
@@ -243,7 +243,7 @@ impl<C: Clock> Memory<C> {
     }
 
     /// Forgets what one key has used of one limit, and its reservations. Answers whether there was anything.
-    pub fn erase(&self, key: &Key<'_>, ruled: &Ruled) -> bool {
+    pub fn erase(&self, key: &StoreKey<'_>, ruled: &Ruled) -> bool {
         let place = self.place(key, ruled.id);
         let had_words = match ruled.limit.state_size() {
             StateSize::Word => self
@@ -280,8 +280,8 @@ impl<C: Clock> Memory<C> {
     /// Decides on at most N checks, the short way if it can be gone.
     fn decide_up_to<const N: usize>(
         &self,
-        checks: &[Check<'_>],
-        answers: &mut [Answer],
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         match fast_path::spend_all::<N, C>(self, checks, answers) {
             Some(verdict) => Ok(verdict),
@@ -290,7 +290,7 @@ impl<C: Clock> Memory<C> {
     }
 
     #[inline]
-    fn place(&self, key: &Key<'_>, id: LimitId) -> Place {
+    fn place(&self, key: &StoreKey<'_>, id: LimitId) -> Place {
         self.secret.place(key, id)
     }
 }
@@ -327,8 +327,8 @@ impl<C> Memory<C> {
 impl<C: Clock> Store for Memory<C> {
     fn decide(
         &self,
-        checks: &[Check<'_>],
-        answers: &mut [Answer],
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         let bad = |detail| Err(StoreError::new(ErrorKind::BadRequest, detail));
         if answers.len() != checks.len() {

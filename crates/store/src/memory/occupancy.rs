@@ -70,8 +70,8 @@ fn count(number: usize) -> u64 {
 mod tests {
     use super::*;
     use crate::clock::ManualClock;
-    use crate::contract::{Check, LimitId, Op, Ruled};
-    use crate::key::Key;
+    use crate::contract::{LimitId, Op, QuotaCheck, Ruled};
+    use crate::key::StoreKey;
     use std::num::NonZeroU16;
     use std::sync::Arc;
     use tollgate_core::{Nanos, Rate, TokenBucket};
@@ -87,8 +87,8 @@ mod tests {
         };
         for n in 0..spent {
             let bytes = n.to_be_bytes();
-            let check = Check {
-                key: Key::of(&bytes).unwrap(),
+            let check = QuotaCheck {
+                key: StoreKey::of(&bytes).unwrap(),
                 ruled: &ruled,
                 op: Op::Spend(1),
             };

@@ -10,14 +10,20 @@ use super::hash::Place;
 use super::sync::stand_back;
 use super::{Memory, fast_path};
 use crate::clock::Clock;
-use crate::contract::{Answer, Check, LimitId, Op, Ruled, Store as _};
+use crate::contract::{LimitId, Op, QuotaCheck, Ruled, Store as _, StoreReply};
 use crate::failure::StoreError;
-use crate::key::Key;
+use crate::key::StoreKey;
 
 impl<C: Clock> Memory<C> {
     /// Spends from one token bucket: the shortest way through the store, for those who have just one limit.
     #[inline]
-    pub fn spend(&self, key: &Key<'_>, id: LimitId, quota: &TokenBucket, cost: u64) -> Outcome {
+    pub fn spend(
+        &self,
+        key: &StoreKey<'_>,
+        id: LimitId,
+        quota: &TokenBucket,
+        cost: u64,
+    ) -> Outcome {
         let place = self.secret.place(key, id);
         // Most keys live in their favourite slot and nobody holds it. Then a denial only reads, and an admission takes
         // the bit just to write: if the state is no longer the one that was decided on, it is not to be had. The clock is
@@ -46,7 +52,7 @@ impl<C: Clock> Memory<C> {
     #[inline(never)]
     fn spend_held(
         &self,
-        key: &Key<'_>,
+        key: &StoreKey<'_>,
         id: LimitId,
         place: Place,
         quota: &TokenBucket,
@@ -79,7 +85,7 @@ impl<C: Clock> Memory<C> {
     #[inline]
     pub fn spend_all(
         &self,
-        key: &Key<'_>,
+        key: &StoreKey<'_>,
         buckets: &[(LimitId, TokenBucket)],
         cost: u64,
     ) -> Result<BatchOutcome, StoreError> {
@@ -97,7 +103,7 @@ impl<C: Clock> Memory<C> {
     #[inline(never)]
     fn spend_all_first(
         &self,
-        key: &Key<'_>,
+        key: &StoreKey<'_>,
         buckets: &[(LimitId, TokenBucket)],
         cost: u64,
     ) -> Result<BatchOutcome, StoreError> {
@@ -109,23 +115,29 @@ impl<C: Clock> Memory<C> {
             })
             .collect();
         let op = Op::Spend(cost);
-        let check = |ruled| Check {
+        let check = |ruled| QuotaCheck {
             key: *key,
             ruled,
             op,
         };
-        let checks: Vec<Check<'_>> = ruled.iter().map(check).collect();
-        self.decide(&checks, &mut vec![Answer::EMPTY; checks.len()])
+        let checks: Vec<QuotaCheck<'_>> = ruled.iter().map(check).collect();
+        self.decide(&checks, &mut vec![StoreReply::EMPTY; checks.len()])
     }
 
     /// The first request of a key, or the first after its state was given up.
     #[inline(never)]
-    fn spend_first(&self, key: &Key<'_>, id: LimitId, quota: &TokenBucket, cost: u64) -> Outcome {
+    fn spend_first(
+        &self,
+        key: &StoreKey<'_>,
+        id: LimitId,
+        quota: &TokenBucket,
+        cost: u64,
+    ) -> Outcome {
         let ruled = Ruled {
             id,
             limit: (*quota).into(),
         };
-        let check = Check {
+        let check = QuotaCheck {
             key: *key,
             ruled: &ruled,
             op: Op::Spend(cost),

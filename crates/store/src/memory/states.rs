@@ -2,7 +2,7 @@
 //!
 //! Must not know: slots, tables, keys, which algorithms there are.
 
-use tollgate_core::limit::{Edit, Limit, Op, Refused, State};
+use tollgate_core::limit::{Edit, Limit, Op, OpError, State};
 use tollgate_core::{Timestamp, Transition};
 
 /// A state that fits in W words.
@@ -44,7 +44,7 @@ pub(super) fn decide<const W: usize>(
     words: [u64; W],
     now: Timestamp,
     op: Op,
-) -> Result<Transition<[u64; W]>, Refused>
+) -> Result<Transition<[u64; W]>, OpError>
 where
     Words: InWords<W>,
 {

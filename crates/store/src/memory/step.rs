@@ -4,24 +4,24 @@
 
 use std::sync::MutexGuard;
 
-use tollgate_core::limit::{Edit, Limit, Refused, State};
-use tollgate_core::reservation::{Correction, ReservationId, Standing};
+use tollgate_core::limit::{Edit, Limit, OpError, State};
+use tollgate_core::reservation::{Correction, ReservationId, ReservationStatus};
 use tollgate_core::sketch::Sketch;
 use tollgate_core::token_bucket::Tat;
-use tollgate_core::{Nanos, Outcome, Receipt, Status, Timestamp, Transition};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Receipt, Timestamp, Transition};
 
 use super::Memory;
 use super::batch::Holding;
 use super::hash::Place;
 use super::states::{self, Words};
 use super::variable_state::VariableStateTable;
-use crate::contract::{Answer, Check, Note, Op};
+use crate::contract::{Note, Op, QuotaCheck, StoreReply};
 use crate::failure::{ErrorKind, StoreError};
 
 /// A check with everything it needs in hand.
 pub(super) struct Step<'b, 'a, C> {
     pub(super) memory: &'a Memory<C>,
-    pub(super) check: &'b Check<'b>,
+    pub(super) check: &'b QuotaCheck<'b>,
     pub(super) place: Place,
     pub(super) now: Timestamp,
     pub(super) holding: &'b mut Holding<'a>,
@@ -96,7 +96,7 @@ impl<C> Step<'_, '_, C> {
     }
 
     /// Stores what the check came to if all admit, or if it only corrects; answers either way.
-    pub(super) fn conclude(&mut self, stepped: Stepped, all_admit: bool) -> Answer {
+    pub(super) fn conclude(&mut self, stepped: Stepped, all_admit: bool) -> StoreReply {
         let Stepped {
             transition,
             note,
@@ -116,7 +116,7 @@ impl<C> Step<'_, '_, C> {
         } else {
             Receipt::default()
         };
-        Answer {
+        StoreReply {
             outcome: transition.outcome,
             status: self.status(),
             receipt,
@@ -243,15 +243,15 @@ impl<C> Step<'_, '_, C> {
             return full(hold);
         };
         match stored.ledger.standing(now, &terms, id) {
-            Standing::Known(receipt) => {
+            ReservationStatus::Known(receipt) => {
                 // A look, which like any other puts a state right that a clock left too far ahead.
                 let mut stepped = self.plain(Op::Spend(0))?;
                 stepped.transition.receipt = receipt;
                 stepped.note = Note::AlreadyReserved;
                 Ok(stepped)
             }
-            Standing::Full => full(stored.ledger.room_after(now, &terms)),
-            Standing::Fresh => {
+            ReservationStatus::Full => full(stored.ledger.room_after(now, &terms)),
+            ReservationStatus::Fresh => {
                 if !self.memory.shelves().may_grow(shelf, now) {
                     return full(hold);
                 }
@@ -348,7 +348,7 @@ impl<C> Step<'_, '_, C> {
     }
 
     /// Where the limit stands now.
-    fn status(&mut self) -> Status {
+    fn status(&mut self) -> QuotaStatus {
         let (limit, now) = (&self.check.ruled.limit, self.now);
         let of = |state: &State| limit.status(state, now);
         match &*self.holding {
@@ -387,9 +387,9 @@ const fn remembers_more(op: Op) -> bool {
     )
 }
 
-fn refusal(refused: Refused) -> Result<Stepped, StoreError> {
+fn refusal(refused: OpError) -> Result<Stepped, StoreError> {
     match refused {
-        Refused::NotHeld => Ok(Stepped::said(
+        OpError::NotHeld => Ok(Stepped::said(
             Outcome::Allow,
             Receipt::default(),
             Note::LeaseNotHeld,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tollgate_core::limit::{Limit, State, StateSize};
-use tollgate_core::reservation::{Reservations, Terms};
+use tollgate_core::reservation::{ReservationOptions, Reservations};
 use tollgate_core::{Nanos, Timestamp};
 
 use super::hash::Place;
@@ -96,8 +96,8 @@ impl VariableStates {
     }
 
     /// The terms of a reservation with this hold.
-    pub(super) const fn terms(&self, hold: Nanos) -> Terms {
-        Terms {
+    pub(super) const fn terms(&self, hold: Nanos) -> ReservationOptions {
+        ReservationOptions {
             hold,
             memory: self.memory,
             most: self.most,
@@ -331,7 +331,11 @@ impl VariableStateTable {
     }
 
     /// The boxes that have not expired.
-    pub(super) fn live(&self, now: Timestamp, terms: &Terms) -> impl Iterator<Item = &Stored> {
+    pub(super) fn live(
+        &self,
+        now: Timestamp,
+        terms: &ReservationOptions,
+    ) -> impl Iterator<Item = &Stored> {
         let boxes = self.boxes.iter();
         boxes.filter(move |stored| !stored.is_expired(now, terms))
     }
@@ -377,7 +381,7 @@ impl Stored {
         matches!(self.state, State::Empty) && self.ledger.is_empty()
     }
 
-    fn is_expired(&self, now: Timestamp, terms: &Terms) -> bool {
+    fn is_expired(&self, now: Timestamp, terms: &ReservationOptions) -> bool {
         let is_forgotten = self.ledger.forgotten_after(now, terms).is_zero();
         let has_reset = |limit: &Limit| limit.status(&self.state, now).reset_after.is_zero();
         is_forgotten && self.limit.as_ref().is_none_or(has_reset)
@@ -401,7 +405,7 @@ fn judge(limit: &Limit) -> Option<Limit> {
 mod tests {
     use super::*;
     use crate::contract::LimitId;
-    use crate::key::Key;
+    use crate::key::StoreKey;
     use crate::memory::hash::Secret;
     use std::num::NonZeroU16;
     use tollgate_core::SlidingLog;
@@ -411,7 +415,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
     fn place(name: &str) -> Place {
-        let key = Key::of(name.as_bytes()).unwrap();
+        let key = StoreKey::of(name.as_bytes()).unwrap();
         Secret::from_words([1, 2]).place(&key, LimitId(NonZeroU16::MIN))
     }
 

@@ -1,7 +1,7 @@
 //! A warm decision allocates nothing: counted by the allocator of this binary, thread by thread.
 
 use tollgate_core::{FixedWindow, Nanos, SlidingCounter, Window};
-use tollgate_store::{Check, Key, Op, Ruled};
+use tollgate_store::{Op, QuotaCheck, Ruled, StoreKey};
 use tollgate_testkit::allocation::{Counting, calls};
 
 use crate::support::{bucket, id, ruled, store};
@@ -18,7 +18,7 @@ fn the_allocator_counts() {
 fn spending_from_a_warm_bucket_allocates_nothing_admitted_or_denied() {
     let (store, _clock) = store(1_000);
     let quota = bucket(50, Nanos::HOUR);
-    let key = Key::of(b"alice").unwrap();
+    let key = StoreKey::of(b"alice").unwrap();
     assert!(store.spend(&key, id(1), &quota, 1).is_admitted());
     let mut admitted = 0;
     let counted = calls(|| {
@@ -45,8 +45,8 @@ fn batch<const N: usize>() {
         }
     });
     let parts: [&[u8]; 2] = [b"tenant", b"user"];
-    let checks: [Check<'_>; N] = std::array::from_fn(|n| Check {
-        key: Key::of_parts(&parts).unwrap(),
+    let checks: [QuotaCheck<'_>; N] = std::array::from_fn(|n| QuotaCheck {
+        key: StoreKey::of_parts(&parts).unwrap(),
         ruled: &limits[n],
         op: Op::Spend(1),
     });
@@ -74,7 +74,7 @@ fn a_key_that_moves_in_allocates_nothing_either() {
     let keys: Vec<String> = (0..500).map(|n| n.to_string()).collect();
     let counted = calls(|| {
         for key in &keys {
-            store.spend(&Key::of(key.as_bytes()).unwrap(), id(1), &quota, 1);
+            store.spend(&StoreKey::of(key.as_bytes()).unwrap(), id(1), &quota, 1);
         }
     });
     assert_eq!(counted, 0);

@@ -3,8 +3,8 @@
 //! That each kind of step occurred is counted and asserted, and a store that is wrong on purpose must be caught.
 
 use tollgate_core::concurrency::LeaseId;
-use tollgate_core::limit::{Limit, Op, Quota, Refused};
-use tollgate_core::reservation::{ReservationId, Terms};
+use tollgate_core::limit::{Limit, Op, OpError, Quota};
+use tollgate_core::reservation::{ReservationId, ReservationOptions};
 use tollgate_core::{Nanos, Outcome, Receipt, Timestamp};
 use tollgate_testkit::vectors::{Ask, Decision, PlainCore, Reserved, Subject};
 
@@ -16,7 +16,7 @@ const STEPS: u64 = 100_000;
 /// Keys of the algorithm that is tried, and of all others to make batches with.
 const OWN: usize = 16;
 const KEYS: usize = 32;
-const TERMS: Terms = Terms {
+const TERMS: ReservationOptions = ReservationOptions {
     hold: Nanos::from_secs(20),
     memory: Nanos::from_secs(20),
     most: 8,
@@ -72,7 +72,7 @@ fn compare<T: std::fmt::Debug>(
     Err(format!("{what}\n  core    {core:?}\n  subject {subject:?}"))
 }
 
-fn is_same(core: &Result<Decision, Refused>, subject: &Result<Decision, Refused>) -> bool {
+fn is_same(core: &Result<Decision, OpError>, subject: &Result<Decision, OpError>) -> bool {
     match (core, subject) {
         (Ok(core), Ok(subject)) => {
             (core.outcome, core.binding) == (subject.outcome, subject.binding)
@@ -387,7 +387,7 @@ fn logs_decide_as_in_core() {
 struct FirstIsCharged(InMemory);
 
 impl Subject for FirstIsCharged {
-    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, Refused> {
+    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, OpError> {
         let decision = self.0.decide(now, asks)?;
         if !decision.outcome.is_admitted() && decision.answers[0].outcome.is_admitted() {
             self.0.decide(now, &asks[..1])?;
@@ -402,7 +402,7 @@ impl Subject for FirstIsCharged {
     fn reserve(
         &mut self,
         now: Timestamp,
-        terms: &Terms,
+        terms: &ReservationOptions,
         id: ReservationId,
         ask: Ask<'_>,
     ) -> Reserved {
@@ -412,7 +412,7 @@ impl Subject for FirstIsCharged {
     fn close(
         &mut self,
         now: Timestamp,
-        terms: &Terms,
+        terms: &ReservationOptions,
         id: ReservationId,
         ask: Ask<'_>,
         actual: Option<u64>,

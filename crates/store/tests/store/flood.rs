@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_store::{Check, Clock as _, Key, Note, Op, Ruled};
+use tollgate_store::{Clock as _, Note, Op, QuotaCheck, Ruled, StoreKey};
 
 use crate::support::{Store, bucket, id, ruled, store};
 
@@ -24,8 +24,8 @@ fn resident() -> usize {
 }
 
 fn spend(store: &Store, ruled: &Ruled, key: &[u8], cost: u64) -> (bool, Note) {
-    let check = Check {
-        key: Key::of(key).unwrap(),
+    let check = QuotaCheck {
+        key: StoreKey::of(key).unwrap(),
         ruled,
         op: Op::Spend(cost),
     };
@@ -47,7 +47,7 @@ fn a_flood_of_keys_changes_neither_memory_nor_what_is_denied() {
         let key = n.to_le_bytes();
         assert!(
             store
-                .spend(&Key::of(&key).unwrap(), id(2), &quota, 1)
+                .spend(&StoreKey::of(&key).unwrap(), id(2), &quota, 1)
                 .is_admitted()
         );
     }
@@ -67,7 +67,9 @@ fn a_flood_of_keys_changes_neither_memory_nor_what_is_denied() {
     let flood = ruled(2, quota);
     let is_there = |n: &u64| {
         let key = n.to_le_bytes();
-        store.inspect(&Key::of(&key).unwrap(), &flood).is_some()
+        store
+            .inspect(&StoreKey::of(&key).unwrap(), &flood)
+            .is_some()
     };
     let there = (0..FLOOD).filter(is_there).count() as u64;
     assert_eq!(usage.overflowed, 0, "nobody's neighbours were all denied");
@@ -95,8 +97,8 @@ fn what_is_forgiven_is_what_an_oracle_finds_missing() {
         expired += before - live.len();
         let (limit, name) = (usize::from(random.below(2) == 1), random.below(400));
         let key = name.to_le_bytes();
-        let check = Check {
-            key: Key::of(&key).unwrap(),
+        let check = QuotaCheck {
+            key: StoreKey::of(&key).unwrap(),
             ruled: &limits[limit],
             op: Op::Spend(1 + random.below(3)),
         };
@@ -108,7 +110,7 @@ fn what_is_forgiven_is_what_an_oracle_finds_missing() {
         live.retain(|(limit, name), _| {
             let key = name.to_le_bytes();
             store
-                .inspect(&Key::of(&key).unwrap(), &limits[*limit])
+                .inspect(&StoreKey::of(&key).unwrap(), &limits[*limit])
                 .is_some()
         });
         missing += before - live.len();

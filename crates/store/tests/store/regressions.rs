@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::reservation::ReservationId;
 use tollgate_core::{Concurrency, FixedWindow, Nanos, Outcome, SlidingLog, Timestamp, Window};
-use tollgate_store::{Check, Clock, Key, ManualClock, Memory, Note, Op};
+use tollgate_store::{Clock, ManualClock, Memory, Note, Op, QuotaCheck, StoreKey};
 
 use crate::support::{START, Store, bucket, id, ruled, store};
 
@@ -38,7 +38,7 @@ fn a_thread_that_stood_still_forgives_nobody() {
     let quota = bucket(10, Nanos::from_millis(100));
     let store = Arc::new(Memory::with_clock(100, Arc::clone(&clock)).unwrap());
     store.learn(&ruled(1, quota));
-    let key = Key::of(b"alice").unwrap();
+    let key = StoreKey::of(b"alice").unwrap();
     assert_eq!(store.spend(&key, id(1), &quota, 1), Outcome::Allow);
 
     let later = START.after(Nanos::MINUTE);
@@ -47,7 +47,7 @@ fn a_thread_that_stood_still_forgives_nobody() {
     let seen_by_others = Arc::clone(&seen);
     *clock.meanwhile.lock().unwrap() = Some(Box::new(move || {
         others_clock.now.store(later.as_nanos(), Ordering::SeqCst);
-        let key = Key::of(b"alice").unwrap();
+        let key = StoreKey::of(b"alice").unwrap();
         let spent = others.spend(&key, id(1), &bucket(10, Nanos::from_millis(100)), 10);
         seen_by_others.set(spent).unwrap();
     }));
@@ -69,8 +69,8 @@ fn what_has_a_place_keeps_it_when_the_bytes_are_spent() {
     let places = ruled(1, Concurrency::new(10, Nanos::HOUR).unwrap());
     let log = ruled(2, SlidingLog::of(2, Nanos::HOUR).build().unwrap());
     let ask = |ruled, key: &str, op| {
-        let key = Key::of(key.as_bytes()).unwrap();
-        let (_, [answer]) = store.ask([Check { key, ruled, op }]).unwrap();
+        let key = StoreKey::of(key.as_bytes()).unwrap();
+        let (_, [answer]) = store.ask([QuotaCheck { key, ruled, op }]).unwrap();
         answer
     };
     assert_eq!(ask(&log, "denied", Op::Spend(2)).outcome, Outcome::Allow);
@@ -112,9 +112,9 @@ fn crowded() -> (Store, Arc<ManualClock>) {
     let crowd = ruled(1, bucket(1, Nanos::SECOND));
     for n in 0..1_000 {
         let key = format!("crowd-{n}");
-        let key = Key::of(key.as_bytes()).unwrap();
+        let key = StoreKey::of(key.as_bytes()).unwrap();
         let op = Op::Spend(1);
-        let check = Check {
+        let check = QuotaCheck {
             key,
             ruled: &crowd,
             op,
@@ -151,9 +151,9 @@ fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
         );
         for n in 0..1_000 {
             let key = format!("crowd-{n}");
-            let key = Key::of(key.as_bytes()).unwrap();
+            let key = StoreKey::of(key.as_bytes()).unwrap();
             let op = Op::Spend(1);
-            let check = Check {
+            let check = QuotaCheck {
                 key,
                 ruled: &crowd,
                 op,
@@ -161,10 +161,10 @@ fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
             assert!(store.ask([check]).is_ok());
         }
         let ask = |cost| {
-            let key = Key::of(b"late").unwrap();
+            let key = StoreKey::of(b"late").unwrap();
             let op = Op::Spend(cost);
             store
-                .ask([Check {
+                .ask([QuotaCheck {
                     key,
                     ruled: &limit,
                     op,
@@ -199,7 +199,7 @@ fn a_limit_that_nobody_announced_is_kept_all_the_same() {
     for n in 0..1_000 {
         let key = format!("crowd-{n}");
         let quota = bucket(1, Nanos::SECOND);
-        let outcome = store.spend(&Key::of(key.as_bytes()).unwrap(), id(1), &quota, 1);
+        let outcome = store.spend(&StoreKey::of(key.as_bytes()).unwrap(), id(1), &quota, 1);
         assert!(!outcome.is_admitted(), "{key} was let in again");
     }
 }
@@ -210,9 +210,9 @@ fn a_cancel_that_came_too_late_is_still_the_end_of_it() {
     let (store, clock) = store(100);
     let tokens = ruled(1, bucket(100, Nanos::HOUR));
     let ask = |op| {
-        let key = Key::of(b"alice").unwrap();
+        let key = StoreKey::of(b"alice").unwrap();
         store
-            .ask([Check {
+            .ask([QuotaCheck {
                 key,
                 ruled: &tokens,
                 op,
@@ -248,10 +248,10 @@ fn whom_a_lowered_quota_denies_is_not_forgiven_for_others() {
     for ([old, new], flood) in [buckets, windows].into_iter().zip(floods) {
         let (store, _clock) = store(40);
         let spend = |ruled, name: &str, cost| {
-            let key = Key::of(name.as_bytes()).unwrap();
+            let key = StoreKey::of(name.as_bytes()).unwrap();
             let op = Op::Spend(cost);
             store
-                .ask([Check { key, ruled, op }])
+                .ask([QuotaCheck { key, ruled, op }])
                 .unwrap()
                 .0
                 .is_admitted()

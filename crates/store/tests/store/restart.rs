@@ -8,7 +8,7 @@ use tollgate_core::limit::Quota;
 use tollgate_core::reservation::ReservationId;
 use tollgate_core::{Concurrency, Nanos, Outcome, Receipt, SlidingLog};
 use tollgate_store::{
-    Answer, Check, Clock as _, Key, ManualClock, Memory, Note, Op, Ruled, Store as _,
+    Clock as _, ManualClock, Memory, Note, Op, QuotaCheck, Ruled, Store as _, StoreKey, StoreReply,
 };
 
 use crate::quotas::{ALGORITHMS, variants};
@@ -36,9 +36,9 @@ impl Running {
         Self { store, clock }
     }
 
-    fn ask(&self, ruled: &Ruled, op: Op) -> Answer {
-        let key = Key::of(b"alice").unwrap();
-        self.store.ask([Check { key, ruled, op }]).unwrap().1[0]
+    fn ask(&self, ruled: &Ruled, op: Op) -> StoreReply {
+        let key = StoreKey::of(b"alice").unwrap();
+        self.store.ask([QuotaCheck { key, ruled, op }]).unwrap().1[0]
     }
 }
 
@@ -130,17 +130,17 @@ impl Trace {
 
     fn ask(&mut self, running: &Running, step: &Step) -> String {
         running.clock.advance(step.pause);
-        let key = Key::of(step.key.as_bytes()).unwrap();
-        let checks: Vec<Check<'_>> = step
+        let key = StoreKey::of(step.key.as_bytes()).unwrap();
+        let checks: Vec<QuotaCheck<'_>> = step
             .checks
             .iter()
-            .map(|(index, op)| Check {
+            .map(|(index, op)| QuotaCheck {
                 key,
                 ruled: &self.rules[*index],
                 op: *op,
             })
             .collect();
-        let mut answers = vec![Answer::EMPTY; checks.len()];
+        let mut answers = vec![StoreReply::EMPTY; checks.len()];
         let verdict = running.store.decide(&checks, &mut answers);
         let charged = answers.iter().map(|answer| answer.receipt);
         self.receipts
@@ -216,7 +216,7 @@ fn control_a_restart_that_loses_the_logs_is_noticed() {
         let ruled = trace.rules.iter().find(log).unwrap();
         let lost = (0..20).filter(|key: &u64| {
             let key = key.to_string();
-            let key = Key::of(key.as_bytes()).unwrap();
+            let key = StoreKey::of(key.as_bytes()).unwrap();
             restarted.store.erase(&key, ruled)
         });
         assert!(lost.count() > 0);
@@ -302,7 +302,7 @@ fn live_leases_are_renewed_and_released_after_a_restart_and_expired_ones_are_gon
     assert!(
         empty
             .store
-            .inspect(&Key::of(b"alice").unwrap(), &gate)
+            .inspect(&StoreKey::of(b"alice").unwrap(), &gate)
             .is_none()
     );
 }
@@ -313,8 +313,8 @@ fn whom_the_overflow_denies_it_denies_after_a_restart() {
     let denied = |running: &Running| -> Vec<bool> {
         let names = (0..200).map(|n: u32| n.to_string());
         let denies = names.map(|name| {
-            let check = Check {
-                key: Key::of(name.as_bytes()).unwrap(),
+            let check = QuotaCheck {
+                key: StoreKey::of(name.as_bytes()).unwrap(),
                 ruled: &limit,
                 op: Op::Spend(2),
             };

@@ -9,7 +9,7 @@ use tollgate_core::reservation::ReservationId;
 use tollgate_core::{
     Concurrency, FixedWindow, Nanos, SlidingCounter, SlidingLog, UtcOffset, Window,
 };
-use tollgate_store::{Check, Key, ManualClock, Memory, Op, Ruled, SnapshotError};
+use tollgate_store::{ManualClock, Memory, Op, QuotaCheck, Ruled, SnapshotError, StoreKey};
 
 use crate::support::{Random, START, Store, bucket, id, ruled, store};
 
@@ -49,8 +49,8 @@ fn limits() -> [Ruled; 3] {
 
 fn spend(store: &Store, key: &str, cost: u64) -> [u64; 3] {
     let limits = limits();
-    let checks = [0, 1, 2].map(|n| Check {
-        key: Key::of(key.as_bytes()).unwrap(),
+    let checks = [0, 1, 2].map(|n| QuotaCheck {
+        key: StoreKey::of(key.as_bytes()).unwrap(),
         ruled: &limits[n],
         op: Op::Spend(cost),
     });
@@ -60,8 +60,8 @@ fn spend(store: &Store, key: &str, cost: u64) -> [u64; 3] {
 
 /// Spends all of the first limit.
 fn spend_first(store: &Store, key: &str) {
-    let check = Check {
-        key: Key::of(key.as_bytes()).unwrap(),
+    let check = QuotaCheck {
+        key: StoreKey::of(key.as_bytes()).unwrap(),
         ruled: &limits()[0],
         op: Op::Spend(100),
     };
@@ -131,8 +131,8 @@ fn collections() -> [(Ruled, Op); 4] {
 }
 
 fn ask(store: &Store, (ruled, op): &(Ruled, Op)) -> bool {
-    let (key, op) = (Key::of(b"0").unwrap(), *op);
-    let (verdict, _) = store.ask([Check { key, ruled, op }]).unwrap();
+    let (key, op) = (StoreKey::of(b"0").unwrap(), *op);
+    let (verdict, _) = store.ask([QuotaCheck { key, ruled, op }]).unwrap();
     verdict.is_admitted()
 }
 
@@ -276,7 +276,7 @@ fn spending_goes_on_while_saving_and_nothing_spent_before_is_missing() {
     let before = 50;
     let names: Vec<String> = (0..500).map(|n| n.to_string()).collect();
     let spend = |store: &Store, name: &str| {
-        let key = Key::of(name.as_bytes()).unwrap();
+        let key = StoreKey::of(name.as_bytes()).unwrap();
         store.spend(&key, id(1), &quota, 1).is_admitted()
     };
     for name in &names {
@@ -297,7 +297,7 @@ fn spending_goes_on_while_saving_and_nothing_spent_before_is_missing() {
     let again = restored(&folder.file(), 2_000).unwrap();
     let limit = ruled(1, quota);
     for name in &names {
-        let key = Key::of(name.as_bytes()).unwrap();
+        let key = StoreKey::of(name.as_bytes()).unwrap();
         let used = |store: &Store| {
             let state = store.inspect(&key, &limit).unwrap();
             let status = limit.limit.status(&state, START);

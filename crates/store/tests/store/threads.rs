@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tollgate_core::Nanos;
 use tollgate_store::memory::waits_of_this_thread;
-use tollgate_store::{Check, Key, Op, Ruled};
+use tollgate_store::{Op, QuotaCheck, Ruled, StoreKey};
 
 use crate::support::{Random, Store, bucket, id, ruled, store};
 
@@ -50,7 +50,7 @@ fn sixty_four_threads_on_one_key_are_admitted_exactly_to_the_limit() {
         let shared = Arc::new((store, AtomicU64::new(0)));
         let inside = Arc::clone(&shared);
         let waits = together(64, move |_| {
-            let key = Key::of(b"everyone").unwrap();
+            let key = StoreKey::of(b"everyone").unwrap();
             let mut admitted = 0;
             for _ in 0..LIMIT / 32 {
                 admitted += u64::from(inside.0.spend(&key, id(1), &quota, 1).is_admitted());
@@ -91,8 +91,8 @@ fn keys_taken_in_different_orders_are_charged_alike_and_nobody_waits_in_a_circle
             for i in (1..KEYS).rev() {
                 order.swap(i, usize::try_from(random.below(i as u64 + 1)).unwrap());
             }
-            let checks = order.map(|i| Check {
-                key: Key::of(b"shared").unwrap(),
+            let checks = order.map(|i| QuotaCheck {
+                key: StoreKey::of(b"shared").unwrap(),
                 ruled: &limits[i],
                 op: Op::Spend(1),
             });
@@ -103,8 +103,8 @@ fn keys_taken_in_different_orders_are_charged_alike_and_nobody_waits_in_a_circle
     let (store, limits, admitted) = &*shared;
     assert_eq!(admitted.load(Ordering::Relaxed), LIMIT);
     for ruled in limits {
-        let check = Check {
-            key: Key::of(b"shared").unwrap(),
+        let check = QuotaCheck {
+            key: StoreKey::of(b"shared").unwrap(),
             ruled,
             op: Op::Peek(1),
         };
@@ -122,8 +122,8 @@ fn a_denied_key_stays_denied_in_a_storm_of_keys_that_come_and_go() {
     store.learn(&guarded);
     store.learn(&passing);
     let spend = |store: &Store, ruled: &Ruled, name: &str| {
-        let key = Key::of(name.as_bytes()).unwrap();
-        let check = Check {
+        let key = StoreKey::of(name.as_bytes()).unwrap();
+        let check = QuotaCheck {
             key,
             ruled,
             op: Op::Spend(1),

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use tollgate_core::Timestamp;
 use tollgate_core::compose::BatchOutcome;
-use tollgate_core::limit::{Limit, Refused};
-use tollgate_core::reservation::Terms;
-use tollgate_store::contract::Answer;
-use tollgate_store::{Check, Key, ManualClock, Ruled, Store as Contract};
+use tollgate_core::limit::{Limit, OpError};
+use tollgate_core::reservation::ReservationOptions;
+use tollgate_store::contract::StoreReply;
+use tollgate_store::{ManualClock, QuotaCheck, Ruled, Store as Contract, StoreKey};
 use tollgate_testkit::vectors::{Asked, Batches, Suite, run};
 
 use crate::support::{Store, ruled, store};
@@ -56,9 +56,9 @@ impl Batches for InMemory {
     fn batch(
         &mut self,
         now: Timestamp,
-        terms: Option<&Terms>,
+        terms: Option<&ReservationOptions>,
         asked: &[Asked<'_>],
-    ) -> Result<(BatchOutcome, Vec<Answer>), Refused> {
+    ) -> Result<(BatchOutcome, Vec<StoreReply>), OpError> {
         if let Some(terms) = terms {
             let store = self.store.take().unwrap();
             self.store = Some(store.with_reservations(terms.memory, terms.most));
@@ -68,20 +68,20 @@ impl Batches for InMemory {
             .iter()
             .map(|(key, limit, _)| self.ruled(key, limit))
             .collect();
-        let checks: Vec<Check<'_>> = asked
+        let checks: Vec<QuotaCheck<'_>> = asked
             .iter()
             .zip(&ruled)
-            .map(|((key, _, op), ruled)| Check {
-                key: Key::of(key.as_bytes()).unwrap(),
+            .map(|((key, _, op), ruled)| QuotaCheck {
+                key: StoreKey::of(key.as_bytes()).unwrap(),
                 ruled,
                 op: *op,
             })
             .collect();
-        let mut answers = vec![Answer::EMPTY; checks.len()];
+        let mut answers = vec![StoreReply::EMPTY; checks.len()];
         let decided = Contract::decide(self.store(), &checks, &mut answers);
         let verdict = decided.map_err(|error| {
             assert!(error.is_callers_fault(), "{error}");
-            Refused::Unsupported
+            OpError::Unsupported
         })?;
         Ok((verdict, answers))
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 use tollgate_redis::RedisStore;
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Answer, Check, Key, Ruled, StoreError};
+use tollgate_store::{QuotaCheck, Ruled, StoreError, StoreKey, StoreReply};
 
 use crate::denied::Error;
 use crate::key::OwnedKey;
@@ -66,11 +66,11 @@ impl Errands {
 impl Errand {
     async fn run(&self, store: &RedisStore) -> Result<(), Error> {
         let parts = self.key.parts();
-        let key = Key::of_parts(&parts)?;
+        let key = StoreKey::of_parts(&parts)?;
         let checks: Vec<_> = self
             .parts
             .iter()
-            .map(|(ruled, op)| Check {
+            .map(|(ruled, op)| QuotaCheck {
                 key,
                 ruled,
                 op: *op,
@@ -82,8 +82,11 @@ impl Errand {
 }
 
 /// Asks where no single answer matters.
-pub(super) async fn decide(store: &RedisStore, checks: &[Check<'_>]) -> Result<(), StoreError> {
-    let mut answers = [Answer::EMPTY; MAX_CHECKS];
+pub(super) async fn decide(
+    store: &RedisStore,
+    checks: &[QuotaCheck<'_>],
+) -> Result<(), StoreError> {
+    let mut answers = [StoreReply::EMPTY; MAX_CHECKS];
     // Callers have at most as many limits as fit; what does not is refused by the store.
     let room = answers.len().min(checks.len());
     let answers = answers.get_mut(..room).unwrap_or_default();

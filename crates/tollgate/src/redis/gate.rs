@@ -9,7 +9,7 @@ use std::time::Duration;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::{Concurrency, Nanos};
 use tollgate_store as store;
-use tollgate_store::{Answer, Check, Note, Op, Ruled, StoreError};
+use tollgate_store::{Note, Op, QuotaCheck, Ruled, StoreError, StoreReply};
 
 use super::errands::Errand;
 use super::server::{Claim, Redis};
@@ -170,13 +170,13 @@ impl Gate {
 }
 
 impl Shared {
-    async fn ask(&self, key: &store::Key<'_>, op: Op) -> Result<Answer, StoreError> {
-        let check = Check {
+    async fn ask(&self, key: &store::StoreKey<'_>, op: Op) -> Result<StoreReply, StoreError> {
+        let check = QuotaCheck {
             key: *key,
             ruled: &self.ruled,
             op,
         };
-        let mut answers = [Answer::EMPTY];
+        let mut answers = [StoreReply::EMPTY];
         let store = self.claim.redis.store();
         let _verdict = store.decide(&[check], &mut answers).await?;
         let [answer] = answers;
@@ -218,9 +218,12 @@ impl Permit {
         Ok(())
     }
 
-    async fn change(&self, op: Op) -> Result<Answer, Error> {
+    async fn change(&self, op: Op) -> Result<StoreReply, Error> {
         let parts = self.key.parts();
-        Ok(self.shared.ask(&store::Key::of_parts(&parts)?, op).await?)
+        Ok(self
+            .shared
+            .ask(&store::StoreKey::of_parts(&parts)?, op)
+            .await?)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tollgate_core::Nanos;
 use tollgate_core::limit::Limit;
 use tollgate_store as store;
-use tollgate_store::{Check, ErrorKind, Op, Ruled, StoreError};
+use tollgate_store::{ErrorKind, Op, QuotaCheck, Ruled, StoreError};
 
 use super::errands;
 use super::number::Choice;
@@ -140,7 +140,7 @@ impl Shared {
     /// Asks every limit in force.
     pub(super) async fn decide(
         &self,
-        key: &store::Key<'_>,
+        key: &store::StoreKey<'_>,
         cost: u64,
         op: Op,
     ) -> Result<Allowed, Error> {
@@ -151,7 +151,7 @@ impl Shared {
     pub(super) async fn decide_under(
         &self,
         rules: &Arc<Rules>,
-        key: &store::Key<'_>,
+        key: &store::StoreKey<'_>,
         cost: u64,
         op: Op,
     ) -> Result<Allowed, Error> {
@@ -173,7 +173,7 @@ impl Shared {
     /// Corrects a charge to `actual` on every limit that it was made on and that is still in force.
     pub(super) async fn settle(
         &self,
-        key: &store::Key<'_>,
+        key: &store::StoreKey<'_>,
         allowed: &Allowed,
         actual: u64,
     ) -> Result<(), Error> {
@@ -185,8 +185,8 @@ impl Shared {
     }
 }
 
-fn check<'a>(key: &store::Key<'a>, ruled: &'a Ruled, op: Op) -> Check<'a> {
-    Check {
+fn check<'a>(key: &store::StoreKey<'a>, ruled: &'a Ruled, op: Op) -> QuotaCheck<'a> {
+    QuotaCheck {
         key: *key,
         ruled,
         op,

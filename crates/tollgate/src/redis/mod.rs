@@ -86,6 +86,6 @@ pub use together::{Ask, check_all, refund_all};
 
 pub use tollgate_core::reservation::ReservationId;
 pub use tollgate_redis::{
-    Credentials, CredentialsProvider, Finding, Identity, Options, PasswordFile, Remembering,
-    Secret, Tls, Unwise,
+    Credentials, CredentialsProvider, Finding, Identity, KeyHashSecret, Options, PasswordFile,
+    RedisTls, Remembering, Unwise,
 };

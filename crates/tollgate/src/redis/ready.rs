@@ -71,7 +71,7 @@ impl Limiter {
 impl Shared {
     async fn ready(
         &self,
-        key: &store::Key<'_>,
+        key: &store::StoreKey<'_>,
         cost: u64,
         deadline: Option<Instant>,
     ) -> Result<Allowed, Error> {
@@ -114,7 +114,7 @@ struct HeldPlace<'a> {
 }
 
 impl<'a> HeldPlace<'a> {
-    fn new(shared: &'a Shared, key: &store::Key<'_>, allowed: &Allowed) -> Self {
+    fn new(shared: &'a Shared, key: &store::StoreKey<'_>, allowed: &Allowed) -> Self {
         let rules = shared.rules();
         let parts = settlements(&rules, allowed, 0);
         let errand = Errand {

@@ -109,7 +109,7 @@ impl Limiter {
 }
 
 impl Shared {
-    async fn close(&self, key: &store::Key<'_>, op: Op) -> Result<Closing, Error> {
+    async fn close(&self, key: &store::StoreKey<'_>, op: Op) -> Result<Closing, Error> {
         let allowed = self.decide(key, 0, op).await?;
         let mut notes = allowed.pairs().map(|(_, answer)| answer.note);
         // The limits of one limiter are reserved and closed together; the first that says otherwise is told.
@@ -155,7 +155,7 @@ impl Reservation {
 
     async fn close(&self, op: Op) -> Result<Closing, Error> {
         let parts = self.key.parts();
-        let key = store::Key::of_parts(&parts)?;
+        let key = store::StoreKey::of_parts(&parts)?;
         self.shared.close(&key, op).await
     }
 }

@@ -4,7 +4,7 @@
 
 use tollgate_store as store;
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{Answer, ErrorKind, StoreError};
+use tollgate_store::{ErrorKind, StoreError, StoreReply};
 
 use super::errands;
 use super::limiter::Limiter;
@@ -19,7 +19,7 @@ use crate::together::{Batch, batch_of_none, room};
 #[must_use = "it is only asked by `check_all`"]
 pub struct Ask<'a> {
     limiter: &'a Limiter,
-    key: Result<store::Key<'a>, KeyTooLong>,
+    key: Result<store::StoreKey<'a>, KeyTooLong>,
     cost: u64,
 }
 
@@ -77,7 +77,7 @@ pub async fn check_all(asks: &[Ask<'_>]) -> Result<AllAllowed, Error> {
         return Ok(AllAllowed::of(Vec::new()));
     };
     let checks = batch.checks()?;
-    let mut answers = [Answer::EMPTY; MAX_CHECKS];
+    let mut answers = [StoreReply::EMPTY; MAX_CHECKS];
     let decided = redis.store().decide(&checks, room(&mut answers, &checks));
     let verdict = decided.await?;
     batch.conclude(&verdict, &answers)

@@ -31,7 +31,7 @@ async fn what_is_over_redis_can_be_shared_and_its_futures_sent() {
     is_shared::<redis::Permit>();
     is_shared::<redis::Reservation>();
     // Nothing listens there, and nothing is asked.
-    let options = redis::Options::new("redis://127.0.0.1:1", redis::Secret::new([7; 16]));
+    let options = redis::Options::new("redis://127.0.0.1:1", redis::KeyHashSecret::new([7; 16]));
     let server = redis::Redis::connect(options).await.unwrap();
     let limiter = Limiter::per_second(1).over(&server).build().unwrap();
     let gate = Gate::of(1).lease(std::time::Duration::from_secs(1));

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_policy::words::duration;
-use tollgate_redis::{Credentials, CredentialsProvider, Identity, Options, PasswordFile, Secret};
+use tollgate_redis::{
+    Credentials, CredentialsProvider, Identity, KeyHashSecret, Options, PasswordFile,
+};
 use tollgate_service::fleet::MembershipSettings;
 use tollgate_store::register::FleetName;
 
@@ -154,7 +156,7 @@ impl FleetOptions {
     }
 
     /// How the store is reached, if there is one.
-    pub(crate) fn store(&self, secret: Secret) -> Result<Option<Options>, Box<dyn Error>> {
+    pub(crate) fn store(&self, secret: KeyHashSecret) -> Result<Option<Options>, Box<dyn Error>> {
         let Some(Address(address)) = &self.redis else {
             return Ok(None);
         };
@@ -293,8 +295,13 @@ mod tests {
         assert!(deadline("11s").is_err() && deadline("15").is_err());
         assert!(nodes("0").is_err() && nodes("x").is_err() && nodes("3").is_ok());
         let options = parsed(&["--redis", "redis://a:1", "--redis-deadline", "20ms"]);
-        let store = options.store(Secret::new([0; 16])).unwrap().unwrap();
+        let store = options.store(KeyHashSecret::new([0; 16])).unwrap().unwrap();
         assert_eq!(store.deadline, Duration::from_millis(20));
-        assert!(parsed(&[]).store(Secret::new([0; 16])).unwrap().is_none());
+        assert!(
+            parsed(&[])
+                .store(KeyHashSecret::new([0; 16]))
+                .unwrap()
+                .is_none()
+        );
     }
 }

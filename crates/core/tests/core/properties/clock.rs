@@ -14,7 +14,7 @@
 use proptest::prelude::*;
 use tollgate_core::limit::Quota;
 use tollgate_core::{
-    Calendar, Nanos, Outcome, SlidingCounter, SlidingLog, Status, Timestamp, Window,
+    Calendar, Nanos, Outcome, QuotaStatus, SlidingCounter, SlidingLog, Timestamp, Window,
 };
 use tollgate_testkit::oracle::BucketLog;
 
@@ -187,7 +187,7 @@ impl Subject for InMicros {
         self.0.spend(at(past * 1_000), cost)
     }
 
-    fn status(&self, now: Timestamp) -> Status {
+    fn status(&self, now: Timestamp) -> QuotaStatus {
         self.0.status(now)
     }
 }

@@ -6,7 +6,7 @@
 //! stops before the lender has written its slice off, and never says that it spent earlier than it did.
 
 use proptest::prelude::*;
-use tollgate_core::lending::{Book, Report, Want};
+use tollgate_core::lending::{Book, LeaseReport, Want};
 use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
 
 use super::harness::{caught, holds};
@@ -24,7 +24,7 @@ impl Lender for Real {
         self.1.lend(&self.0, now, want)
     }
 
-    fn report(&mut self, now: Timestamp, report: &Report) {
+    fn report(&mut self, now: Timestamp, report: &LeaseReport) {
         self.1.report(&self.0, now, report);
     }
 }

@@ -11,7 +11,7 @@
 //!
 //! The bound: time in halves of an interval, a burst of two, slices that live for one and a half, and what [`Bound`] says.
 
-use tollgate_core::lending::{Book, LoanId, Report, Slice, Want};
+use tollgate_core::lending::{Book, LeaseReport, LoanId, Slice, Want};
 use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
 use tollgate_testkit::explore::{Explored, Model, explore};
 
@@ -231,7 +231,7 @@ impl Lending {
         Some(())
     }
 
-    fn tell(&self, state: &mut State, report: Report) -> Option<()> {
+    fn tell(&self, state: &mut State, report: LeaseReport) -> Option<()> {
         let wrongly = match self.mistake {
             Mistake::BackdatesReports => UNIT,
             _ => 0,
@@ -274,7 +274,7 @@ impl Lending {
                     Mistake::ReturnForgives if is_last => spent = heard,
                     _ => {}
                 }
-                let report = Report {
+                let report = LeaseReport {
                     id: LoanId(id),
                     spent,
                     ago: Nanos::from_nanos(ago),

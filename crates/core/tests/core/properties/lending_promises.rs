@@ -2,8 +2,8 @@
 //! says (I-03, I-12).
 
 use proptest::prelude::*;
-use tollgate_core::lending::{Book, LoanId, Report, Want};
-use tollgate_core::{Nanos, Outcome, Status, Timestamp, TokenBucket};
+use tollgate_core::lending::{Book, LeaseReport, LoanId, Want};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Timestamp, TokenBucket};
 
 use super::harness::{Checked, caught, ensure, holds};
 use super::promises::all;
@@ -24,7 +24,7 @@ impl Subject for Lending {
         self.book.decide(&self.quota, now, cost)
     }
 
-    fn status(&self, now: Timestamp) -> Status {
+    fn status(&self, now: Timestamp) -> QuotaStatus {
         let mut status = self.book.status(&self.quota, now);
         if self.forgets_slices {
             let left = status.limit - status.remaining;
@@ -113,7 +113,7 @@ fn keeps_promises(mut lending: Lending, moves: &Moves, says: impl Fn(&Lending) -
                 lending.book.lend(&quota, clock, &want);
             }
             Move::Report(id, spent, ago, is_last) => {
-                let report = Report {
+                let report = LeaseReport {
                     id: LoanId(id),
                     spent,
                     ago: Nanos::from_nanos(ago * scale / 100),

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use tollgate_core::lending::{LoanId, Report, Slice, Want};
+use tollgate_core::lending::{LeaseReport, LoanId, Slice, Want};
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_testkit::oracle::BucketLog;
 
@@ -21,7 +21,7 @@ const MARGIN: u64 = 100;
 pub(super) trait Lender {
     fn decide(&mut self, now: Timestamp, cost: u64) -> bool;
     fn lend(&mut self, now: Timestamp, want: &Want) -> u64;
-    fn report(&mut self, now: Timestamp, report: &Report);
+    fn report(&mut self, now: Timestamp, report: &LeaseReport);
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +104,7 @@ enum Message {
         amount: u64,
         asked: Timestamp,
     },
-    Report(Report),
+    Report(LeaseReport),
 }
 
 /// How nodes may be wrong, and how their clocks are.
@@ -155,7 +155,7 @@ impl<L: Lender> Simulation<L> {
         }
     }
 
-    fn tell(&mut self, turn: &Turn, mut report: Report) {
+    fn tell(&mut self, turn: &Turn, mut report: LeaseReport) {
         let wrongly = Nanos::from_nanos(self.nodes.backdates);
         report.ago = report.ago.saturating_add(wrongly);
         self.send(turn, Message::Report(report));

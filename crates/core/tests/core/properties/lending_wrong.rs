@@ -1,7 +1,7 @@
 //! A second lender, written plainly, that can be told to make one mistake.
 
 use tollgate_core::Timestamp;
-use tollgate_core::lending::{LoanId, Report, Want};
+use tollgate_core::lending::{LeaseReport, LoanId, Want};
 
 use super::lending_simulation::{INTERVAL, Lender};
 
@@ -126,7 +126,7 @@ impl Lender for WrongBook {
         units
     }
 
-    fn report(&mut self, now: Timestamp, report: &Report) {
+    fn report(&mut self, now: Timestamp, report: &LeaseReport) {
         let now = now.as_nanos();
         self.write_off(now);
         let Some(index) = self.loans.iter().position(|loan| loan.id == report.id) else {

@@ -2,7 +2,7 @@
 //! that breaks it.
 
 use tollgate_core::limit::Op;
-use tollgate_core::{Nanos, Outcome, Rate, Status, Timestamp, TokenBucket};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Rate, Timestamp, TokenBucket};
 
 use super::harness::{Checked, caught, ensure, holds};
 use super::subject::{
@@ -82,7 +82,7 @@ pub(crate) fn remaining_is_exact<S: Subject>(limiter: &S, now: Timestamp, _cost:
 /// At `reset_after` the limiter is as if it had never been used, and a nanosecond earlier it is not.
 pub(crate) fn the_reset_is_exact<S: Subject>(limiter: &S, now: Timestamp, _cost: u64) -> Checked {
     let status = limiter.status(now);
-    let fresh = Status {
+    let fresh = QuotaStatus {
         limit: status.limit,
         remaining: status.limit,
         reset_after: Nanos::ZERO,
@@ -199,7 +199,7 @@ impl Subject for Liar {
         }
     }
 
-    fn status(&self, now: Timestamp) -> Status {
+    fn status(&self, now: Timestamp) -> QuotaStatus {
         let mut status = self.honest.status(now);
         match self.lie {
             Lie::OneTooMany if status.remaining < status.limit => status.remaining += 1,

@@ -149,7 +149,7 @@ impl Subject for WrongRefund {
         self.honest.spend(now, cost)
     }
 
-    fn status(&self, now: Timestamp) -> tollgate_core::Status {
+    fn status(&self, now: Timestamp) -> tollgate_core::QuotaStatus {
         self.honest.status(now)
     }
 }
@@ -248,7 +248,7 @@ impl Subject for GivesToTheOpenWindow {
         self.0.spend(now, cost)
     }
 
-    fn status(&self, now: Timestamp) -> tollgate_core::Status {
+    fn status(&self, now: Timestamp) -> tollgate_core::QuotaStatus {
         self.0.status(now)
     }
 }

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::{Limit, Op, Quota, State};
 use tollgate_core::{
-    Calendar, Concurrency, FixedWindow, LeakyBucket, Nanos, Outcome, Rate, SlidingCounter,
-    SlidingLog, Status, Timestamp, TokenBucket, UtcOffset, Window,
+    Calendar, Concurrency, FixedWindow, LeakyBucket, Nanos, Outcome, QuotaStatus, Rate,
+    SlidingCounter, SlidingLog, Timestamp, TokenBucket, UtcOffset, Window,
 };
 
 /// A limiter with its state inside.
@@ -15,7 +15,7 @@ pub(crate) trait Subject: Clone + PartialEq + Debug {
     /// Decides, and keeps the state that follows.
     fn spend(&mut self, now: Timestamp, cost: u64) -> Outcome;
     /// What a client would be told.
-    fn status(&self, now: Timestamp) -> Status;
+    fn status(&self, now: Timestamp) -> QuotaStatus;
 }
 
 /// A real limit of any algorithm with one key's state.
@@ -67,7 +67,7 @@ impl Subject for Real {
         transition.outcome
     }
 
-    fn status(&self, now: Timestamp) -> Status {
+    fn status(&self, now: Timestamp) -> QuotaStatus {
         self.limit.status(&self.state, now)
     }
 }

@@ -6,7 +6,8 @@ use tollgate_core::Timestamp;
 use tollgate_core::limit::{Op, State};
 
 use crate::config::{
-    Code, CounterKey, Descriptor, Entry, EnvoyPolicy, Modes, Override, Plan, Reply, Request, Unit,
+    Code, CounterKey, Descriptor, DescriptorEntry, EnvoyPolicy, LimitOverride, Modes, Plan, Reply,
+    RlsRequest, WindowUnit,
 };
 
 pub(super) struct Server {
@@ -35,7 +36,7 @@ impl Server {
     pub(super) fn carry_out<T>(
         &mut self,
         now: Timestamp,
-        request: &Request<'_>,
+        request: &RlsRequest<'_>,
         see: impl FnOnce(&Plan<'_>, &Reply<'_>) -> T,
     ) -> T {
         let plan = self.policy.plan(request).unwrap();
@@ -125,7 +126,7 @@ pub(super) struct Asked {
 #[derive(Clone, Debug, Default)]
 pub(super) struct AskedDescriptor {
     pub(super) entries: Vec<(String, String)>,
-    pub(super) limit: Option<(u32, Unit)>,
+    pub(super) limit: Option<(u32, WindowUnit)>,
     pub(super) hits: Option<u64>,
     pub(super) negative: bool,
 }
@@ -147,7 +148,7 @@ impl Asked {
             };
             for word in words {
                 if let Some((requests, unit)) = word.split_once('/') {
-                    let unit = Unit::named(unit).unwrap();
+                    let unit = WindowUnit::named(unit).unwrap();
                     one.limit = Some((requests.parse().unwrap(), unit));
                 } else {
                     one.negative = word.starts_with('-');
@@ -163,11 +164,16 @@ impl Asked {
         }
     }
 
-    pub(super) fn with<T>(&self, ask: impl FnOnce(&Request<'_>) -> T) -> T {
-        let entries: Vec<Vec<Entry<'_>>> = self
+    pub(super) fn with<T>(&self, ask: impl FnOnce(&RlsRequest<'_>) -> T) -> T {
+        let entries: Vec<Vec<DescriptorEntry<'_>>> = self
             .descriptors
             .iter()
-            .map(|one| one.entries.iter().map(|(k, v)| Entry::new(k, v)).collect())
+            .map(|one| {
+                one.entries
+                    .iter()
+                    .map(|(k, v)| DescriptorEntry::new(k, v))
+                    .collect()
+            })
             .collect();
         let descriptors: Vec<Descriptor<'_>> = self
             .descriptors
@@ -175,7 +181,7 @@ impl Asked {
             .zip(&entries)
             .map(|(one, entries)| Descriptor {
                 entries,
-                limit: one.limit.map(|(requests_per_unit, unit)| Override {
+                limit: one.limit.map(|(requests_per_unit, unit)| LimitOverride {
                     requests_per_unit,
                     unit,
                 }),
@@ -183,7 +189,7 @@ impl Asked {
                 is_negative_hits: one.negative,
             })
             .collect();
-        ask(&Request {
+        ask(&RlsRequest {
             domain: &self.domain,
             descriptors: &descriptors,
             hits_addend: self.hits_addend,

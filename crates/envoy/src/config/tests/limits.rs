@@ -3,7 +3,9 @@
 use tollgate_core::Timestamp;
 
 use super::executor::{Asked, Server, in_words};
-use crate::config::{BadRequest, Descriptor, Entry, MAX_DESCRIPTORS, MAX_ENTRIES, Request};
+use crate::config::{
+    BadRequest, Descriptor, DescriptorEntry, MAX_DESCRIPTORS, MAX_ENTRIES, RlsRequest,
+};
 
 fn one(fields: &str) -> Server {
     Server::of(&format!("domain: d\ndescriptors:\n  - {{ {fields} }}\n"))
@@ -243,11 +245,11 @@ fn a_limit_that_comes_with_a_descriptor_counts_by_value_even_where_a_threshold_i
 #[test]
 fn requests_that_make_no_sense_are_refused_before_anything_is_charged() {
     let server = one("key: k, rate_limit: { unit: day, requests_per_unit: 2 }");
-    let entries = [Entry::new("k", "v"); MAX_ENTRIES + 1];
+    let entries = [DescriptorEntry::new("k", "v"); MAX_ENTRIES + 1];
     let fits = Descriptor::new(&entries[..MAX_ENTRIES]);
     let too_long = Descriptor::new(&entries);
     let check = |domain: &str, descriptors: &[Descriptor<'_>]| {
-        let request = Request::new(domain, descriptors);
+        let request = RlsRequest::new(domain, descriptors);
         server.policy.plan(&request).err()
     };
     assert_eq!(check("", &[fits]), Some(BadRequest::EmptyDomain));

@@ -1,6 +1,6 @@
 //! Every rule of a file's validation: a file that breaks just that one, and what is said about it.
 
-use crate::config::{Metadata, Options, Quota, load, load_with};
+use crate::config::{Metadata, Options, RuleQuota, load, load_with};
 
 /// What is wrong with a file, as `line:column: message` each.
 fn problems(text: &str) -> Vec<String> {
@@ -181,14 +181,14 @@ descriptors:
     let policy = load(&[("a.yaml", text)]).unwrap();
     let names: Vec<&str> = policy.rules().iter().map(|rule| &*rule.name).collect();
     assert_eq!(names, ["5.007_yes", "5.ratio_1.50"]);
-    let Quota::Limited {
+    let RuleQuota::Limited {
         requests_per_unit, ..
     } = policy.rules()[0].quota
     else {
         panic!("it is limited");
     };
     assert_eq!(requests_per_unit, 1_000);
-    let Quota::Limited {
+    let RuleQuota::Limited {
         requests_per_unit, ..
     } = policy.rules()[1].quota
     else {

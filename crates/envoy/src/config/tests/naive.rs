@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::executor::{Asked, AskedDescriptor};
-use crate::config::Unit;
+use crate::config::WindowUnit;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
@@ -20,7 +20,7 @@ pub(super) struct Node {
 #[derive(Clone, Debug)]
 pub(super) struct Limit {
     /// None is unlimited.
-    pub(super) most: Option<(u32, Unit)>,
+    pub(super) most: Option<(u32, WindowUnit)>,
     pub(super) name: String,
     pub(super) replaces: Vec<String>,
 }
@@ -293,7 +293,7 @@ enum Todo {
     Count {
         key: Vec<String>,
         most: u32,
-        unit: Unit,
+        unit: WindowUnit,
         hits: u64,
         shadow: bool,
         quota: bool,

@@ -9,7 +9,7 @@ use tollgate_core::limit::Op;
 
 use super::executor::{Asked, AskedDescriptor, Server, in_words};
 use super::naive::{Limit, Mistake, Model, Node};
-use crate::config::{Unit, load};
+use crate::config::{WindowUnit, load};
 
 /// Few words, so that they meet; underscores and stars where they are confusing.
 fn key() -> impl Strategy<Value = String> {
@@ -30,8 +30,12 @@ fn entry_value() -> impl Strategy<Value = String> {
     .prop_map(Into::into)
 }
 
-fn unit() -> impl Strategy<Value = Unit> {
-    select(vec![Unit::Second, Unit::Minute, Unit::Hour])
+fn unit() -> impl Strategy<Value = WindowUnit> {
+    select(vec![
+        WindowUnit::Second,
+        WindowUnit::Minute,
+        WindowUnit::Hour,
+    ])
 }
 
 fn limit() -> impl Strategy<Value = Limit> {
@@ -144,7 +148,7 @@ proptest! {
 fn telling() -> (Vec<Node>, Vec<(u64, Asked)>) {
     let limited = |most, name: &str, replaces: &[&str]| {
         Some(Limit {
-            most: Some((most, Unit::Minute)),
+            most: Some((most, WindowUnit::Minute)),
             name: name.into(),
             replaces: replaces.iter().map(|name| (*name).to_owned()).collect(),
         })

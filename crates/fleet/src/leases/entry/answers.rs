@@ -3,8 +3,8 @@
 //! Must not know: how slices come and go.
 
 use tollgate_core::lending::Slice;
-use tollgate_core::{Nanos, Outcome, Receipt, Status, Timestamp};
-use tollgate_store::{Answer, Note};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Receipt, Timestamp};
+use tollgate_store::{Note, StoreReply};
 
 use super::{Entry, Refused, Said};
 
@@ -61,7 +61,7 @@ impl Entry {
 
     /// What a client is told: what is here, and what the lender had left when it last spoke, refilled since. Of a cost that is
     /// denied, less is left than that.
-    pub(super) fn answer(&self, now: Timestamp, outcome: Outcome, cost: u64) -> Answer {
+    pub(super) fn answer(&self, now: Timestamp, outcome: Outcome, cost: u64) -> StoreReply {
         let bucket = &self.bucket;
         let (limit, here) = (bucket.limit(), self.left(now));
         let (there, reset_after) = match self.said {
@@ -85,9 +85,9 @@ impl Entry {
             Outcome::Never | Outcome::Allow | Outcome::Wait(_) => remaining,
         };
         let mark = if spent > 0 { self.mark } else { 0 };
-        Answer {
+        StoreReply {
             outcome,
-            status: Status {
+            status: QuotaStatus {
                 limit,
                 remaining,
                 reset_after: reset_after.max(owed),

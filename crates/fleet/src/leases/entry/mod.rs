@@ -10,19 +10,19 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use tokio::sync::Notify;
-use tollgate_core::lending::{Granted, LoanId, Report, Slice, Want};
+use tollgate_core::lending::{LeaseGrant, LeaseReport, LoanId, Slice, Want};
 use tollgate_core::limit::Limit;
-use tollgate_core::{Nanos, Outcome, Status, Timestamp, TokenBucket};
-use tollgate_store::{Answer, Ruled, StoreError};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Timestamp, TokenBucket};
+use tollgate_store::{Ruled, StoreError, StoreReply};
 
-use super::terms::{Size, Terms, fair};
+use super::terms::{LeaseOptions, Size, fair};
 
 /// The most slices that are remembered until the lender has heard the last of them. One that is forgotten earlier is
 /// written off, which costs a little of the quota and mints nothing.
 const OVER: usize = 4;
 
 /// What is told in one errand: the slices that are over, and those in use.
-pub(super) type Reports = ArrayVec<Report, { OVER + 2 }>;
+pub(super) type Reports = ArrayVec<LeaseReport, { OVER + 2 }>;
 
 /// The bucket that slices of this limit are taken from, if it is one that can be lent.
 pub(super) fn lendable(limit: &Limit) -> Option<&TokenBucket> {
@@ -40,7 +40,7 @@ pub(super) struct Entry {
     next: Option<Slice>,
     over: ArrayVec<Slice, OVER>,
     refused: Option<Refused>,
-    said: Option<(Status, Timestamp)>,
+    said: Option<(QuotaStatus, Timestamp)>,
     size: Size,
     /// Marks what is spent; another one whenever that can no longer be taken back.
     mark: u64,
@@ -90,8 +90,8 @@ pub(super) struct Planned {
 /// What an entry can say at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Said {
-    Spent(Answer),
-    Denied(Answer),
+    Spent(StoreReply),
+    Denied(StoreReply),
     /// It cannot say.
     Unknown,
 }
@@ -218,7 +218,7 @@ impl Entry {
     /// What to ask for `cost` units at once, or, without, so that they need not be asked for.
     pub(super) fn plan(
         &mut self,
-        terms: &Terms,
+        terms: &LeaseOptions,
         nodes: NonZeroU32,
         now: Timestamp,
         (cost, id): (Option<u64>, LoanId),
@@ -267,9 +267,9 @@ impl Entry {
     /// The lender has answered.
     pub(super) fn granted(
         &mut self,
-        terms: &Terms,
+        terms: &LeaseOptions,
         planned: &Planned,
-        granted: &Granted,
+        granted: &LeaseGrant,
         marks: impl Fn() -> u64,
     ) {
         let is_told = |slice: &Slice| {
@@ -315,7 +315,7 @@ impl Entry {
     }
 
     /// Gives back everything that is not in use: what is dead, and if nobody has come for a while all of it.
-    pub(super) fn tidy(&mut self, terms: &Terms, now: Timestamp) {
+    pub(super) fn tidy(&mut self, terms: &LeaseOptions, now: Timestamp) {
         let is_idle = !self.is_used(terms, now);
         for slot in [&mut self.current, &mut self.next] {
             if let Some(slice) = slot.take_if(|slice| is_idle || !slice.is_alive(now)) {
@@ -332,7 +332,7 @@ impl Entry {
     }
 
     /// Whether there is something that the lender should hear of by now.
-    pub(super) fn has_news(&self, terms: &Terms, now: Timestamp) -> bool {
+    pub(super) fn has_news(&self, terms: &LeaseOptions, now: Timestamp) -> bool {
         let is_due = now.since(self.last_told) >= terms.idle;
         let untold = |slice: &Slice| slice.spent() > slice.told();
         let is_news = !self.over.is_empty() || self.current.iter().chain(&self.next).any(untold);
@@ -340,12 +340,12 @@ impl Entry {
     }
 
     /// Whether somebody has come lately.
-    pub(super) fn is_used(&self, terms: &Terms, now: Timestamp) -> bool {
+    pub(super) fn is_used(&self, terms: &LeaseOptions, now: Timestamp) -> bool {
         now.since(self.last_used) < terms.idle
     }
 
     /// Whether nothing is lost if this is forgotten.
-    pub(super) fn is_idle(&self, terms: &Terms, now: Timestamp) -> bool {
+    pub(super) fn is_idle(&self, terms: &LeaseOptions, now: Timestamp) -> bool {
         let is_refused = self
             .refused
             .is_some_and(|refused| now < refused.believed_until);

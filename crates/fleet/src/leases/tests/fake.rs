@@ -6,10 +6,11 @@ use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 
-use tollgate_core::lending::{Book, Errand, Granted, Report, Want};
+use tollgate_core::lending::{Book, LeaseGrant, LeaseReport, LeaseRequest, Want};
 use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
 use tollgate_store::{
-    Awaited, Check, Clock as _, ErrorKind, Key, Lender, LimitId, ManualClock, Op, Ruled, StoreError,
+    Clock as _, ErrorKind, Lender, LimitId, ManualClock, Op, QuotaCheck, Ruled, StoreError,
+    StoreFuture, StoreKey,
 };
 
 use super::super::entry::lendable;
@@ -31,12 +32,12 @@ pub(super) enum Fate {
 pub(super) struct Call {
     key: Vec<u8>,
     ruled: Ruled,
-    pub(super) reports: Vec<Report>,
+    pub(super) reports: Vec<LeaseReport>,
     spend: u64,
     pub(super) want: Option<Want>,
     /// What the book said, once it was asked.
-    pub(super) granted: Option<Granted>,
-    pub(super) outcome: Option<Result<Granted, ErrorKind>>,
+    pub(super) granted: Option<LeaseGrant>,
+    pub(super) outcome: Option<Result<LeaseGrant, ErrorKind>>,
 }
 
 #[derive(Debug)]
@@ -72,7 +73,7 @@ impl FakeLender {
     pub(super) fn deliver(&self, index: usize) {
         let mut calls = self.calls();
         let call = &mut calls[index];
-        let errand = Errand {
+        let errand = LeaseRequest {
             reports: &call.reports,
             spend: call.spend,
             want: call.want,
@@ -115,11 +116,11 @@ impl FakeLender {
 impl Lender for FakeLender {
     fn lend<'a>(
         &'a self,
-        _place: Option<Key<'a>>,
-        key: Key<'a>,
+        _place: Option<StoreKey<'a>>,
+        key: StoreKey<'a>,
         ruled: &'a Ruled,
-        errand: Errand<'a>,
-    ) -> Awaited<'a, Granted> {
+        errand: LeaseRequest<'a>,
+    ) -> StoreFuture<'a, LeaseGrant> {
         let index = {
             let mut calls = self.calls();
             calls.push(Call {
@@ -164,9 +165,9 @@ pub(super) fn ruled(per_second: u64, burst: u64) -> Ruled {
     }
 }
 
-pub(super) fn check(ruled: &Ruled, cost: u64) -> Check<'_> {
-    Check {
-        key: Key::of(b"everyone").unwrap(),
+pub(super) fn check(ruled: &Ruled, cost: u64) -> QuotaCheck<'_> {
+    QuotaCheck {
+        key: StoreKey::of(b"everyone").unwrap(),
         ruled,
         op: Op::Spend(cost),
     }

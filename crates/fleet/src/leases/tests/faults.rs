@@ -11,7 +11,7 @@ use tollgate_core::{Nanos, Timestamp};
 use tollgate_store::{Clock, ManualClock, Ruled, StoreError};
 use tollgate_testkit::oracle::BucketLog;
 
-use super::super::{Leases, Taken, Terms};
+use super::super::{LeaseOptions, LocalLeases, Taken};
 use super::fake::{FakeLender, Fate, START, check, clock, ruled};
 
 const PER_SECOND: u64 = 20;
@@ -56,7 +56,7 @@ type Waiting = Pin<Box<dyn Future<Output = Result<Taken, StoreError>>>>;
 type Tending = Pin<Box<dyn Future<Output = ()>>>;
 
 struct Node {
-    leases: Arc<Leases>,
+    leases: Arc<LocalLeases>,
     clock: Drifting,
     waiting: Vec<(Waiting, u64)>,
     tending: Vec<Tending>,
@@ -69,7 +69,7 @@ struct World {
     clock: Arc<ManualClock>,
     lender: Arc<FakeLender>,
     ruled: Arc<Ruled>,
-    terms: Terms,
+    terms: LeaseOptions,
     nodes: Vec<Node>,
     log: BucketLog,
     admitted: u64,
@@ -80,9 +80,9 @@ impl World {
         let clock = clock();
         let lender = Arc::new(FakeLender::new(Arc::clone(&clock)));
         lender.now_on(Fate::UnderWay);
-        let terms = Terms {
+        let terms = LeaseOptions {
             keys: 1_000,
-            ..Terms::default()
+            ..LeaseOptions::default()
         };
         let mut world = Self {
             dice: Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
@@ -106,7 +106,7 @@ impl World {
     }
 
     fn node(&self, clock: Drifting) -> Node {
-        let leases = Leases::new(self.terms);
+        let leases = LocalLeases::new(self.terms);
         leases.set_nodes(2);
         Node {
             leases: Arc::new(leases),

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use tollgate_core::{Nanos, Outcome, Receipt};
-use tollgate_store::{Answer, Check, Clock as _, ErrorKind, ManualClock, Op, Ruled};
+use tollgate_store::{Clock as _, ErrorKind, ManualClock, Op, QuotaCheck, Ruled, StoreReply};
 use tollgate_testkit::allocation;
 
-use super::super::{Leases, Taken, Terms};
+use super::super::{LeaseOptions, LocalLeases, Taken};
 use super::fake::{FakeLender, Fate, check, clock, ruled};
 use crate::testing::at_once;
 
@@ -17,7 +17,7 @@ const KEY: &[u8] = b"everyone";
 struct Rig {
     clock: Arc<ManualClock>,
     lender: FakeLender,
-    leases: Leases,
+    leases: LocalLeases,
 }
 
 impl Rig {
@@ -25,13 +25,13 @@ impl Rig {
         let clock = clock();
         Self {
             lender: FakeLender::new(Arc::clone(&clock)),
-            leases: Leases::new(Terms::default()),
+            leases: LocalLeases::new(LeaseOptions::default()),
             clock,
         }
     }
 
-    fn another(&self) -> Leases {
-        Leases::new(Terms::default())
+    fn another(&self) -> LocalLeases {
+        LocalLeases::new(LeaseOptions::default())
     }
 
     fn advance(&self, millis: u64) {
@@ -39,11 +39,11 @@ impl Rig {
     }
 
     /// One request, as an engine makes it.
-    fn take(&self, check: &Check<'_>) -> Result<Taken, ErrorKind> {
+    fn take(&self, check: &QuotaCheck<'_>) -> Result<Taken, ErrorKind> {
         self.take_on(&self.leases, check)
     }
 
-    fn take_on(&self, leases: &Leases, check: &Check<'_>) -> Result<Taken, ErrorKind> {
+    fn take_on(&self, leases: &LocalLeases, check: &QuotaCheck<'_>) -> Result<Taken, ErrorKind> {
         match leases.spend(check, self.clock.now()) {
             Taken::Borrow => {
                 let borrowing = leases.borrow(&self.lender, None, check, || self.clock.now());
@@ -53,7 +53,7 @@ impl Rig {
         }
     }
 
-    fn is_admitted(&self, check: &Check<'_>) -> bool {
+    fn is_admitted(&self, check: &QuotaCheck<'_>) -> bool {
         matches!(self.take(check), Ok(Taken::Spent(_)))
     }
 
@@ -68,7 +68,7 @@ impl Rig {
     }
 }
 
-fn answer(taken: Taken) -> Answer {
+fn answer(taken: Taken) -> StoreReply {
     match taken {
         Taken::Spent(answer) | Taken::Denied(answer) => answer,
         other => panic!("{other:?}"),
@@ -221,7 +221,7 @@ fn whoever_is_denied_is_told_when_to_come_back_and_is_admitted_then() {
 fn i12_what_is_told_is_coherent() {
     let rig = Rig::new();
     let limit = ruled(50, 100);
-    let mut last: Option<Answer> = None;
+    let mut last: Option<StoreReply> = None;
     for step in 0..2_000_u64 {
         rig.advance(step % 7);
         let taken = rig.take(&check(&limit, 1 + step % 3)).unwrap();
@@ -383,16 +383,16 @@ fn whoever_gives_up_lets_the_others_go_themselves() {
 #[test]
 fn keys_that_there_is_no_room_for_are_decided_on_by_the_lender() {
     let rig = Rig::new();
-    let leases = Leases::new(Terms {
+    let leases = LocalLeases::new(LeaseOptions {
         keys: 1,
-        ..Terms::default()
+        ..LeaseOptions::default()
     });
     let limit = ruled(1, 2);
     let mut admitted = 0;
     for key in 0..200_u32 {
         let key = key.to_be_bytes();
-        let check = Check {
-            key: tollgate_store::Key::of(&key).unwrap(),
+        let check = QuotaCheck {
+            key: tollgate_store::StoreKey::of(&key).unwrap(),
             ..check(&limit, 1)
         };
         for _ in 0..5 {
@@ -409,7 +409,7 @@ fn keys_that_there_is_no_room_for_are_decided_on_by_the_lender() {
 fn a_look_spends_nothing() {
     let rig = Rig::new();
     let limit = ruled(1, 2);
-    let look = Check {
+    let look = QuotaCheck {
         op: Op::Peek(1),
         ..check(&limit, 1)
     };
@@ -417,7 +417,7 @@ fn a_look_spends_nothing() {
     assert!(rig.is_admitted(&check(&limit, 1)) && rig.is_admitted(&look));
     assert!(rig.is_admitted(&check(&limit, 1)) && !rig.is_admitted(&check(&limit, 1)));
     assert!(!rig.is_admitted(&look));
-    let credit = Check {
+    let credit = QuotaCheck {
         op: Op::Credit(1),
         ..look
     };
@@ -448,7 +448,7 @@ fn threads_that_borrow_at_once_admit_exactly_the_limit() {
     let limit = ruled(1, 20_000);
     let nodes = [rig.another(), rig.another()];
     let (rig, limit) = (&rig, &limit);
-    let spending = |leases: &Leases| {
+    let spending = |leases: &LocalLeases| {
         let one = check(limit, 1);
         let mut context = Context::from_waker(Waker::noop());
         let mut admitted = 0;

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use tollgate_core::compose::Verdict;
 use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
 use tollgate_store::{
-    Answer, Awaited, Check, ErrorKind, Key, LimitId, ManualClock, Memory, Op, RemoteStore, Ruled,
-    Store as _, StoreError,
+    ErrorKind, LimitId, ManualClock, Memory, Op, QuotaCheck, RemoteStore, Ruled, Store as _,
+    StoreError, StoreFuture, StoreKey, StoreReply,
 };
 
 pub(super) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -43,19 +43,23 @@ impl FakeRemote {
         *self.fate.lock().unwrap() = fate;
     }
 
-    fn answer(&self, checks: &[Check<'_>], answers: &mut [Answer]) -> Result<Verdict, StoreError> {
+    fn answer(
+        &self,
+        checks: &[QuotaCheck<'_>],
+        answers: &mut [StoreReply],
+    ) -> Result<Verdict, StoreError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let lost = || StoreError::new(ErrorKind::TimedOut, "as told");
         let fate = *self.fate.lock().unwrap();
         if fate == Fate::LostOnTheWay {
             return Err(lost());
         }
-        let ruled = |check: &Check<'_>| self.forgives.unwrap_or(*check.ruled);
+        let ruled = |check: &QuotaCheck<'_>| self.forgives.unwrap_or(*check.ruled);
         let others: Vec<Ruled> = checks.iter().map(ruled).collect();
-        let checks: Vec<Check<'_>> = checks
+        let checks: Vec<QuotaCheck<'_>> = checks
             .iter()
             .zip(&others)
-            .map(|(check, ruled)| Check { ruled, ..*check })
+            .map(|(check, ruled)| QuotaCheck { ruled, ..*check })
             .collect();
         let verdict = self.memory.decide(&checks, answers)?;
         match fate {
@@ -70,29 +74,29 @@ impl RemoteStore for FakeRemote {
         1
     }
 
-    fn part_of(&self, _key: &Key<'_>, _place: Option<&Key<'_>>) -> usize {
+    fn part_of(&self, _key: &StoreKey<'_>, _place: Option<&StoreKey<'_>>) -> usize {
         0
     }
 
     fn decide<'a>(
         &'a self,
-        _places: &'a [Option<Key<'a>>],
-        checks: &'a [Check<'a>],
-        answers: &'a mut [Answer],
-    ) -> Awaited<'a, Verdict> {
+        _places: &'a [Option<StoreKey<'a>>],
+        checks: &'a [QuotaCheck<'a>],
+        answers: &'a mut [StoreReply],
+    ) -> StoreFuture<'a, Verdict> {
         Box::pin(async move { self.answer(checks, answers) })
     }
 
-    fn probe(&self, _part: usize) -> Awaited<'_, ()> {
+    fn probe(&self, _part: usize) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
     fn erase<'a>(
         &'a self,
-        _place: Option<Key<'a>>,
-        key: Key<'a>,
+        _place: Option<StoreKey<'a>>,
+        key: StoreKey<'a>,
         ruled: &'a Ruled,
-    ) -> Awaited<'a, bool> {
+    ) -> StoreFuture<'a, bool> {
         Box::pin(async move { Ok(self.memory.erase(&key, ruled)) })
     }
 
@@ -109,9 +113,9 @@ pub(super) fn bucket(per_second: u64, burst: u64) -> Ruled {
     }
 }
 
-pub(super) fn check(ruled: &Ruled, cost: u64) -> Check<'_> {
-    Check {
-        key: Key::of(b"everyone").unwrap(),
+pub(super) fn check(ruled: &Ruled, cost: u64) -> QuotaCheck<'_> {
+    QuotaCheck {
+        key: StoreKey::of(b"everyone").unwrap(),
         ruled,
         op: Op::Spend(cost),
     }

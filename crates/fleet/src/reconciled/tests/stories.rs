@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tollgate_core::{Concurrency, FixedWindow, Nanos, Outcome, SlidingCounter, Timestamp, Window};
-use tollgate_store::{Answer, Check, Clock as _, Key, LimitId, ManualClock, Op, Ruled};
+use tollgate_store::{
+    Clock as _, LimitId, ManualClock, Op, QuotaCheck, Ruled, StoreKey, StoreReply,
+};
 use tollgate_testkit::allocation;
 
 use super::super::{Reconciled, Taken};
@@ -32,11 +34,11 @@ impl Rig {
         self.clock.now()
     }
 
-    fn spend(&self, node: usize, check: &Check<'_>) -> Taken {
+    fn spend(&self, node: usize, check: &QuotaCheck<'_>) -> Taken {
         self.nodes[node].spend(check, None, Nanos::SECOND, self.now())
     }
 
-    fn admitted(&self, node: usize, check: &Check<'_>, times: usize) -> usize {
+    fn admitted(&self, node: usize, check: &QuotaCheck<'_>, times: usize) -> usize {
         let is_spent = |_: &usize| matches!(self.spend(node, check), Taken::Spent(_));
         (0..times).filter(is_spent).count()
     }
@@ -53,7 +55,7 @@ impl Rig {
     }
 }
 
-fn answer(taken: Taken) -> Answer {
+fn answer(taken: Taken) -> StoreReply {
     match taken {
         Taken::Spent(answer) | Taken::Denied(answer) => answer,
         other => panic!("{other:?}"),
@@ -118,8 +120,8 @@ fn many_keys_are_told_in_few_calls_and_quiet_ones_not_at_all() {
     let limit = bucket(1, 10);
     for key in 0..640_u32 {
         let key = key.to_be_bytes();
-        let check = Check {
-            key: Key::of(&key).unwrap(),
+        let check = QuotaCheck {
+            key: StoreKey::of(&key).unwrap(),
             ..check(&limit, 1)
         };
         assert!(matches!(rig.spend(0, &check), Taken::Spent(_)));
@@ -203,7 +205,7 @@ fn what_cannot_be_counted_like_this_is_asked_elsewhere() {
     assert!(!Reconciled::can_reconcile(&places.limit));
     assert_eq!(rig.spend(0, &check(&places, 1)), Taken::Elsewhere);
     let limit = bucket(1, 10);
-    let credit = Check {
+    let credit = QuotaCheck {
         op: Op::Credit(1),
         ..check(&limit, 1)
     };

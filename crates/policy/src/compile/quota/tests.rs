@@ -1,12 +1,12 @@
 //! Quotas as files say them, against what core makes of them and what it refuses.
 
 use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{Calendar, Nanos, Unit, UtcOffset, Window};
+use tollgate_core::{Calendar, Nanos, QuotaUnit, UtcOffset, Window};
 
 use super::*;
 
-fn at(line: u32) -> Place {
-    Place {
+fn at(line: u32) -> SourceLocation {
+    SourceLocation {
         line,
         column: 5,
         width: 3,
@@ -29,7 +29,7 @@ fn spec(algorithm: Algorithm, rates: &[(u64, Period)]) -> At<QuotaSpec> {
         algorithm,
         amount: Amount::Rates(rates),
         burst: None,
-        unit: Unit::Requests,
+        unit: QuotaUnit::Requests,
         utc_offset_minutes: 0,
     };
     At::new(spec, at(1))
@@ -166,7 +166,7 @@ fn bytes_above_a_million_a_second_are_charged_in_blocks_and_requests_are_refused
         refused[0].help.as_deref(),
         Some("the nearest that can be honoured is 500,000,000/s")
     );
-    quota.value.unit = Unit::Bytes;
+    quota.value.unit = QuotaUnit::Bytes;
     assert!(limits(&quota, 0).is_ok());
 }
 

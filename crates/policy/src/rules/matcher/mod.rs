@@ -20,7 +20,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 
-use super::found::{Found, Listed, MOST_METERS};
+use super::found::{Listed, MOST_METERS, MatchedRules};
 use super::networks::Networks;
 use super::prefixes::Prefixes;
 use super::tree::Tree;
@@ -95,7 +95,7 @@ struct Ends {
 
 impl Matcher {
     /// Finds everything that a request falls under.
-    pub(super) fn find(&self, request: &dyn Attributes, found: &mut Found) {
+    pub(super) fn find(&self, request: &dyn Attributes, found: &mut MatchedRules) {
         found.clear();
         let raw = Raw::of(request, self.needs);
         match Look::as_it_is(request, &self.attributes, self.needs, raw) {
@@ -106,14 +106,14 @@ impl Matcher {
     }
 
     /// The template that was found, as it is written.
-    pub(super) fn template(&self, found: &Found) -> Option<&str> {
+    pub(super) fn template(&self, found: &MatchedRules) -> Option<&str> {
         self.templates.get(found.route?).map(|template| &**template)
     }
 
     /// Apart, because the room for rewriting takes a while to clear and most requests do not need it.
     #[cold]
     #[inline(never)]
-    fn find_rewritten(&self, request: &dyn Attributes, raw: Raw<'_>, found: &mut Found) {
+    fn find_rewritten(&self, request: &dyn Attributes, raw: Raw<'_>, found: &mut MatchedRules) {
         let mut room = Room::new();
         let (mut look, unreadable) =
             Look::rewritten(request, &self.attributes, self.needs, raw, &mut room);
@@ -121,7 +121,7 @@ impl Matcher {
         self.look_up(&mut look, found);
     }
 
-    fn look_up<'a>(&'a self, look: &mut Look<'a>, found: &mut Found) {
+    fn look_up<'a>(&'a self, look: &mut Look<'a>, found: &mut MatchedRules) {
         // Routes come first: the first of them is the one that conditions on `route` see.
         if !self.tree.is_empty()
             && let Some(path) = look.path
@@ -167,14 +167,14 @@ impl Matcher {
         }
     }
 
-    fn take_all(&self, entries: &[usize], look: &mut Look<'_>, found: &mut Found) {
+    fn take_all(&self, entries: &[usize], look: &mut Look<'_>, found: &mut MatchedRules) {
         entries
             .iter()
             .for_each(|entry| self.take(*entry, look, found));
     }
 
     /// Adds an entry's target if its other conditions hold.
-    fn take(&self, entry: usize, look: &mut Look<'_>, found: &mut Found) {
+    fn take(&self, entry: usize, look: &mut Look<'_>, found: &mut MatchedRules) {
         let Some(entry) = self.entries.get(entry) else {
             return;
         };
@@ -196,7 +196,7 @@ impl Matcher {
     }
 
     /// Adds a limit, unless a narrower one of its group is there.
-    fn add(&self, index: usize, found: &mut Found) {
+    fn add(&self, index: usize, found: &mut MatchedRules) {
         if let Some(standing) = self.limits.get(index)
             && standing.group.is_some()
         {
@@ -215,7 +215,7 @@ impl Matcher {
     }
 
     /// What the lists have decided, limits do not; and what is more than fits is cut and said.
-    fn settle(&self, found: &mut Found) {
+    fn settle(&self, found: &mut MatchedRules) {
         if found.listed != Listed::Limits {
             found.len = 0;
             found.more_than_fit = false;

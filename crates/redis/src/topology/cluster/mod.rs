@@ -20,7 +20,7 @@ use crate::address::Endpoint;
 use crate::failure::Trouble;
 use crate::link::{Dial, How, Link};
 use crate::task::{Task, jittered};
-use crate::wire::Request;
+use crate::wire::ScriptCall;
 
 /// The most nodes that one call is sent to. Every one but the last has said that it did nothing.
 const MOST_HOPS: u32 = 5;
@@ -68,7 +68,7 @@ impl Cluster {
     pub(super) async fn call(
         &self,
         slot: u16,
-        request: &Request,
+        request: &ScriptCall,
         until: Instant,
     ) -> Result<Value, StoreError> {
         let Some(mut link) = self.owner(slot) else {

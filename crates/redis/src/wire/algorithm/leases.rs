@@ -4,7 +4,7 @@
 //! Must not know: other algorithms.
 
 use tollgate_core::Concurrency;
-use tollgate_core::concurrency::{Lease, LeaseId, Leases};
+use tollgate_core::concurrency::{Lease, LeaseId, LeaseSet};
 use tollgate_core::limit::{Op, State};
 
 use super::Scripted;
@@ -45,7 +45,7 @@ impl Scripted for Concurrency {
         let other = LeaseId(!id.0);
         let leases = |leases: [(LeaseId, u64, u64); 2]| {
             let leases = leases.into_iter().filter(|(_, weight, _)| *weight > 0);
-            State::Leases(Leases::from_iter(leases.map(|(id, weight, expires)| {
+            State::Leases(LeaseSet::from_iter(leases.map(|(id, weight, expires)| {
                 Lease {
                     id,
                     weight,

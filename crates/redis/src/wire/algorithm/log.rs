@@ -6,7 +6,7 @@
 use tollgate_core::SlidingLog;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::{Op, State};
-use tollgate_core::sliding_log::{Entry, Log};
+use tollgate_core::sliding_log::{Log, LogEntry};
 
 use super::Scripted;
 use crate::script::Which;
@@ -56,7 +56,7 @@ impl Scripted for SlidingLog {
         let log = |entries: [(u64, u64); 2]| {
             let entries = entries.into_iter().filter(|(_, blocks)| *blocks > 0);
             State::Log(Log::from_iter(
-                entries.map(|(at, blocks)| Entry { at, blocks }),
+                entries.map(|(at, blocks)| LogEntry { at, blocks }),
             ))
         };
         Some(ObservedState {

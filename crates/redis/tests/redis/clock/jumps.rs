@@ -1,7 +1,7 @@
 //! S-26: the server's clock jumps by an hour, by a day, and back to 1970. Nothing is minted, nobody is locked out.
 
 use tollgate_core::{Nanos, Outcome};
-use tollgate_store::Answer;
+use tollgate_store::StoreReply;
 use tollgate_testkit::redis::Kind;
 
 use super::cases::{Case, MOST, cases};
@@ -14,8 +14,8 @@ const PARTS: u64 = 40;
 /// Asks for everything at once, then for one unit again and again, and tells how many units were admitted and what the
 /// last answer was. (Units alone would not fill a bucket on Valkey, whose held clock wavers.) After it every key ends,
 /// not before its state does, and no later than anybody may be locked out.
-async fn fill(rig: &mut Rig, model: &mut Model, case: &Case) -> (u64, Answer) {
-    let (mut admitted, mut last) = (0, Answer::EMPTY);
+async fn fill(rig: &mut Rig, model: &mut Model, case: &Case) -> (u64, StoreReply) {
+    let (mut admitted, mut last) = (0, StoreReply::EMPTY);
     for cost in [MOST, 1, 1, 1, 1, 1, 1] {
         let take = case.take(cost, rig.number());
         last = rig.agree(model, "alice", &case.ruled, take).await;

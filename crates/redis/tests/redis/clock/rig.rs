@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::{Connection, FromRedisValue};
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_redis::{RedisStore, Remembering};
-use tollgate_store::{Answer, Op, Ruled};
+use tollgate_store::{Op, Ruled, StoreReply};
 use tollgate_testkit::redis::{Clock, Kind, Server};
 
 use crate::model::Model;
@@ -99,7 +99,7 @@ impl Rig {
         self.taken
     }
 
-    pub(super) async fn ask(&self, key: &str, ruled: &Ruled, op: Op) -> Answer {
+    pub(super) async fn ask(&self, key: &str, ruled: &Ruled, op: Op) -> StoreReply {
         one(&self.store, key, ruled, op).await.unwrap()
     }
 
@@ -111,7 +111,7 @@ impl Rig {
         key: &str,
         ruled: &Ruled,
         op: Op,
-    ) -> Answer {
+    ) -> StoreReply {
         let answer = self.ask(key, ruled, op).await;
         let at = answer.receipt.at;
         let ahead = at.since(self.now());
@@ -183,7 +183,7 @@ impl Rig {
     }
 
     /// What is wrong with an answer that must be that of a limit never used.
-    pub(super) fn staleness_fault(answer: &Answer, ruled: &Ruled, op: Op) -> Option<String> {
+    pub(super) fn staleness_fault(answer: &StoreReply, ruled: &Ruled, op: Op) -> Option<String> {
         let fresh = Model::default()
             .step(&ruled.limit, answer.receipt.at, op, Remembering::default())
             .unwrap();
@@ -192,6 +192,6 @@ impl Rig {
 }
 
 /// The instant until which the state that this answer leaves matters.
-pub(super) fn needed_until(answer: &Answer) -> Timestamp {
+pub(super) fn needed_until(answer: &StoreReply) -> Timestamp {
     answer.receipt.at.after(answer.status.reset_after)
 }

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use redis::Connection;
-use tollgate_core::lending::{Book, Errand, Granted, LoanId, MAX_LOANS, Report, Want};
+use tollgate_core::lending::{
+    Book, LeaseGrant, LeaseReport, LeaseRequest, LoanId, MAX_LOANS, Want,
+};
 use tollgate_core::limit::Limit;
 use tollgate_core::{Nanos, Outcome, Timestamp};
-use tollgate_redis::wire::{Request, Which, granted, lendable};
-use tollgate_store::{Key, Ruled};
+use tollgate_redis::wire::{ScriptCall, Which, granted, lendable};
+use tollgate_store::{Ruled, StoreKey};
 use tollgate_testkit::redis::{Kind, Server};
 
 use crate::SECRET;
@@ -24,16 +26,16 @@ type Coverage = BTreeMap<&'static str, u64>;
 struct Planned {
     ruled: Ruled,
     key: [u8; 8],
-    reports: Vec<Report>,
+    reports: Vec<LeaseReport>,
     spend: u64,
     want: Option<Want>,
     now: Timestamp,
-    expected: Granted,
+    expected: LeaseGrant,
 }
 
 impl Planned {
-    fn errand(&self) -> Errand<'_> {
-        Errand {
+    fn errand(&self) -> LeaseRequest<'_> {
+        LeaseRequest {
             reports: &self.reports,
             spend: self.spend,
             want: self.want,
@@ -52,9 +54,9 @@ fn limit(dice: &mut Dice) -> (Limit, u64) {
     }
 }
 
-fn reports(dice: &mut Dice, most: u64, span: u64, ids: u64) -> Vec<Report> {
+fn reports(dice: &mut Dice, most: u64, span: u64, ids: u64) -> Vec<LeaseReport> {
     let count = dice.one_of(&[0, 0, 1, 1, 2, 3]);
-    let mut one = || Report {
+    let mut one = || LeaseReport {
         id: LoanId(u128::from(dice.below(ids))),
         spent: trace::cost(dice, most),
         ago: Nanos::from_nanos(match dice.below(10) {
@@ -98,7 +100,7 @@ fn plan(dice: &mut Dice, key: u64, seen: &mut Coverage) -> Vec<Planned> {
                 _ => dice.below(span.saturating_mul(6).max(1)),
             }),
         });
-        let errand = Errand {
+        let errand = LeaseRequest {
             reports: &reports,
             spend,
             want,
@@ -141,9 +143,9 @@ fn plan(dice: &mut Dice, key: u64, seen: &mut Coverage) -> Vec<Planned> {
 fn run(connection: &mut Connection, digest: &str, planned: &[Planned]) -> Result<(), String> {
     let mut pipe = redis::pipe();
     for step in planned {
-        let key = Key::of(&step.key).unwrap();
+        let key = StoreKey::of(&step.key).unwrap();
         let request =
-            Request::lending(SECRET, &key, &step.ruled, &step.errand(), Some(step.now)).unwrap();
+            ScriptCall::lending(SECRET, &key, &step.ruled, &step.errand(), Some(step.now)).unwrap();
         assert_eq!(request.which, Which::Lend);
         pipe.cmd("EVALSHA").arg(digest).arg(request.keys.len());
         for bytes in request.keys.iter().chain(&request.args) {
@@ -271,9 +273,9 @@ fn no_more_slices_are_out_than_a_server_can_look_through() {
                 most: 1,
                 life: Nanos::MINUTE,
             });
-            let errand = Errand {
+            let errand = LeaseRequest {
                 want,
-                ..Errand::default()
+                ..LeaseRequest::default()
             };
             Planned {
                 ruled: ruled(bucket.into()),

@@ -5,21 +5,21 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tollgate_core::{FixedWindow, LeakyBucket, Nanos, Outcome, Rate, TokenBucket, Window};
 use tollgate_redis::RedisStore;
-use tollgate_store::lending::{Errand, Granted, LoanId, Report, Want};
-use tollgate_store::{ErrorKind, Key, Ruled, StoreError};
+use tollgate_store::lending::{LeaseGrant, LeaseReport, LeaseRequest, LoanId, Want};
+use tollgate_store::{ErrorKind, Ruled, StoreError, StoreKey};
 use tollgate_testkit::redis::{Kind, Server};
 
 use crate::server_time::{connection, patient_store, ruled, slow_bucket};
 
-pub(crate) fn want(id: u128, most: u64) -> Errand<'static> {
-    Errand {
+pub(crate) fn want(id: u128, most: u64) -> LeaseRequest<'static> {
+    LeaseRequest {
         want: Some(Want {
             id: LoanId(id),
             least: 1,
             most,
             life: Nanos::from_secs(60),
         }),
-        ..Errand::default()
+        ..LeaseRequest::default()
     }
 }
 
@@ -27,9 +27,9 @@ async fn lend(
     store: &RedisStore,
     key: &str,
     ruled: &Ruled,
-    errand: &Errand<'_>,
-) -> Result<Granted, StoreError> {
-    let key = Key::of(key.as_bytes()).unwrap();
+    errand: &LeaseRequest<'_>,
+) -> Result<LeaseGrant, StoreError> {
+    let key = StoreKey::of(key.as_bytes()).unwrap();
     store.lend(None, key, ruled, errand).await
 }
 
@@ -60,15 +60,15 @@ async fn i15_a_book_lives_until_every_slice_is_written_off_and_refilled() {
             let mut ttl = redis::cmd("PTTL");
             let left: i64 = ttl.arg(name).query(&mut connection).unwrap();
             assert!((60_000..=64_000).contains(&left), "{left}");
-            let report = Report {
+            let report = LeaseReport {
                 id: LoanId(1),
                 spent: 1,
                 ago: Nanos::ZERO,
                 is_last: true,
             };
-            let errand = Errand {
+            let errand = LeaseRequest {
                 reports: &[report],
-                ..Errand::default()
+                ..LeaseRequest::default()
             };
             let granted = lend(&store, "alice", limit, &errand).await.unwrap();
             assert_eq!((granted.units, granted.status.remaining), (0, 9));
@@ -84,7 +84,7 @@ async fn what_asks_for_nothing_of_a_full_bucket_leaves_no_key() {
     let server = Server::start(Kind::Redis);
     let store = patient_store(server.url()).await;
     let limit = ruled(1, slow_bucket(5));
-    let granted = lend(&store, "alice", &limit, &Errand::default()).await;
+    let granted = lend(&store, "alice", &limit, &LeaseRequest::default()).await;
     assert_eq!(granted.unwrap().status.remaining, 5);
     let mut connection = connection(&server);
     let keys: u64 = redis::cmd("DBSIZE").query(&mut connection).unwrap();
@@ -107,9 +107,9 @@ async fn what_nodes_borrow_and_what_is_spent_on_the_spot_is_the_limit() {
             for round in 0_u128..10 {
                 let errand = match round % 2 {
                     0 => want(number * 100 + round, 7),
-                    _ => Errand {
+                    _ => LeaseRequest {
                         spend: 3,
-                        ..Errand::default()
+                        ..LeaseRequest::default()
                     },
                 };
                 let granted = lend(&store, "everyone", &limit, &errand).await.unwrap();

@@ -1,6 +1,6 @@
 //! Servers that are spoken to by TLS, with an authority that only the test knows.
 
-use tollgate_redis::{Identity, Options, RedisStore, Tls};
+use tollgate_redis::{Identity, Options, RedisStore, RedisTls};
 use tollgate_store::{ErrorKind, Op};
 use tollgate_testkit::certificates::Authority;
 use tollgate_testkit::process::{Folder, free_address};
@@ -9,7 +9,7 @@ use tollgate_testkit::redis::{Kind, Node};
 use crate::SECRET;
 use crate::server_time::{PATIENT, one, ruled, slow_bucket};
 
-async fn spend(port: u16, tls: Tls) -> Result<(), ErrorKind> {
+async fn spend(port: u16, tls: RedisTls) -> Result<(), ErrorKind> {
     let mut options = Options::new(format!("rediss://127.0.0.1:{port}"), SECRET);
     options.deadline = PATIENT;
     options.connect_deadline = PATIENT;
@@ -52,7 +52,7 @@ async fn servers_are_spoken_to_by_tls_if_their_certificate_is_trusted() {
     let authority = Authority::new("authority of a test");
     let (_node, port) = start(&authority);
     let own = authority.client("limiter");
-    let mut tls = Tls::default();
+    let mut tls = RedisTls::default();
     tls.roots = Some(authority.pem().into_bytes());
     tls.identity = Some(Identity {
         certificate: own.certificate.into_bytes(),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tollgate_redis::RedisStore;
-use tollgate_store::Key;
-use tollgate_store::lending::{Errand, LoanId, Want};
+use tollgate_store::StoreKey;
+use tollgate_store::lending::{LeaseRequest, LoanId, Want};
 use tollgate_testkit::redis::{Cluster, Kind, Node};
 
 use super::load::keys;
@@ -15,10 +15,10 @@ use crate::server_time::{PATIENT, ruled, slow_bucket};
 const BURST: u64 = 10;
 
 /// Two nodes borrow of every key until nothing is there. `tag` says where they lie.
-async fn borrow_all(stores: &[RedisStore; 2], tag: Option<Key<'_>>) {
+async fn borrow_all(stores: &[RedisStore; 2], tag: Option<StoreKey<'_>>) {
     let limit = ruled(1, slow_bucket(BURST));
     for key in keys(12) {
-        let key = Key::of(key.as_bytes()).unwrap();
+        let key = StoreKey::of(key.as_bytes()).unwrap();
         let mut units = 0;
         for (store, id) in stores.iter().cycle().zip(1..=4) {
             let want = Want {
@@ -27,9 +27,9 @@ async fn borrow_all(stores: &[RedisStore; 2], tag: Option<Key<'_>>) {
                 most: 4,
                 life: tollgate_core::Nanos::HOUR,
             };
-            let errand = Errand {
+            let errand = LeaseRequest {
                 want: Some(want),
-                ..Errand::default()
+                ..LeaseRequest::default()
             };
             units += store.lend(tag, key, &limit, &errand).await.unwrap().units;
         }
@@ -56,7 +56,7 @@ async fn a_clusters_nodes_lend_what_is_theirs_and_under_a_tag_all_from_one() {
     for node in &cluster.nodes {
         assert_eq!(node.ask(&["FLUSHALL"]), "OK");
     }
-    borrow_all(&stores, Some(Key::of(b"org").unwrap())).await;
+    borrow_all(&stores, Some(StoreKey::of(b"org").unwrap())).await;
     let homes = cluster
         .nodes
         .iter()

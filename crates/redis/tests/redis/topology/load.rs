@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::task::JoinSet;
 use tollgate_redis::RedisStore;
-use tollgate_store::{Answer, Check, Key, Op, Ruled, StoreError};
+use tollgate_store::{Op, QuotaCheck, Ruled, StoreError, StoreKey, StoreReply};
 
 use super::history::{History, Tally};
 use crate::server_time::{ruled, slow_bucket};
@@ -90,15 +90,15 @@ pub(super) async fn spend(
     key: &str,
     ruleds: &[Ruled],
 ) -> Result<bool, StoreError> {
-    let checks: Vec<Check<'_>> = ruleds
+    let checks: Vec<QuotaCheck<'_>> = ruleds
         .iter()
-        .map(|ruled| Check {
-            key: Key::of(key.as_bytes()).unwrap(),
+        .map(|ruled| QuotaCheck {
+            key: StoreKey::of(key.as_bytes()).unwrap(),
             ruled,
             op: Op::Spend(1),
         })
         .collect();
-    let mut answers = vec![Answer::EMPTY; checks.len()];
+    let mut answers = vec![StoreReply::EMPTY; checks.len()];
     let verdict = store.decide(&checks, &mut answers).await?;
     Ok(verdict.is_admitted())
 }

@@ -17,9 +17,9 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
-use tollgate_redis::wire::Request;
+use tollgate_redis::wire::ScriptCall;
 use tollgate_redis::{Options, RedisStore, Remembering};
-use tollgate_store::{Check, Key, Op};
+use tollgate_store::{Op, QuotaCheck, StoreKey};
 
 pub(crate) use shards::url as shards_url;
 
@@ -44,12 +44,12 @@ async fn store_at(url: String, deadline: Duration) -> RedisStore {
 /// The name that a server knows a key of limit 1 by.
 pub(crate) fn name_of(key: &str) -> String {
     let limit = ruled(1, slow_bucket(1));
-    let check = Check {
-        key: Key::of(key.as_bytes()).unwrap(),
+    let check = QuotaCheck {
+        key: StoreKey::of(key.as_bytes()).unwrap(),
         ruled: &limit,
         op: Op::Spend(1),
     };
-    let request = Request::new(SECRET, Remembering::default(), &[check], None).unwrap();
+    let request = ScriptCall::new(SECRET, Remembering::default(), &[check], None).unwrap();
     String::from_utf8(request.keys.get(0).unwrap().to_vec()).unwrap()
 }
 

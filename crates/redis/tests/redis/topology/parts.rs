@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use tollgate_store::{Key, Op, RemoteStore as _};
+use tollgate_store::{Op, RemoteStore as _, StoreKey};
 use tollgate_testkit::redis::{Cluster, Kind, Server};
 
 use super::{alone, store_at};
@@ -21,13 +21,13 @@ async fn every_part_of_a_cluster_is_probed_by_a_key_of_its_own() {
     assert!(store.probe(64).await.is_err());
     let keys = (0..1_000_u32).map(u32::to_be_bytes);
     let parts: HashSet<usize> = keys
-        .map(|key| store.part_of(&Key::of(&key).unwrap(), None))
+        .map(|key| store.part_of(&StoreKey::of(&key).unwrap(), None))
         .collect();
     assert_eq!(parts.len(), 64, "keys lie everywhere");
-    let tag = Key::of(b"tag").unwrap();
+    let tag = StoreKey::of(b"tag").unwrap();
     let own = store.part_of(&tag, None);
     for name in [b"a", b"b", b"c"] {
-        let key = Key::of(name).unwrap();
+        let key = StoreKey::of(name).unwrap();
         assert_eq!(store.part_of(&key, Some(&tag)), own, "where their tag says");
     }
     // The first node has a third of the slots: those of parts 0 to 21.
@@ -80,7 +80,7 @@ async fn a_key_is_erased_where_it_lies_and_its_reservations_with_it() {
         answer.unwrap().outcome.is_admitted()
     };
     assert!(spend().await && spend().await && !spend().await);
-    let alice = Key::of(b"alice").unwrap();
+    let alice = StoreKey::of(b"alice").unwrap();
     assert_eq!(store.erase(None, alice, &limit).await, Ok(true));
     assert_eq!(store.erase(None, alice, &limit).await, Ok(false));
     assert!(spend().await);

@@ -13,7 +13,7 @@ use tollgate_core::{
     Concurrency, FixedWindow, LeakyBucket, Nanos, Rate, SlidingCounter, SlidingLog, Window,
 };
 use tollgate_redis::RedisStore;
-use tollgate_store::{Answer, Check, ErrorKind, Key, Op, Ruled, StoreError};
+use tollgate_store::{ErrorKind, Op, QuotaCheck, Ruled, StoreError, StoreKey, StoreReply};
 use tollgate_testkit::redis::{Cluster, Kind, Node};
 
 use super::shards::{home_of, url};
@@ -31,16 +31,16 @@ fn servers(count: usize) -> Vec<Node> {
 async fn all(
     store: &RedisStore,
     asked: &[(&str, &Ruled, Op)],
-) -> Result<(bool, Vec<Answer>), StoreError> {
-    let checks: Vec<Check<'_>> = asked
+) -> Result<(bool, Vec<StoreReply>), StoreError> {
+    let checks: Vec<QuotaCheck<'_>> = asked
         .iter()
-        .map(|(key, ruled, op)| Check {
-            key: Key::of(key.as_bytes()).unwrap(),
+        .map(|(key, ruled, op)| QuotaCheck {
+            key: StoreKey::of(key.as_bytes()).unwrap(),
             ruled,
             op: *op,
         })
         .collect();
-    let mut answers = vec![Answer::EMPTY; checks.len()];
+    let mut answers = vec![StoreReply::EMPTY; checks.len()];
     let verdict = store.decide(&checks, &mut answers).await?;
     assert_eq!(
         verdict.is_admitted(),
@@ -207,18 +207,18 @@ async fn i11_keys_under_one_tag_are_decided_together() {
     let store = store_at(cluster.url(), PATIENT).await;
     let limits: Vec<Ruled> = (1..=6).map(|id| ruled(id, slow_bucket(5))).collect();
     let keys = ["org", "team", "alice", "route", "device", "token"];
-    let tag = Key::of(b"org").unwrap();
+    let tag = StoreKey::of(b"org").unwrap();
     for round in 1..=6 {
-        let checks: Vec<Check<'_>> = keys
+        let checks: Vec<QuotaCheck<'_>> = keys
             .iter()
             .zip(&limits)
-            .map(|(key, ruled)| Check {
-                key: Key::of(key.as_bytes()).unwrap(),
+            .map(|(key, ruled)| QuotaCheck {
+                key: StoreKey::of(key.as_bytes()).unwrap(),
                 ruled,
                 op: Op::Spend(1),
             })
             .collect();
-        let mut answers = vec![Answer::EMPTY; checks.len()];
+        let mut answers = vec![StoreReply::EMPTY; checks.len()];
         let tags = vec![Some(tag); checks.len()];
         let verdict = store
             .decide_under(&tags, &checks, &mut answers)
@@ -280,7 +280,7 @@ impl Apart {
     }
 
     /// Starts a batch that hangs on the second server once the first is charged.
-    async fn hang(&self) -> JoinSet<Result<(bool, Vec<Answer>), StoreError>> {
+    async fn hang(&self) -> JoinSet<Result<(bool, Vec<StoreReply>), StoreError>> {
         self.nodes[1].pause();
         let mut batch = JoinSet::new();
         let store = Arc::clone(&self.store);

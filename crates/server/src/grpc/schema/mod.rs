@@ -3,7 +3,7 @@
 //! `descriptors.binpb` is a `FileDescriptorSet`, made from `crates/server/proto` by `cargo xtask protos`. It is read where it lies
 //! whenever a tool asks: that is rare, and the set is small. Must not know: who asks, how messages are read or written.
 
-use super::wire::{Fields, Value};
+use super::wire::{MessageFields, WireValue};
 
 static DESCRIPTORS: &[u8] = include_bytes!("descriptors.binpb");
 
@@ -86,10 +86,10 @@ fn text(message: &'static [u8], number: u64) -> &'static str {
 
 /// Texts and messages inside a message, with their numbers. The set is well formed, as a test shows.
 fn members(message: &'static [u8]) -> impl Iterator<Item = (u64, &'static [u8])> {
-    let mut fields = Fields::of(message);
+    let mut fields = MessageFields::of(message);
     std::iter::from_fn(move || fields.next_field().ok().flatten()).filter_map(|(number, value)| {
         match value {
-            Value::Bytes(bytes) => Some((number, bytes)),
+            WireValue::Bytes(bytes) => Some((number, bytes)),
             _ => None,
         }
     })

@@ -68,10 +68,10 @@ fn symbols_are_found_in_one_file_only() {
 
 /// A name and a number: of a field under 3, of an enumeration's value under 2.
 fn numbered(bytes: &'static [u8], under: u64) -> String {
-    let mut fields = Fields::of(bytes);
+    let mut fields = MessageFields::of(bytes);
     let mut found = 0;
     while let Some((number, value)) = fields.next_field().unwrap() {
-        if let Value::Number(it) = value
+        if let WireValue::Number(it) = value
             && number == under
         {
             found = it;

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use hyper::HeaderMap;
 use hyper::header::COOKIE;
-use tollgate_http::{Clients, Found};
+use tollgate_http::{AddressSource, Clients};
 use tollgate_policy::attributes::{Attribute, Attributes};
 
 use super::Gateway;
@@ -138,8 +138,8 @@ fn client(headers: &HeaderMap, peer: IpAddr, clients: &Clients) -> Result<IpAddr
     let lines = headers.get_all(field).into_iter();
     let client = clients.client(peer, lines.map(hyper::http::HeaderValue::as_bytes));
     match client.found {
-        Found::Told => Ok(client.address),
-        Found::Peer | Found::Fallback => {
+        AddressSource::Told => Ok(client.address),
+        AddressSource::Peer | AddressSource::Fallback => {
             let reason = "it does not name the client by an IP address";
             Err(BadInput::new(field, last, reason))
         }

@@ -13,8 +13,8 @@ use std::net::IpAddr;
 use hyper::StatusCode;
 use hyper::header::HeaderName;
 use tollgate_core::Outcome;
-use tollgate_engine::{Reason, Verdict};
-use tollgate_http::{Answer, Clients, Networks, Source};
+use tollgate_engine::{DenialReason, Verdict};
+use tollgate_http::{Clients, Networks, RateLimitStatus, Source};
 use tollgate_service::Refusal;
 
 use crate::http::response::HttpResponse;
@@ -77,7 +77,7 @@ impl Gateway {
         HttpResponse::refusal(sent, detail)
             .with(DECISION, "deny")
             .with(STATUS, &refusal.status.to_string())
-            .with(REASON, refusal.reason.map_or("", Reason::word))
+            .with(REASON, refusal.reason.map_or("", DenialReason::word))
     }
 
     /// The status that this gateway takes for a refusal.
@@ -96,7 +96,7 @@ impl Gateway {
         self,
         verdict: &Verdict,
         ticket: Option<u128>,
-        answer: &Answer<'_>,
+        answer: &RateLimitStatus<'_>,
     ) -> HttpResponse {
         let refused = verdict.status();
         let is_nginx = self == Self::Nginx;

@@ -18,16 +18,16 @@ use super::buffers::{Buffers, Keep, READ_LEN};
 use super::fast_parser::{RequestBounds, parse_request};
 use super::idle::Idle;
 use super::response_writer::write_response;
-use crate::http::Limits;
+use crate::http::HttpLimits;
 use crate::http::handler::{HttpHandler, HttpRequest, answer};
 use crate::http::response::HttpResponse;
-use crate::listen::counters::Counters;
+use crate::listen::counters::ListenerCounters;
 use crate::listen::{Peer, ShutdownOrTimeout, Stopping, send};
 use tollgate_service::WaitPermit as Place;
 
 /// Serves plain requests until the connection is over, or something else has arrived: then the bytes of that.
 pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
-    limits: Limits,
+    limits: HttpLimits,
     handler: &A,
     stream: &mut S,
     peer: &Peer,
@@ -108,7 +108,7 @@ impl Unsent {
     async fn send<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: &mut S,
-        counters: &Counters,
+        counters: &ListenerCounters,
     ) -> io::Result<Vec<u8>> {
         let mut more = Vec::new();
         stream.write_all(&self.now).await?;

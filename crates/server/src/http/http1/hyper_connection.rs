@@ -18,14 +18,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
 
 use super::fast_parser::{MAX_FIELDS, MAX_HEAD_LEN};
-use crate::http::Limits;
+use crate::http::HttpLimits;
 use crate::http::handler::{HttpHandler, HttpRequest, answer};
 use crate::http::response::HttpResponse;
 use crate::listen::{Peer, PrefixedStream, Stopping};
 
 /// The rest of a connection's life, whatever HTTP/1 may bring.
 pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Send>(
-    limits: Limits,
+    limits: HttpLimits,
     handler: Arc<A>,
     stream: PrefixedStream<S>,
     peer: Peer,
@@ -65,7 +65,7 @@ pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Se
 }
 
 async fn respond<A: HttpHandler>(
-    limits: Limits,
+    limits: HttpLimits,
     handler: &A,
     request: Request<Incoming>,
     peer: &Peer,
@@ -91,7 +91,7 @@ async fn respond<A: HttpHandler>(
 }
 
 /// The body, or the answer that says why it cannot be read.
-async fn read(limits: Limits, body: Incoming, most: usize) -> Result<Bytes, HttpResponse> {
+async fn read(limits: HttpLimits, body: Incoming, most: usize) -> Result<Bytes, HttpResponse> {
     let too_long = || {
         let detail = format!("body: it is longer than {most} bytes");
         HttpResponse::plain(StatusCode::PAYLOAD_TOO_LARGE, detail)

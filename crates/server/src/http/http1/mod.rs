@@ -17,13 +17,13 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::http::Limits;
+use crate::http::HttpLimits;
 use crate::http::handler::HttpHandler;
 use crate::listen::{Peer, PrefixedStream, Stopping};
 
 /// Serves one connection until it ends.
 pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Send>(
-    limits: Limits,
+    limits: HttpLimits,
     handler: Arc<A>,
     mut stream: S,
     peer: Peer,
@@ -67,7 +67,7 @@ mod tests {
         };
         let (stream, _client) = tokio::io::duplex(1);
         let (_stop, stopping) = Stop::new();
-        let task = serve(Limits::default(), Arc::new(app), stream, peer, stopping);
+        let task = serve(HttpLimits::default(), Arc::new(app), stream, peer, stopping);
         let size = size_of_val(&task);
         assert!(size <= 3_072, "{size} bytes");
     }

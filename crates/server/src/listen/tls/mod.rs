@@ -33,7 +33,7 @@ const NOTICE: Nanos = Nanos::from_secs(14 * 24 * 3_600);
 const DAY: Nanos = Nanos::from_secs(24 * 3_600);
 
 /// What listeners prove themselves with, kept at what the files say.
-pub struct Tls {
+pub struct ServerTls {
     files: TlsFiles,
     current: ArcSwap<Current>,
     /// Held while the files are looked at, so that older ones never replace newer ones.
@@ -69,7 +69,7 @@ pub enum TlsLooked {
     Refused,
 }
 
-impl Tls {
+impl ServerTls {
     /// Reads the files at the time `now`.
     ///
     /// # Errors
@@ -213,7 +213,7 @@ impl Current {
     }
 }
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for ServerTls {
     /// No key is shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls")

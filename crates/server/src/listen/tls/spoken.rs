@@ -10,7 +10,7 @@ use rustls::server::{NoServerSessionStorage, ResolvesServerCert, WebPkiClientVer
 use rustls::sign::SingleCertAndKey;
 use tokio_rustls::TlsAcceptor;
 
-use super::Tls;
+use super::ServerTls;
 use super::files::Material;
 
 /// What is spoken on a listener's connections, as clients ask for it in the handshake.
@@ -92,12 +92,12 @@ fn base(material: Material) -> Result<ServerConfig, rustls::Error> {
 /// What a listener needs to speak its protocol inside TLS. Every handshake takes the files that are in force when it begins.
 #[derive(Clone)]
 pub struct Secured {
-    tls: Arc<Tls>,
+    tls: Arc<ServerTls>,
     spoken: Spoken,
 }
 
 impl Secured {
-    pub(super) const fn new(tls: Arc<Tls>, spoken: Spoken) -> Self {
+    pub(super) const fn new(tls: Arc<ServerTls>, spoken: Spoken) -> Self {
         Self { tls, spoken }
     }
 

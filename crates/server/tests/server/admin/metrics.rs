@@ -6,7 +6,7 @@ use tollgate_core::{Nanos, Timestamp};
 use tollgate_server::admin::Tokens;
 use tollgate_server::grpc::Grpc;
 use tollgate_server::resp::Pipeline;
-use tollgate_server::{App, Cause, Limits};
+use tollgate_server::{App, DegradationCause, HttpLimits};
 use tollgate_store::ManualClock;
 
 use super::exposition::{Format, Page, read};
@@ -99,10 +99,10 @@ async fn what_each_limit_decides_is_counted_under_its_name() {
 async fn both_formats_say_the_same() {
     let managed = managed(POLICY).await;
     managed.check("a");
-    managed
-        .app
-        .metrics()
-        .degrade(Cause::Saturation, Timestamp::from_secs(1_700_000_000));
+    managed.app.metrics().degrade(
+        DegradationCause::Saturation,
+        Timestamp::from_secs(1_700_000_000),
+    );
     let mut scraper = managed.operator().await;
     let accept = [(
         "accept",
@@ -174,7 +174,7 @@ async fn commands_of_redis_clients_are_counted_by_what_came_of_them() {
 async fn questions_over_http_are_counted_by_what_came_of_them() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
     let app = App::new(&policy(POLICY), 1_000, Arc::clone(&clock)).unwrap();
-    let server = serve_app(app, clock, Limits::default()).await;
+    let server = serve_app(app, clock, HttpLimits::default()).await;
     let mut client = server.connect().await;
     let key = r#"{"attributes": {"header.x-api-key": "a"}}"#;
     for _ in 0..4 {

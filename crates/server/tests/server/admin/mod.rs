@@ -11,9 +11,9 @@ use std::sync::Arc;
 use serde_json::Value;
 use tollgate_core::Timestamp;
 use tollgate_server::admin::{Admin, Tokens};
-use tollgate_server::listen::{Place, Stop};
+use tollgate_server::listen::{ListenAddress, Stop};
 use tollgate_server::resp::{Pipeline, Resp};
-use tollgate_server::{App, Limits};
+use tollgate_server::{App, HttpLimits};
 use tollgate_service::RateLimitService;
 use tollgate_store::{ManualClock, Memory};
 
@@ -55,10 +55,10 @@ async fn manage(app: App<Clocked>, clock: Clocked, tokens: Tokens) -> Managed {
     let resp = resp.with_checker(checker);
     let resp = Arc::new(resp.with_metrics(Arc::clone(app.metrics())));
     let (stop, stopping) = Stop::new();
-    let place = Place::Tcp(([127, 0, 0, 1], 0).into());
+    let place = ListenAddress::Tcp(([127, 0, 0, 1], 0).into());
     let admin = Admin::new(Arc::clone(&app), &place, tokens).unwrap();
     let admin = Arc::new(admin.with_resp(Arc::clone(&resp)).until(stopping));
-    let limits = Limits::default();
+    let limits = HttpLimits::default();
     let running = Running::start(|listener, shutdown| admin.run(listener, limits, shutdown)).await;
     Managed {
         app,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_server::App;
 use tollgate_server::admin::{Admin, InvalidAdmin, Tokens};
-use tollgate_server::listen::Place;
+use tollgate_server::listen::ListenAddress;
 use tollgate_store::ManualClock;
 
 use super::{OPERATE, READ, managed, managed_by};
@@ -31,14 +31,14 @@ fn s39_where_others_can_reach_it_there_is_no_admin_without_tokens() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1)));
     let app = Arc::new(App::new(&policy(POLICY), 10, clock).unwrap());
     for place in ["0.0.0.0:8088", "[::]:8088", "192.0.2.1:8088"] {
-        let place: Place = place.parse().unwrap();
+        let place: ListenAddress = place.parse().unwrap();
         let admin = |tokens| Admin::new(Arc::clone(&app), &place, tokens).err();
         assert_eq!(admin(Tokens::default()), Some(InvalidAdmin::Unprotected));
         assert_eq!(admin(both()), None);
         assert_eq!(admin(Tokens::new(Some(READ), None).unwrap()), None);
     }
     for place in ["127.0.0.1:0", "[::1]:0", "unix:/run/admin.sock"] {
-        let place: Place = place.parse().unwrap();
+        let place: ListenAddress = place.parse().unwrap();
         assert!(Admin::new(Arc::clone(&app), &place, Tokens::default()).is_ok());
     }
     let words = InvalidAdmin::Unprotected.to_string();

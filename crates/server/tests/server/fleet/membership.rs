@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tollgate_core::Timestamp;
-use tollgate_redis::{Options, RedisRegister, RedisStore, Secret as RedisSecret};
+use tollgate_redis::{KeyHashSecret as RedisSecret, Options, RedisRegister, RedisStore};
 use tollgate_server::admin::{Admin, Tokens};
-use tollgate_server::fleet::{Membership, MembershipSettings, Node as _};
+use tollgate_server::fleet::{LocalNode as _, Membership, MembershipSettings};
 use tollgate_server::grpc::Grpc;
-use tollgate_server::listen::{Place, Stop};
-use tollgate_server::{App, Limits, Secret};
+use tollgate_server::listen::{ListenAddress, Stop};
+use tollgate_server::{App, HttpLimits, Secret};
 use tollgate_store::ManualClock;
 use tollgate_store::register::{FleetName, Register};
 use tollgate_testkit::redis::{Kind, Node, Server};
@@ -59,11 +59,11 @@ impl Member {
         let node = Arc::clone(app.envoy());
         task.spawn(Arc::clone(&membership).run(register, node, stopping.wait()));
         membership.settled().await;
-        let place = Place::Tcp(([127, 0, 0, 1], 0).into());
+        let place = ListenAddress::Tcp(([127, 0, 0, 1], 0).into());
         let admin = Admin::new(Arc::clone(&app), &place, Tokens::default()).unwrap();
         let admin = Arc::new(admin.with_fleet(Arc::clone(&membership)));
         let running =
-            Running::start(|listener, end| admin.run(listener, Limits::default(), end)).await;
+            Running::start(|listener, end| admin.run(listener, HttpLimits::default(), end)).await;
         Self {
             app,
             membership,

@@ -18,9 +18,9 @@ use tollgate_redis::Options;
 use tollgate_server::admin::{Admin, Tokens};
 use tollgate_server::fleet::{Shared, Tending};
 use tollgate_server::grpc::{Grpc, GrpcLimits};
-use tollgate_server::listen::Place;
+use tollgate_server::listen::ListenAddress;
 use tollgate_server::resp::{Checker, Resp, RespLimits};
-use tollgate_server::{App, Limits, Secret};
+use tollgate_server::{App, HttpLimits, Secret};
 use tollgate_service::RateLimitService;
 use tollgate_store::{Clock as _, Memory, SystemClock};
 
@@ -51,7 +51,7 @@ async fn instance(url: &str, text: &str) -> Instance {
 /// The same of any app.
 async fn instance_of(url: &str, app: impl FnOnce(Secret) -> App<SystemClock>) -> Instance {
     let secret = Secret::shared(b"the fleet's own secret").unwrap();
-    let mut options = Options::new(url, tollgate_redis::Secret::new(secret.for_names()));
+    let mut options = Options::new(url, tollgate_redis::KeyHashSecret::new(secret.for_names()));
     options.deadline = Duration::from_secs(5);
     let shared = Shared::connect(options, SystemClock::new().now())
         .await
@@ -70,7 +70,8 @@ async fn instance_of(url: &str, app: impl FnOnce(Secret) -> App<SystemClock>) ->
     let mut tending = JoinSet::new();
     tending.spawn(Arc::new(Tending::of(&shared)).run(|| SystemClock::new().now()));
     Instance {
-        http: Running::start(|listener, end| serving.run(listener, Limits::default(), end)).await,
+        http: Running::start(|listener, end| serving.run(listener, HttpLimits::default(), end))
+            .await,
         grpc: Running::start(|listener, end| grpc.run(listener, GrpcLimits::default(), end)).await,
         resp: Running::start(|listener, end| resp.run(listener, RespLimits::default(), end)).await,
         app,
@@ -106,11 +107,11 @@ impl Instance {
 
     /// What an operator asks on the admin listener.
     async fn operate(&self, method: &str, target: &str, body: &str) -> Answer {
-        let place = Place::Tcp(([127, 0, 0, 1], 0).into());
+        let place = ListenAddress::Tcp(([127, 0, 0, 1], 0).into());
         let admin = Admin::new(Arc::clone(&self.app), &place, Tokens::default()).unwrap();
         let admin = Arc::new(admin);
         let running =
-            Running::start(|listener, end| admin.run(listener, Limits::default(), end)).await;
+            Running::start(|listener, end| admin.run(listener, HttpLimits::default(), end)).await;
         let mut connection = Connection::to(running.address).await;
         let (host, length) = ("host: 127.0.0.1:8088", body.len());
         let json = "content-type: application/json";

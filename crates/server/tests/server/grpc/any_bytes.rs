@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use tollgate_core::Timestamp;
-use tollgate_policy::source::Format;
+use tollgate_policy::source::SourceFormat;
 use tollgate_server::App;
 use tollgate_server::grpc::Grpc;
 use tollgate_store::ManualClock;
@@ -49,7 +49,7 @@ impl Both {
         let files = tollgate_envoy::config::load(&[("d.yaml", file)]).unwrap();
         let text = "limits: [{ name: a, key: descriptor.a, rate: 9/m }, { name: in-flight, concurrency: 2 }, \
                     { name: later, key: descriptor.e, rate: 9/m, charge: always, overdraft: 9 }]";
-        let policy = tollgate_policy::load(text, "p.yaml", Format::Yaml).unwrap();
+        let policy = tollgate_policy::load(text, "p.yaml", SourceFormat::Yaml).unwrap();
         let by_files = App::by_envoys_files(files, 64, clock()).unwrap();
         let by_policy = App::new(&policy, 64, clock()).unwrap();
         Self {

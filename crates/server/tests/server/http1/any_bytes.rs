@@ -12,9 +12,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, DuplexStream, ReadBuf, duplex};
 use tokio::runtime::Runtime;
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_policy::source::Format;
+use tollgate_policy::source::SourceFormat;
 use tollgate_server::listen::{Peer, Reached, Stop};
-use tollgate_server::{App, Limits};
+use tollgate_server::{App, HttpLimits};
 use tollgate_store::ManualClock;
 
 /// Large enough for everything that one input sends and is answered.
@@ -92,7 +92,7 @@ pub(crate) fn both(packets: &[&[u8]]) -> (String, String) {
 
 /// What the server answers to these packets, with its fast path or by hyper alone.
 pub(crate) fn run(fast_path: bool, packets: &[&[u8]]) -> String {
-    let mut limits = Limits::default();
+    let mut limits = HttpLimits::default();
     limits.fast_path = fast_path;
     comparable(&answers(&app(), limits, packets))
 }
@@ -111,7 +111,7 @@ pub(crate) fn app() -> Arc<App<Arc<ManualClock>>> {
 fn new_app() -> (Arc<ManualClock>, Arc<App<Arc<ManualClock>>>) {
     let text = "limits: [{ name: per-key, key: header.x-api-key, rate: 2/m, missing: skip }, \
                 { name: per-ip, key: ip, rate: 3/m, missing: skip }, { name: in-flight, key: ip, concurrency: 3, missing: skip }]";
-    let policy = tollgate_policy::load(text, "p.yaml", Format::Yaml).unwrap();
+    let policy = tollgate_policy::load(text, "p.yaml", SourceFormat::Yaml).unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
     let app = App::new(&policy, 64, Arc::clone(&clock)).unwrap();
     (clock, Arc::new(app))
@@ -130,7 +130,7 @@ pub(crate) fn peer() -> Peer {
 /// client leaves.
 pub(crate) fn answers(
     app: &Arc<App<Arc<ManualClock>>>,
-    limits: Limits,
+    limits: HttpLimits,
     packets: &[&[u8]],
 ) -> Vec<u8> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();

@@ -7,7 +7,7 @@ use http_body_util::BodyExt as _;
 use hyper::Request;
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::TestRunner;
-use tollgate_server::Limits;
+use tollgate_server::HttpLimits;
 
 use super::SHAPES;
 use super::any_bytes::{answers, app, comparable, peer, run};
@@ -107,7 +107,7 @@ fn with_defect(packets: &[&[u8]], defect: Defect) -> (String, usize) {
             taken += 1;
         }
         if !rest.is_empty() {
-            let mut limits = Limits::default();
+            let mut limits = HttpLimits::default();
             limits.fast_path = false;
             let rest: Vec<&[u8]> = [rest]
                 .iter()

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_server::resp::{Pipeline, Resp, Session, Then};
+use tollgate_server::resp::{Pipeline, Resp, RespSession, Then};
 use tollgate_store::{ManualClock, Memory};
 
 /// What random bytes hardly ever are: pieces that mean something.
@@ -62,7 +62,7 @@ fn check(bytes: &[u8]) {
 fn answers(bytes: &[u8], cut: usize) -> Vec<u8> {
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1)));
     let server = Resp::new(Memory::with_clock(16, clock).unwrap()).unwrap();
-    let mut session: Session = server.session(None);
+    let mut session: RespSession = server.session(None);
     let (mut pending, mut answers) = (Vec::new(), Vec::new());
     for packet in bytes.chunks(cut.max(1)) {
         pending.extend_from_slice(packet);

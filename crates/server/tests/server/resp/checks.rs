@@ -6,7 +6,7 @@ use tollgate_core::Nanos;
 use tollgate_engine::Engine;
 use tollgate_policy::load;
 use tollgate_policy::rules::Rules;
-use tollgate_policy::source::Format;
+use tollgate_policy::source::SourceFormat;
 use tollgate_server::App;
 use tollgate_server::resp::{Checker, Resp};
 use tollgate_service::RateLimitService;
@@ -31,7 +31,7 @@ deny:
 
 fn by_policy(policy: &str) -> (Resp<Manual>, Manual) {
     let (server, clock) = server();
-    let policy = load(policy, "policy.yaml", Format::Yaml).unwrap();
+    let policy = load(policy, "policy.yaml", SourceFormat::Yaml).unwrap();
     let rules = Rules::compile(&policy, [7; 16]).unwrap();
     let store = Memory::with_clock(1_000, Arc::clone(&clock)).unwrap();
     let engine = Engine::new(rules, store).unwrap();
@@ -174,7 +174,7 @@ fn what_cannot_be_understood_is_named() {
 fn the_engine_of_the_http_api_answers_too() {
     let (server, _clock) = server();
     let text = "limits: [{ name: demo, key: header.x-api-key, rate: 10/s, burst: 20 }]";
-    let policy = load(text, "demo.yaml", Format::Yaml).unwrap();
+    let policy = load(text, "demo.yaml", SourceFormat::Yaml).unwrap();
     let app = App::new(&policy, 1_000, ManualClock::at(NOW)).unwrap();
     let engine: Arc<dyn Checker> = Arc::<Engine<_>>::clone(app.engine());
     let server = server.with_checker(engine);
@@ -196,7 +196,7 @@ fn the_engine_of_the_http_api_answers_too() {
 fn places_are_acquired_renewed_and_released_under_a_ticket() {
     let (server, _clock) = server();
     let text = "limits: [{ name: places, key: header.x-api-key, concurrency: 1 }]";
-    let policy = load(text, "places.yaml", Format::Yaml).unwrap();
+    let policy = load(text, "places.yaml", SourceFormat::Yaml).unwrap();
     let app = Arc::new(App::new(&policy, 1_000, ManualClock::at(NOW)).unwrap());
     let server =
         server.with_checker(Arc::<RateLimitService<_>>::clone(app.service()) as Arc<dyn Checker>);
@@ -249,7 +249,7 @@ fn places_are_acquired_renewed_and_released_under_a_ticket() {
 fn a_place_that_is_released_is_free_for_the_next_command_of_the_same_packet() {
     let (server, _clock) = server();
     let text = "limits: [{ name: places, key: header.x-api-key, concurrency: 1 }]";
-    let policy = load(text, "places.yaml", Format::Yaml).unwrap();
+    let policy = load(text, "places.yaml", SourceFormat::Yaml).unwrap();
     let app = Arc::new(App::new(&policy, 1_000, ManualClock::at(NOW)).unwrap());
     let server =
         server.with_checker(Arc::<RateLimitService<_>>::clone(app.service()) as Arc<dyn Checker>);

@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tollgate_core::Timestamp;
 use tollgate_server::listen::Ended;
-use tollgate_server::resp::{Pipeline, Resp, RespLimits, Session, Then};
+use tollgate_server::resp::{Pipeline, Resp, RespLimits, RespSession, Then};
 use tollgate_store::{Clock, ManualClock, Memory};
 
 use crate::harness::at_once;
@@ -43,7 +43,7 @@ fn server() -> (Resp<Manual>, Manual) {
 /// One connection without a socket.
 struct Line<'a, C> {
     server: &'a Resp<C>,
-    session: Session,
+    session: RespSession,
     pipeline: Pipeline<'a>,
     pending: Vec<u8>,
     is_closed: bool,

@@ -2,7 +2,7 @@
 //! and shows to count.
 
 use tollgate_core::Nanos;
-use tollgate_http::{Dialect, Words};
+use tollgate_http::{Dialect, HeaderFields};
 use tollgate_testkit::allocation::calls;
 
 use super::{app, ask};
@@ -26,7 +26,7 @@ fn a_warm_decision_is_put_into_the_words_of_every_dialect_without_allocating() {
     for dialect in Dialect::ALL {
         let (app, _clock) = app(SEVERAL);
         let app = app.speaking(dialect.into()).spreading(Nanos::SECOND);
-        let mut words = Words::new();
+        let mut words = HeaderFields::new();
         let mut round = || {
             let decided = ask(&app, &says, 1);
             app.service().fields(&decided, &mut words);

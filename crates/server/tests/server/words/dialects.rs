@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate_core::Nanos;
 use tollgate_http::Dialect;
-use tollgate_server::{App, Dialects, Limits};
+use tollgate_server::{App, Dialects, HttpLimits};
 use tollgate_store::ManualClock;
 
 use super::{NOW, app, ask, field, told};
@@ -222,7 +222,7 @@ async fn speaking(text: &str, dialects: &str) -> Server<ManualClock> {
     let clock = Arc::new(ManualClock::at(NOW));
     let app = App::new(&policy(text), 1_000, Arc::clone(&clock)).unwrap();
     let app = app.speaking(dialects.parse::<Dialects>().unwrap());
-    serve_app(app, clock, Limits::default()).await
+    serve_app(app, clock, HttpLimits::default()).await
 }
 
 /// The fields about limits, without what is keyed by the process's secret.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use tollgate_core::Timestamp;
 use tollgate_engine::{CheckOptions, Verdict};
-use tollgate_http::Words;
+use tollgate_http::HeaderFields;
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_server::{App, Transport};
 use tollgate_store::ManualClock;
@@ -54,7 +54,7 @@ fn ask(app: &TestApp, says: &[(&str, &str)], cost: impl Into<Option<u64>>) -> Ve
 
 /// The fields of a decision as text.
 fn told(app: &TestApp, verdict: &Verdict) -> Vec<(&'static str, String)> {
-    let mut words = Words::new();
+    let mut words = HeaderFields::new();
     app.service().fields(verdict, &mut words);
     let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
     words

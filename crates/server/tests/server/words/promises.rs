@@ -9,7 +9,7 @@ use tollgate_core::{Nanos, Outcome};
 use tollgate_engine::{EnforcementMode, Verdict};
 use tollgate_http::Dialect;
 use tollgate_policy::rules::{Role, Rules};
-use tollgate_policy::source::Format;
+use tollgate_policy::source::SourceFormat;
 
 use super::{app, ask, field, told};
 
@@ -95,7 +95,7 @@ fn policy_text(dice: &mut Dice) -> String {
     loop {
         let limits: String = (0..=dice.below(4)).map(|name| limit(dice, name)).collect();
         let text = format!("limits:\n{limits}");
-        let loaded = tollgate_policy::load(&text, "drawn.yaml", Format::Yaml).ok();
+        let loaded = tollgate_policy::load(&text, "drawn.yaml", SourceFormat::Yaml).ok();
         if loaded.is_some_and(|policy| Rules::compile(&policy, [7; 16]).is_ok()) {
             return text;
         }

@@ -10,7 +10,7 @@ use tollgate_engine::control::ToPut;
 use tollgate_store::StoreError;
 use tollgate_store::register::{Mark, NodeId, Register};
 
-use super::node::Node;
+use super::node::LocalNode;
 
 /// One node's side of the conversation.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl<'a> Exchange<'a> {
     pub(super) async fn tell(
         &mut self,
         register: &dyn Register,
-        node: &dyn Node,
+        node: &dyn LocalNode,
     ) -> Result<(), StoreError> {
         loop {
             let (number, put) = match self.in_doubt.take() {
@@ -86,7 +86,7 @@ impl<'a> Exchange<'a> {
     pub(super) async fn hear(
         &mut self,
         register: &dyn Register,
-        node: &dyn Node,
+        node: &dyn LocalNode,
         mark: Mark,
     ) -> Result<(), StoreError> {
         if self.heard == Some(mark) || self.in_doubt.is_some() {
@@ -121,7 +121,7 @@ impl<'a> Exchange<'a> {
     async fn tell_again(
         &mut self,
         register: &dyn Register,
-        node: &dyn Node,
+        node: &dyn LocalNode,
         lost_after: Option<u64>,
     ) -> Result<(), StoreError> {
         self.heard = None;

@@ -23,7 +23,7 @@ use tokio::sync::{Notify, watch};
 use tollgate_store::register::{FleetName, NodeId};
 
 pub use alarm::Mismatch;
-pub use node::{Node, NodeTotals};
+pub use node::{LocalNode, NodeTotals};
 pub use view::{FleetNode, FleetView};
 
 use crate::secret::Secret;

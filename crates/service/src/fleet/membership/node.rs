@@ -8,13 +8,13 @@ use std::num::NonZeroU32;
 use siphasher::sip::SipHasher24;
 use tollgate_engine::control::{Adopted, ToPut, Wake};
 use tollgate_store::Clock;
-use tollgate_store::register::Said;
+use tollgate_store::register::RegisterSnapshot;
 
 use crate::metrics::{RequestOutcome, Transport};
 use crate::service::RateLimitService;
 
 /// A server, as its place in a fleet sees it.
-pub trait Node: Send + Sync {
+pub trait LocalNode: Send + Sync {
     /// A digest of the policy in force: the same on nodes that share a secret and have the same policy.
     fn policy(&self) -> u64;
 
@@ -43,7 +43,7 @@ pub trait Node: Send + Sync {
     fn tell_again(&self, lost_after: Option<u64>);
 
     /// What others have said.
-    fn adopt(&self, said: &Said) -> Adopted;
+    fn adopt(&self, said: &RegisterSnapshot) -> Adopted;
 
     /// How much waits for the register, and how much it will never hear.
     fn unheard(&self) -> (usize, u64);
@@ -62,7 +62,7 @@ pub struct NodeTotals {
     pub shed: u64,
 }
 
-impl<C: Clock + 'static> Node for RateLimitService<C> {
+impl<C: Clock + 'static> LocalNode for RateLimitService<C> {
     fn policy(&self) -> u64 {
         if let Some(reloader) = self.reloader() {
             return reloader.status().hash.short();
@@ -119,7 +119,7 @@ impl<C: Clock + 'static> Node for RateLimitService<C> {
         self.engine().control().tell_again(lost_after);
     }
 
-    fn adopt(&self, said: &Said) -> Adopted {
+    fn adopt(&self, said: &RegisterSnapshot) -> Adopted {
         self.engine().control().adopt(said)
     }
 

@@ -19,7 +19,7 @@ use tollgate_store::{ErrorKind, StoreError};
 
 use super::alarm::{AlarmChange, Mismatch};
 use super::exchange::Exchange;
-use super::node::{Node, NodeTotals};
+use super::node::{LocalNode, NodeTotals};
 use super::view::FleetChanges;
 use super::{Membership, Nodes};
 
@@ -43,7 +43,7 @@ impl Membership {
     pub async fn run(
         self: Arc<Self>,
         register: Arc<dyn Register>,
-        node: Arc<dyn Node>,
+        node: Arc<dyn LocalNode>,
         shutdown: impl Future<Output = ()> + Send,
     ) {
         let mut shutdown = pin!(shutdown);
@@ -70,7 +70,7 @@ impl Membership {
         let _left = tokio::time::timeout(GOODBYE, register.leave(self.id)).await;
     }
 
-    async fn take_part(&self, register: &dyn Register, node: &dyn Node) {
+    async fn take_part(&self, register: &dyn Register, node: &dyn LocalNode) {
         let mut exchange = Exchange::new(self.id, &self.puts);
         let mut rates = Rates::default();
         let mut failed = 0_u32;
@@ -114,7 +114,7 @@ impl Membership {
     async fn round(
         &self,
         register: &dyn Register,
-        node: &dyn Node,
+        node: &dyn LocalNode,
         exchange: &mut Exchange<'_>,
         beat: &Beat,
     ) -> Result<(), StoreError> {
@@ -144,7 +144,7 @@ impl Membership {
         }
     }
 
-    fn beat(&self, node: &dyn Node, load: Load) -> Beat {
+    fn beat(&self, node: &dyn LocalNode, load: Load) -> Beat {
         Beat {
             node: self.id,
             fingerprint: self.fingerprint,

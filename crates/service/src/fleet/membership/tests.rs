@@ -8,13 +8,13 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_engine::control::{Adopted, By, Controls, Halt, Switch, ToPut, Wake};
-use tollgate_policy::source::Format;
+use tollgate_policy::source::SourceFormat;
 use tollgate_store::ManualClock;
-use tollgate_store::register::{NodeId, Register, Said};
+use tollgate_store::register::{NodeId, Register, RegisterSnapshot};
 use tollgate_testkit::register::{ModelRegister, Mood};
 
 use super::exchange::Exchange;
-use super::{Membership, MembershipSettings, Node, NodeTotals, Nodes};
+use super::{LocalNode, Membership, MembershipSettings, NodeTotals, Nodes};
 use crate::{RateLimitService, Secret};
 
 const BY: By<'_> = By {
@@ -27,7 +27,7 @@ const OTHER_POLICY: &str = "limits: [{ name: api, key: header.x-api-key, rate: 1
 type TestService = RateLimitService<Arc<ManualClock>>;
 
 fn service_with(policy: &str, secret: &str) -> Arc<TestService> {
-    let policy = tollgate_policy::load(policy, "policy.yaml", Format::Yaml).unwrap();
+    let policy = tollgate_policy::load(policy, "policy.yaml", SourceFormat::Yaml).unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
     let secret = Secret::shared(secret.as_bytes()).unwrap();
     Arc::new(RateLimitService::new(&policy, 1_000, clock, secret).unwrap())
@@ -47,14 +47,14 @@ struct Member {
 
 impl Member {
     fn start(register: &Arc<ModelRegister>, service: Arc<TestService>, secret: &str) -> Self {
-        let node: Arc<dyn Node> = Arc::<TestService>::clone(&service);
+        let node: Arc<dyn LocalNode> = Arc::<TestService>::clone(&service);
         Self::start_as(register, service, node, secret)
     }
 
     fn start_as(
         register: &Arc<ModelRegister>,
         service: Arc<TestService>,
-        node: Arc<dyn Node>,
+        node: Arc<dyn LocalNode>,
         secret: &str,
     ) -> Self {
         let secret = Secret::shared(secret.as_bytes()).unwrap();
@@ -179,7 +179,7 @@ async fn another_secret_or_policy_alarms_after_a_while_and_until_it_is_mended() 
     );
     pass(&register, Duration::from_secs(10)).await;
     assert_eq!(one.membership.view().mismatches, [0, 1]);
-    let same = tollgate_policy::load(POLICY, "policy.yaml", Format::Yaml).unwrap();
+    let same = tollgate_policy::load(POLICY, "policy.yaml", SourceFormat::Yaml).unwrap();
     other.service.replace(&same).unwrap();
     pass(&register, TWO_SECONDS).await;
     assert_eq!(one.membership.view().mismatches, [0, 0]);
@@ -318,17 +318,17 @@ struct Buggy {
     bugs: AtomicU64,
 }
 
-impl Node for Buggy {
+impl LocalNode for Buggy {
     fn policy(&self) -> u64 {
         let left = self
             .bugs
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
         assert!(left.is_err(), "a bug");
-        Node::policy(&*self.service)
+        LocalNode::policy(&*self.service)
     }
 
     fn generation(&self) -> u64 {
-        Node::generation(&*self.service)
+        LocalNode::generation(&*self.service)
     }
 
     fn tally(&self) -> NodeTotals {
@@ -359,7 +359,7 @@ impl Node for Buggy {
         self.service.tell_again(lost_after);
     }
 
-    fn adopt(&self, said: &Said) -> Adopted {
+    fn adopt(&self, said: &RegisterSnapshot) -> Adopted {
         self.service.adopt(said)
     }
 

@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use tollgate_core::concurrency::{Lease, LeaseId};
 use tollgate_core::limit::{Limit, Quota, State};
 use tollgate_core::reservation::{Record, ReservationId, Reservations};
-use tollgate_core::sliding_log::{Entry, Log};
+use tollgate_core::sliding_log::{Log, LogEntry};
 use tollgate_core::{Concurrency, MAX_CAPACITY, Nanos, Receipt, SlidingLog, Timestamp};
 
 use super::known::limit;
@@ -222,13 +222,13 @@ fn read_state(
 }
 
 fn read_log(input: &mut Reader<impl Read>, count: usize) -> Result<Log, SnapshotError> {
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<LogEntry> = Vec::new();
     for _ in 0..count {
         let [at, blocks] = input.take_all()?;
         if blocks == 0 || entries.last().is_some_and(|last| last.at >= at) {
             return Err(SnapshotError::Damaged);
         }
-        entries.push(Entry { at, blocks });
+        entries.push(LogEntry { at, blocks });
     }
     Ok(entries.into_iter().collect())
 }
@@ -267,8 +267,8 @@ fn whole([high, low]: [u64; 2]) -> u128 {
 mod tests {
     use super::*;
     use crate::clock::ManualClock;
-    use crate::contract::{Check, LimitId, Note, Op, Ruled};
-    use crate::key::Key;
+    use crate::contract::{LimitId, Note, Op, QuotaCheck, Ruled};
+    use crate::key::StoreKey;
     use crate::memory::Memory;
     use std::num::NonZeroU16;
     use tollgate_core::{Rate, TokenBucket};
@@ -285,8 +285,8 @@ mod tests {
             id: LimitId(NonZeroU16::MIN),
             limit: bucket.into(),
         };
-        let key = Key::of(b"a").unwrap();
-        store.ask([Check { key, ruled, op }]).unwrap().1[0].note
+        let key = StoreKey::of(b"a").unwrap();
+        store.ask([QuotaCheck { key, ruled, op }]).unwrap().1[0].note
     }
 
     fn reserve(id: u128) -> Op {
@@ -326,7 +326,7 @@ mod tests {
         read_open(&mut input, &again.shelves).unwrap();
         input.finish().unwrap();
         let place = |store: &Memory<ManualClock>| {
-            let key = Key::of(b"a").unwrap();
+            let key = StoreKey::of(b"a").unwrap();
             store.place(&key, LimitId(NonZeroU16::MIN))
         };
         let was = place(&store);
@@ -358,7 +358,7 @@ mod tests {
         let limits: Vec<Limit> = logs.chain([gate.into()]).collect();
         for (hash, limit) in (0..).zip(&limits) {
             let place = Place::from_parts(hash, LimitId(NonZeroU16::MIN));
-            let entry = Entry { at: 1, blocks: 1 };
+            let entry = LogEntry { at: 1, blocks: 1 };
             let state = State::Log(std::iter::once(entry).collect());
             assert!(shelves.put_back(place, Some(*limit), state, Reservations::default()));
             let mut words = Vec::new();

@@ -9,14 +9,14 @@ mod waiting;
 
 use std::time::Duration;
 
-use tollgate::redis::{Options, Redis, Secret};
+use tollgate::redis::{KeyHashSecret, Options, Redis};
 use tollgate_testkit::redis::{Kind, Server};
 
 /// Longer than anything takes on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 
 fn options(address: impl Into<String>) -> Options {
-    let mut options = Options::new(address, Secret::new(*b"tests of a limit"));
+    let mut options = Options::new(address, KeyHashSecret::new(*b"tests of a limit"));
     options.deadline = LONG;
     options.connect_deadline = LONG;
     options
