@@ -10,17 +10,17 @@ use crate::text::seconds;
 /// What a transport knows when it answers.
 ///
 /// ```
-/// use tollgate_core::{Nanos, Outcome, Status, Unit};
-/// use tollgate_http::{Answer, Dialects, Policy, Standing, Words};
+/// use tollgate_core::{Nanos, Outcome, QuotaStatus, QuotaUnit};
+/// use tollgate_http::{RateLimitStatus, Dialects, QuotaPolicy, RateLimitItem, HeaderFields};
 ///
-/// let policy = Policy::new("per-user", 100, Nanos::MINUTE, Unit::Requests)?;
-/// let status = Status { limit: 100, remaining: 0, reset_after: Nanos::MINUTE };
+/// let policy = QuotaPolicy::new("per-user", 100, Nanos::MINUTE, QuotaUnit::Requests)?;
+/// let status = QuotaStatus { limit: 100, remaining: 0, reset_after: Nanos::MINUTE };
 /// let denied = Outcome::Deny { retry_after: Nanos::from_millis(600) };
-/// let standings = [Standing::new(&policy, denied, &status)];
+/// let standings = [RateLimitItem::new(&policy, denied, &status)];
 ///
 /// // Kept by the connection or the thread: nothing is allocated once it has grown.
-/// let mut words = Words::new();
-/// Answer::new(denied, &standings).write(Dialects::default(), &mut words);
+/// let mut words = HeaderFields::new();
+/// RateLimitStatus::new(denied, &standings).write(Dialects::default(), &mut words);
 /// let expected: [(&str, &[u8]); 4] = [
 ///     ("ratelimit-policy", br#""per-user";q=100;w=60"#),
 ///     ("ratelimit", br#""per-user";r=0;t=1"#),

@@ -15,13 +15,13 @@ use crate::write::lists::push_limit_item;
 /// One limit as clients know it: its name, its quota, and everything about it that stays the same.
 ///
 /// ```
-/// use tollgate_core::{Nanos, Unit};
-/// use tollgate_http::Policy;
+/// use tollgate_core::{Nanos, QuotaUnit};
+/// use tollgate_http::QuotaPolicy;
 ///
-/// let policy = Policy::new("per-user", 100, Nanos::MINUTE, Unit::Requests)?;
+/// let policy = QuotaPolicy::new("per-user", 100, Nanos::MINUTE, QuotaUnit::Requests)?;
 /// assert_eq!(policy.policy_field(), r#""per-user";q=100;w=60"#);
 ///
-/// let policy = Policy::concurrent("in-flight", 20)?;
+/// let policy = QuotaPolicy::concurrent("in-flight", 20)?;
 /// assert_eq!(policy.policy_field(), r#""in-flight";q=20;qu="concurrent-requests""#);
 /// # Ok::<(), tollgate_http::InvalidPolicyName>(())
 /// ```

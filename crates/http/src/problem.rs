@@ -106,9 +106,9 @@ impl RateLimitStatus<'_> {
 /// One problem with a body of its own, for errors that are no decision of a limit and for those who write few.
 ///
 /// ```
-/// use tollgate_http::Problem;
+/// use tollgate_http::ProblemDetails;
 ///
-/// let problem = Problem::plain(404, "Not Found", "there is nothing at /nowhere");
+/// let problem = ProblemDetails::plain(404, "Not Found", "there is nothing at /nowhere");
 /// assert_eq!(
 ///     problem.to_json(),
 ///     r#"{"type":"about:blank","title":"Not Found","status":404,"detail":"there is nothing at /nowhere"}"#,

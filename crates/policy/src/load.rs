@@ -14,12 +14,12 @@ use crate::source::{
 ///
 /// ```
 /// use tollgate_policy::load;
-/// use tollgate_policy::source::Format;
+/// use tollgate_policy::source::SourceFormat;
 ///
 /// let text = "limits:\n  - name: everyone\n    rate: 100/s\n";
-/// assert_eq!(load(text, "policy.yaml", Format::Yaml).unwrap().limits.len(), 1);
+/// assert_eq!(load(text, "policy.yaml", SourceFormat::Yaml).unwrap().limits.len(), 1);
 ///
-/// let problems = load("limits: [{ name: a, rate: 100 }]", "policy.yaml", Format::Yaml).unwrap_err();
+/// let problems = load("limits: [{ name: a, rate: 100 }]", "policy.yaml", SourceFormat::Yaml).unwrap_err();
 /// assert!(problems.to_string().contains("`100` does not say per what"));
 /// ```
 ///

@@ -13,12 +13,12 @@ pub const MAX_KEY_LEN: usize = 1_024;
 /// A key as a store sees it: parts that were checked to be short enough. It borrows; making one allocates nothing.
 ///
 /// ```
-/// use tollgate_store::Key;
+/// use tollgate_store::StoreKey;
 ///
 /// let parts: [&[u8]; 2] = [b"tenant-7", b"POST /orders"];
-/// let composite = Key::of_parts(&parts)?;
+/// let composite = StoreKey::of_parts(&parts)?;
 /// assert_eq!(composite.len(), 8 + 2 + 12);
-/// assert!(Key::of(&[0; 2_000]).is_err());
+/// assert!(StoreKey::of(&[0; 2_000]).is_err());
 /// # Ok::<(), tollgate_store::KeyTooLong>(())
 /// ```
 #[derive(Clone, Copy)]

@@ -47,6 +47,16 @@ pub use reservation::Reservation;
 pub use table::DEFAULT_KEYS;
 pub use together::{Ask, check_all, refund_all};
 
+/// The former name of [`LimitStatus`]. It goes with the next release.
+#[deprecated(since = "0.1.0", note = "call it `LimitStatus`")]
+pub type Standing<'a> = LimitStatus<'a>;
+/// The former name of [`QuotaStatus`]. It goes with the next release.
+#[deprecated(since = "0.1.0", note = "call it `QuotaStatus`")]
+pub type Status = QuotaStatus;
+/// The former name of [`QuotaUnit`]. It goes with the next release.
+#[deprecated(since = "0.1.0", note = "call it `QuotaUnit`")]
+pub type Unit = QuotaUnit;
+
 pub use tollgate_core::{
     Calendar, FixedWindow, InvalidQuota, LeakyBucket, Nanos, Outcome, QuotaStatus, QuotaUnit, Rate,
     SlidingCounter, SlidingLog, Timestamp, TokenBucket, UtcOffset, Window,

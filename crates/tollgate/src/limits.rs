@@ -32,11 +32,11 @@ pub trait IntoLimit: sealed::Sealed {
     /// The same limit, counting something else than requests. Nothing is decided by it; it is there to be told.
     ///
     /// ```
-    /// use tollgate::{IntoLimit, Limiter, Rate, Unit};
+    /// use tollgate::{IntoLimit, Limiter, Rate, QuotaUnit};
     ///
-    /// let tokens = Rate::per_minute(90_000).counting(Unit::Tokens);
+    /// let tokens = Rate::per_minute(90_000).counting(QuotaUnit::Tokens);
     /// let limiter = Limiter::builder().limit("tokens", tokens).build()?;
-    /// assert_eq!(limiter.peek("team-7")?.tightest().unit, Unit::Tokens);
+    /// assert_eq!(limiter.peek("team-7")?.tightest().unit, QuotaUnit::Tokens);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     fn counting(self, unit: QuotaUnit) -> Counting<Self>

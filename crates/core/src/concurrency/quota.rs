@@ -10,10 +10,10 @@ pub const MAX_LEASES: u64 = 65_536;
 ///
 /// ```
 /// use tollgate_core::{Concurrency, Nanos, Outcome, Timestamp};
-/// use tollgate_core::concurrency::{LeaseId, Leases};
+/// use tollgate_core::concurrency::{LeaseId, LeaseSet};
 ///
 /// let quota = Concurrency::new(1, Nanos::from_secs(30))?;
-/// let mut leases = Leases::default();
+/// let mut leases = LeaseSet::default();
 /// let now = Timestamp::from_secs(0);
 /// let first = quota.acquire(&leases, now, LeaseId(1), 1);
 /// assert_eq!(first.outcome, Outcome::Allow);

@@ -86,9 +86,9 @@ variants!(
 ///
 /// ```
 /// use tollgate_core::limit::{Limit, Op, State};
-/// use tollgate_core::{Outcome, Rate, Timestamp, TokenBucket, Unit};
+/// use tollgate_core::{Outcome, Rate, Timestamp, TokenBucket, QuotaUnit};
 ///
-/// let limit = Limit::new(TokenBucket::at(Rate::per_minute(60_000)).build()?).counting(Unit::Bytes);
+/// let limit = Limit::new(TokenBucket::at(Rate::per_minute(60_000)).build()?).counting(QuotaUnit::Bytes);
 /// let mut state = State::default();
 /// let now = Timestamp::from_secs(1);
 /// let answer = limit.decide(&state, now, Op::Spend(50_000)).unwrap();

@@ -56,11 +56,11 @@ pub struct By<'a> {
 /// use tollgate_engine::Engine;
 /// use tollgate_engine::control::{By, Halt, Switch};
 /// use tollgate_policy::rules::Rules;
-/// use tollgate_policy::source::Format;
+/// use tollgate_policy::source::SourceFormat;
 /// use tollgate_store::Memory;
 ///
 /// let text = "limits: [{ name: logins, key: ip, rate: 10/min }]";
-/// let policy = tollgate_policy::load(text, "policy.yaml", Format::Yaml)?;
+/// let policy = tollgate_policy::load(text, "policy.yaml", SourceFormat::Yaml)?;
 /// let rules = Rules::compile(&policy, [7; 16]).map_err(|problems| format!("{problems:?}"))?;
 /// let engine = Engine::new(rules, Memory::for_keys(1_000)?)?;
 ///

@@ -40,7 +40,7 @@ use crate::verdict::Verdict;
 /// use tollgate_engine::{CheckOptions, Engine, StoreSteps, checks};
 /// use tollgate_policy::attributes::{Attribute, Attributes};
 /// use tollgate_policy::rules::Rules;
-/// use tollgate_policy::source::Format;
+/// use tollgate_policy::source::SourceFormat;
 /// use tollgate_store::{Memory, Store};
 ///
 /// struct Nobody;
@@ -50,7 +50,7 @@ use crate::verdict::Verdict;
 ///     }
 /// }
 ///
-/// let policy = tollgate_policy::load("limits: [{ name: all, rate: 1/m }]", "p.yaml", Format::Yaml)?;
+/// let policy = tollgate_policy::load("limits: [{ name: all, rate: 1/m }]", "p.yaml", SourceFormat::Yaml)?;
 /// let rules = Rules::compile(&policy, [7; 16]).map_err(|problems| format!("{problems:?}"))?;
 /// let engine = Engine::new(rules, Memory::for_keys(1_000)?)?;
 ///

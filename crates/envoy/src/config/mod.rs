@@ -84,7 +84,7 @@ pub struct FilesRefused(pub Vec<Problems>);
 /// ```
 /// use tollgate_core::limit::State;
 /// use tollgate_core::Timestamp;
-/// use tollgate_envoy::config::{self, Code, Descriptor, Entry, Modes, Request};
+/// use tollgate_envoy::config::{self, Code, Descriptor, DescriptorEntry, Modes, RlsRequest};
 ///
 /// let policy = config::load(&[(
 ///     "edge.yaml",
@@ -96,9 +96,9 @@ pub struct FilesRefused(pub Vec<Problems>);
 /// ",
 /// )])?;
 ///
-/// let entries = [Entry::new("remote_address", "203.0.113.7")];
+/// let entries = [DescriptorEntry::new("remote_address", "203.0.113.7")];
 /// let descriptors = [Descriptor::new(&entries)];
-/// let request = Request::new("edge", &descriptors);
+/// let request = RlsRequest::new("edge", &descriptors);
 /// let plan = policy.plan(&request).unwrap();
 ///
 /// // Whoever has a store keeps one state for each identity and key; here there is just one.
@@ -209,7 +209,7 @@ impl EnvoyPolicy {
         domains.into_iter()
     }
 
-    /// The stable names of everything that is counted, by [`State`]: `override/minute` and the like for limits that come
+    /// The stable names of everything that is counted, by [`RuleStateIndex`]: `override/minute` and the like for limits that come
     /// with a request, then `domain.key_value/minute` for each limited rule. A rule whose unit changes counts anew. Two
     /// rules whose names read the same share one, and their keys still differ.
     pub fn identities(&self) -> impl ExactSizeIterator<Item = &str> {

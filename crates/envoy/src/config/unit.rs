@@ -43,10 +43,10 @@ impl WindowUnit {
     /// The unit of this name, in whatever case.
     ///
     /// ```
-    /// use tollgate_envoy::config::Unit;
+    /// use tollgate_envoy::config::WindowUnit;
     ///
-    /// assert_eq!(Unit::named("MINUTE"), Some(Unit::Minute));
-    /// assert_eq!(Unit::named("unknown"), None);
+    /// assert_eq!(WindowUnit::named("MINUTE"), Some(WindowUnit::Minute));
+    /// assert_eq!(WindowUnit::named("unknown"), None);
     /// ```
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {

@@ -38,7 +38,7 @@ use crate::config::{
 ///
 /// ```
 /// use tollgate_engine::LimitIdAllocator;
-/// use tollgate_envoy::config::{self, Code, Descriptor, Entry, Request};
+/// use tollgate_envoy::config::{self, Code, Descriptor, DescriptorEntry, RlsRequest};
 /// use tollgate_envoy::engine::EnvoyEngine;
 /// use tollgate_store::Memory;
 ///
@@ -51,9 +51,9 @@ use crate::config::{
 /// let policy = config::load(&[("edge.yaml", text)])?;
 /// let engine = EnvoyEngine::new(policy, [7; 16], Memory::for_keys(1_000)?, &LimitIdAllocator::default())?;
 ///
-/// let entries = [Entry::new("remote_address", "203.0.113.7")];
+/// let entries = [DescriptorEntry::new("remote_address", "203.0.113.7")];
 /// let descriptors = [Descriptor::new(&entries)];
-/// let request = Request::new("edge", &descriptors);
+/// let request = RlsRequest::new("edge", &descriptors);
 /// assert_eq!(engine.decide(&request, |decided| decided.reply.overall)?, Code::Ok);
 /// assert_eq!(engine.decide(&request, |decided| decided.reply.overall)?, Code::OverLimit);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -29,15 +29,15 @@ use self::table::{Denial, Table};
 /// use tollgate_core::{Nanos, Rate, TokenBucket};
 /// use tollgate_engine::DenialCaching;
 /// use tollgate_fleet::denial_cache::DenialCache;
-/// use tollgate_store::{Answer, Check, Key, LimitId, Memory, Op, Ruled, Store};
+/// use tollgate_store::{StoreReply, QuotaCheck, StoreKey, LimitId, Memory, Op, Ruled, Store};
 ///
 /// let store = Memory::for_keys(100)?;
 /// let quota = TokenBucket::at(Rate::per_hour(1)).build()?;
 /// let ruled = Ruled { id: LimitId(NonZeroU16::MIN), limit: quota.into() };
-/// let checks = [Check { key: Key::of(b"alice")?, ruled: &ruled, op: Op::Spend(1) }];
+/// let checks = [QuotaCheck { key: StoreKey::of(b"alice")?, ruled: &ruled, op: Op::Spend(1) }];
 ///
 /// let cache = DenialCache::for_keys(1_000);
-/// let mut answers = [Answer::EMPTY];
+/// let mut answers = [StoreReply::EMPTY];
 /// let sent = store.now();
 /// store.decide(&checks, &mut answers)?;
 /// cache.learn(&checks, &answers, &[DenialCaching::UntilOver], sent, 1);

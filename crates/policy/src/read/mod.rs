@@ -87,9 +87,9 @@ pub(crate) fn tables() -> [(&'static str, Vec<About>); 16] {
 /// Reads and checks a policy.
 ///
 /// ```
-/// use tollgate_policy::source::{Format, parse};
+/// use tollgate_policy::source::{SourceFormat, parse};
 ///
-/// let tree = parse("limits: [{ name: all, rate: 100/s, brust: 5, burst: 1O }]", Format::Yaml).unwrap();
+/// let tree = parse("limits: [{ name: all, rate: 100/s, brust: 5, burst: 1O }]", SourceFormat::Yaml).unwrap();
 /// let problems = tollgate_policy::read::policy(&tree).unwrap_err();
 /// assert_eq!(problems.len(), 2);
 /// assert_eq!(problems[0].help.as_deref(), Some("did you mean `burst`?"));
@@ -123,12 +123,12 @@ pub fn policy(node: &SourceNode) -> Result<Policy, Vec<Diagnostic>> {
 /// read with it too.
 ///
 /// ```
-/// use tollgate_policy::read::{Fields, Reader};
-/// use tollgate_policy::source::{Format, parse};
+/// use tollgate_policy::read::{FieldReader, Reader};
+/// use tollgate_policy::source::{SourceFormat, parse};
 ///
-/// let tree = parse("{ send: 5, exepct: allowed }", Format::Yaml).unwrap();
+/// let tree = parse("{ send: 5, exepct: allowed }", SourceFormat::Yaml).unwrap();
 /// let mut reader = Reader::new(&tree);
-/// let mut fields = Fields::open(&mut reader, &tree, "a step", "{ send: 5 }").unwrap();
+/// let mut fields = FieldReader::open(&mut reader, &tree, "a step", "{ send: 5 }").unwrap();
 /// let send = fields.take(&mut reader, "send").and_then(|node| reader.number(node, "send", 0, 9));
 /// fields.take(&mut reader, "expect");
 /// fields.finish(&mut reader);

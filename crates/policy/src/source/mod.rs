@@ -43,10 +43,10 @@ impl SourceFormat {
     ///
     /// ```
     /// use std::path::Path;
-    /// use tollgate_policy::source::Format;
+    /// use tollgate_policy::source::SourceFormat;
     ///
-    /// assert_eq!(Format::of_path(Path::new("/etc/tollgate/policy.YML")), Some(Format::Yaml));
-    /// assert_eq!(Format::of_path(Path::new("policy.txt")), None);
+    /// assert_eq!(SourceFormat::of_path(Path::new("/etc/tollgate/policy.YML")), Some(SourceFormat::Yaml));
+    /// assert_eq!(SourceFormat::of_path(Path::new("policy.txt")), None);
     /// ```
     #[must_use]
     pub fn of_path(path: &Path) -> Option<Self> {
@@ -66,13 +66,13 @@ impl SourceFormat {
 /// wrong; [`given_twice`] finds them. (TOML's own grammar refuses it here already.)
 ///
 /// ```
-/// use tollgate_policy::source::{Format, Value, parse};
+/// use tollgate_policy::source::{SourceFormat, SourceValue, parse};
 ///
-/// let tree = parse("limits: []\nmode: shadow\n", Format::Yaml).unwrap();
-/// let Value::Map(entries) = tree.value else { panic!("it is a map") };
+/// let tree = parse("limits: []\nmode: shadow\n", SourceFormat::Yaml).unwrap();
+/// let SourceValue::Map(entries) = tree.value else { panic!("it is a map") };
 /// assert_eq!((&*entries[1].name.value, entries[1].value.place.column), ("mode", 7));
 ///
-/// let problems = parse("# nothing yet\n", Format::Yaml).unwrap_err();
+/// let problems = parse("# nothing yet\n", SourceFormat::Yaml).unwrap_err();
 /// assert!(problems[0].message.contains("says nothing"));
 /// ```
 ///

@@ -47,10 +47,10 @@ impl Diagnostic {
 /// Everything that is wrong with a file, in the order of its lines; never empty.
 ///
 /// ```
-/// use tollgate_policy::source::{Place, Problem, Problems};
+/// use tollgate_policy::source::{SourceLocation, Diagnostic, Problems};
 ///
-/// let place = Place { line: 1, column: 7, width: 4 };
-/// let problem = Problem::new(place, "`10/q` is not a rate", "write `10/s`");
+/// let place = SourceLocation { line: 1, column: 7, width: 4 };
+/// let problem = Diagnostic::new(place, "`10/q` is not a rate", "write `10/s`");
 /// let problems = Problems::new("policy.yaml", "rate: 10/q\n", vec![problem]);
 /// assert_eq!(
 ///     problems.to_string(),

@@ -12,11 +12,11 @@ use crate::model::{Period, RateSpec};
 /// A rate of so many units. Zero denies everything.
 ///
 /// ```
-/// use tollgate_core::{Nanos, Unit};
+/// use tollgate_core::{Nanos, QuotaUnit};
 /// use tollgate_policy::model::Period;
 /// use tollgate_policy::words::rate;
 ///
-/// let rate = rate("100 per 15m", Unit::Requests).unwrap();
+/// let rate = rate("100 per 15m", QuotaUnit::Requests).unwrap();
 /// assert_eq!((rate.units, rate.period), (100, Period::Span(Nanos::from_secs(900))));
 /// ```
 ///

@@ -13,12 +13,12 @@ const UNIX: &str = "unix:";
 /// Where to listen, if at all.
 ///
 /// ```
-/// use tollgate_server::listen::Place;
+/// use tollgate_server::listen::ListenAddress;
 ///
-/// assert_eq!("off".parse(), Ok(Place::Off));
-/// assert_eq!("127.0.0.1:80".parse(), Ok(Place::Tcp(([127, 0, 0, 1], 80).into())));
-/// assert_eq!("unix:/run/api.sock".parse(), Ok(Place::Unix("/run/api.sock".into())));
-/// assert!("localhost".parse::<Place>().is_err());
+/// assert_eq!("off".parse(), Ok(ListenAddress::Off));
+/// assert_eq!("127.0.0.1:80".parse(), Ok(ListenAddress::Tcp(([127, 0, 0, 1], 80).into())));
+/// assert_eq!("unix:/run/api.sock".parse(), Ok(ListenAddress::Unix("/run/api.sock".into())));
+/// assert!("localhost".parse::<ListenAddress>().is_err());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {

@@ -77,10 +77,10 @@ pub enum Broken {
 /// Looks for a command at the beginning of `input`. Its words are put into `words`, which are places in `input`.
 ///
 /// ```
-/// use tollgate_server::resp::{Command, Parsed, Words, parse};
+/// use tollgate_server::resp::{Command, Parsed, ArgumentSpans, parse};
 ///
 /// let mut bytes = *b"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\nPING";
-/// let mut words = Words::new();
+/// let mut words = ArgumentSpans::new();
 /// assert_eq!(parse(&mut bytes, &mut words), Parsed::Command(22));
 /// let command = Command::new(&bytes, &words);
 /// assert_eq!((command.word(0), command.word(1), command.word(2)), (&b"ECHO"[..], &b"hi"[..], &b""[..]));

@@ -23,7 +23,7 @@ impl<C: Clock> RateLimitService<C> {
     /// ```
     /// use tollgate_engine::CheckOptions;
     /// use tollgate_policy::attributes::{Attribute, Attributes};
-    /// use tollgate_policy::source::Format;
+    /// use tollgate_policy::source::SourceFormat;
     /// use tollgate_service::{HeaderFields, RateLimitService, Secret, Transport};
     /// use tollgate_store::SystemClock;
     ///
@@ -34,7 +34,7 @@ impl<C: Clock> RateLimitService<C> {
     ///     }
     /// }
     ///
-    /// let policy = tollgate_policy::load("limits: [{ name: all, rate: 2/m }]", "p.yaml", Format::Yaml)?;
+    /// let policy = tollgate_policy::load("limits: [{ name: all, rate: 2/m }]", "p.yaml", SourceFormat::Yaml)?;
     /// let service = RateLimitService::new(&policy, 1_000, SystemClock::new(), Secret::random())?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     /// # runtime.block_on(async {

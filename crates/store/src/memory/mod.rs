@@ -66,14 +66,14 @@ const TABLE_BYTES_PER_KEY: usize = 128 / 4 + 128 / 3 + 1;
 /// ```
 /// use std::num::NonZeroU16;
 /// use tollgate_core::{Outcome, Rate, TokenBucket};
-/// use tollgate_store::{Check, Key, LimitId, Memory, Op, Ruled, Store};
+/// use tollgate_store::{QuotaCheck, StoreKey, LimitId, Memory, Op, Ruled, Store};
 ///
 /// let store = Memory::for_keys(10_000)?;
 /// let quota = TokenBucket::at(Rate::per_second(10)).burst(1).build()?;
 /// let ruled = Ruled { id: LimitId(NonZeroU16::MIN), limit: quota.into() };
 /// store.learn(&ruled);
 ///
-/// let check = Check { key: Key::of(b"alice")?, ruled: &ruled, op: Op::Spend(1) };
+/// let check = QuotaCheck { key: StoreKey::of(b"alice")?, ruled: &ruled, op: Op::Spend(1) };
 /// assert_eq!(store.ask([check])?.0.outcome(), Outcome::Allow);
 /// let (verdict, [answer]) = store.ask([check])?;
 /// assert!(!verdict.is_admitted());
