@@ -56,7 +56,9 @@ fn resident() -> Result<usize, Failure> {
 fn run(keys: u64, room: usize) -> Result<(), Failure> {
     let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
     let store = Memory::with_clock(room, clock)?;
-    let quota = TokenBucket::at(Rate::per_minute(1)).burst(10).build()?;
+    let quota = TokenBucket::builder(Rate::per_minute(1))
+        .burst(10)
+        .build()?;
     let [guarded, passing] = [NonZeroU16::MIN, NonZeroU16::MAX].map(LimitId);
     for id in [guarded, passing] {
         let limit = quota.into();

@@ -12,7 +12,7 @@ use crate::measure::measured_section;
 
 /// A decision on a log of 100 a minute that holds `held` entries. The edit is not applied.
 pub(super) fn log(times: u64, held: u64) -> Ran {
-    let quota = SlidingLog::of(100, Nanos::MINUTE).build()?;
+    let quota = SlidingLog::builder(100, Nanos::MINUTE).build()?;
     let mut log = Log::default();
     for n in 0..held {
         if let Some(edit) = quota.decide(&log, NOW.after(Nanos::from_millis(n)), 1).next {
@@ -45,7 +45,7 @@ pub(super) fn acquire(times: u64, held: u128) -> Ran {
 
 /// An admission through four rows, cells raised.
 pub(super) fn sketch(times: u64) -> Ran {
-    let quota = TokenBucket::at(Rate::per_second(1_000_000)).build()?;
+    let quota = TokenBucket::builder(Rate::per_second(1_000_000)).build()?;
     let mut sketch = Sketch::new(quota, 4, 1_024)?;
     measured_section(times, || {
         let (hash, now, cost) = black_box((7, NOW, 1));

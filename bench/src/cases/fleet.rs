@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use tollgate_core::compose::Verdict;
-use tollgate_core::lending::Book;
 use tollgate_core::limit::Quota;
+use tollgate_core::quota_lease::LeasedBucket;
 use tollgate_core::{Nanos, Rate, TokenBucket};
 use tollgate_engine::CheckOptions;
 use tollgate_fleet::leases::{LeaseOptions, LocalLeases, Taken};
@@ -30,7 +30,7 @@ use crate::measure::measured_section;
 
 /// A lender in this process.
 #[derive(Debug, Default)]
-struct Lending(Mutex<Book>);
+struct Lending(Mutex<LeasedBucket>);
 
 impl Lender for Lending {
     fn lend<'a>(
@@ -42,7 +42,7 @@ impl Lender for Lending {
     ) -> StoreFuture<'a, LeaseGrant> {
         let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let granted = match ruled.limit.quota() {
-            Quota::TokenBucket(bucket) => Ok(book.run(bucket, NOW, &errand)),
+            Quota::TokenBucket(bucket) => Ok(book.handle(bucket, NOW, &errand)),
             _ => Err(StoreError::new(ErrorKind::BadRequest, "not a bucket")),
         };
         Box::pin(std::future::ready(granted))
@@ -50,7 +50,7 @@ impl Lender for Lending {
 }
 
 fn ruled(units: u64) -> Result<Ruled, Box<dyn std::error::Error>> {
-    let bucket = TokenBucket::at(Rate::new(units, Nanos::DAY)).burst(units);
+    let bucket = TokenBucket::builder(Rate::new(units, Nanos::DAY)).burst(units);
     Ok(Ruled {
         id: LimitId(NonZeroU16::MIN),
         limit: bucket.build()?.into(),

@@ -18,7 +18,7 @@ const ROOM: usize = 100_000;
 
 /// One an hour, and so many at once.
 fn bucket(burst: u64) -> Result<TokenBucket, Box<dyn std::error::Error>> {
-    Ok(TokenBucket::at(Rate::new(1, Nanos::HOUR))
+    Ok(TokenBucket::builder(Rate::new(1, Nanos::HOUR))
         .burst(burst)
         .build()?)
 }
@@ -33,7 +33,9 @@ fn ruled(number: u16, limit: impl Into<Limit>) -> Ruled {
 /// Allowed throughout with a large burst; with a burst of one, denied after the first, which is not counted.
 pub(super) fn spend(times: u64, burst: u64) -> Ran {
     let store = Memory::with_clock(ROOM, ManualClock::at(NOW))?;
-    let quota = TokenBucket::at(Rate::per_second(1)).burst(burst).build()?;
+    let quota = TokenBucket::builder(Rate::per_second(1))
+        .burst(burst)
+        .build()?;
     let known = ruled(0, quota);
     store.learn(&known);
     let key = StoreKey::of(b"user00000042")?;
@@ -63,8 +65,8 @@ pub(super) fn ask_eight_buckets(times: u64) -> Ran {
 }
 
 pub(super) fn ask_three_kinds(times: u64) -> Ran {
-    let window = FixedWindow::of(1_000_000, Window::Epoch(Nanos::DAY)).build()?;
-    let counter = SlidingCounter::of(1_000_000, Nanos::MINUTE).build()?;
+    let window = FixedWindow::builder(1_000_000, Window::Epoch(Nanos::DAY)).build()?;
+    let counter = SlidingCounter::builder(1_000_000, Nanos::MINUTE).build()?;
     let bucket = bucket(1_000_000)?;
     ask(
         times,

@@ -77,12 +77,12 @@ mod time;
 
 pub mod compose;
 pub mod concurrency;
+pub mod fair_share;
 pub mod fixed_window;
 pub mod leaky_bucket;
-pub mod lending;
 pub mod limit;
+pub mod quota_lease;
 pub mod reservation;
-pub mod share;
 pub mod sketch;
 pub mod sliding_counter;
 pub mod sliding_log;

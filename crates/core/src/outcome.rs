@@ -43,7 +43,7 @@ impl QuotaStatus {
     /// Whether a smaller part is left than of the other: `remaining / limit` compared without dividing. A limit of
     /// nothing counts as one of one.
     #[must_use]
-    pub fn has_less_left_than(&self, other: &Self) -> bool {
+    pub fn is_closer_to_limit_than(&self, other: &Self) -> bool {
         let part = |of: &Self, by: &Self| {
             u128::from(of.remaining).saturating_mul(u128::from(by.limit.max(1)))
         };
@@ -69,7 +69,7 @@ pub struct Receipt {
 impl Receipt {
     /// Of a decision at `now` that charged nothing: a peek, a denial, a correction.
     #[must_use]
-    pub const fn of_nothing(now: Timestamp) -> Self {
+    pub const fn empty(now: Timestamp) -> Self {
         Self {
             cost: 0,
             at: now,

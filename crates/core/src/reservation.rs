@@ -22,9 +22,9 @@ pub struct ReservationOptions {
     /// Time in which a reservation can be settled downwards or cancelled.
     pub hold: Nanos,
     /// Time for which an expired one is still known.
-    pub memory: Nanos,
+    pub retention: Nanos,
     /// The most that one ledger remembers, open or not.
-    pub most: usize,
+    pub max_records: usize,
 }
 
 /// What a ledger knows of an id before a reservation is made under it.
@@ -58,7 +58,7 @@ pub enum Correction {
 
 /// One reservation, as a ledger remembers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct ReservationRecord {
     /// Its name.
     pub id: ReservationId,
     /// What was charged for it.
@@ -92,22 +92,22 @@ pub struct Record {
 /// # Ok::<(), tollgate_core::InvalidQuota>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Reservations {
-    records: VecDeque<Record>,
+pub struct ReservationLedger {
+    records: VecDeque<ReservationRecord>,
 }
 
-impl FromIterator<Record> for Reservations {
+impl FromIterator<ReservationRecord> for ReservationLedger {
     /// The ledger of these records, oldest first, each under a name of its own: how a store that kept them elsewhere shows
     /// them to the ledger again.
-    fn from_iter<I: IntoIterator<Item = Record>>(records: I) -> Self {
+    fn from_iter<I: IntoIterator<Item = ReservationRecord>>(records: I) -> Self {
         let records = records.into_iter().collect();
         Self { records }
     }
 }
 
-impl Reservations {
+impl ReservationLedger {
     /// The records, oldest first, those included that are no longer remembered.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Record> + ExactSizeIterator {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &ReservationRecord> + ExactSizeIterator {
         self.records.iter()
     }
 
@@ -125,7 +125,7 @@ impl Reservations {
 
     /// What is known of `id`. Ask before deciding on the charge.
     #[must_use]
-    pub fn standing(
+    pub fn status(
         &self,
         now: Timestamp,
         terms: &ReservationOptions,
@@ -138,7 +138,11 @@ impl Reservations {
         if let Some(record) = remembered.clone().find(|record| record.id == id) {
             return ReservationStatus::Known(record.receipt);
         }
-        if terms.most == 0 || remembered.nth(terms.most.saturating_sub(1)).is_some() {
+        if terms.max_records == 0
+            || remembered
+                .nth(terms.max_records.saturating_sub(1))
+                .is_some()
+        {
             return ReservationStatus::Full;
         }
         ReservationStatus::Fresh
@@ -146,21 +150,21 @@ impl Reservations {
 
     /// Time until the ledger forgets its oldest record, and so has room again if it is full.
     #[must_use]
-    pub fn room_after(&self, now: Timestamp, terms: &ReservationOptions) -> Nanos {
+    pub fn time_until_room(&self, now: Timestamp, terms: &ReservationOptions) -> Nanos {
         let forgotten = self
             .records
             .iter()
-            .map(|record| record.expires.after(terms.memory));
+            .map(|record| record.expires.after(terms.retention));
         forgotten.min().map_or(Nanos::ZERO, |at| at.since(now))
     }
 
     /// Time until the ledger has forgotten all of its records, and so is as good as empty.
     #[must_use]
-    pub fn forgotten_after(&self, now: Timestamp, terms: &ReservationOptions) -> Nanos {
+    pub fn time_until_empty(&self, now: Timestamp, terms: &ReservationOptions) -> Nanos {
         let forgotten = self
             .records
             .iter()
-            .map(|record| record.expires.after(terms.memory));
+            .map(|record| record.expires.after(terms.retention));
         forgotten.max().map_or(Nanos::ZERO, |at| at.since(now))
     }
 
@@ -175,9 +179,9 @@ impl Reservations {
     ) {
         self.records
             .retain(|record| record.is_remembered(now, terms));
-        if self.standing(now, terms, id) == ReservationStatus::Fresh {
+        if self.status(now, terms, id) == ReservationStatus::Fresh {
             let expires = now.after(terms.hold);
-            self.records.push_back(Record {
+            self.records.push_back(ReservationRecord {
                 id,
                 receipt,
                 expires,
@@ -257,11 +261,11 @@ impl Reservations {
     }
 }
 
-impl Record {
+impl ReservationRecord {
     /// Whether it is still known at `now`. A clock that went back keeps it known for longer, by as much as it went back:
     /// a reservation forgotten too early would be charged again by a retried call, one forgotten late is not.
     fn is_remembered(&self, now: Timestamp, terms: &ReservationOptions) -> bool {
-        now < self.expires.after(terms.memory)
+        now < self.expires.after(terms.retention)
     }
 }
 
@@ -271,8 +275,8 @@ mod tests {
 
     const TERMS: ReservationOptions = ReservationOptions {
         hold: Nanos::from_secs(10),
-        memory: Nanos::from_secs(5),
-        most: 2,
+        retention: Nanos::from_secs(5),
+        max_records: 2,
     };
     const RECEIPT: Receipt = Receipt {
         cost: 100,
@@ -285,8 +289,8 @@ mod tests {
         Timestamp::from_secs(second)
     }
 
-    fn reserved() -> Reservations {
-        let mut ledger = Reservations::default();
+    fn reserved() -> ReservationLedger {
+        let mut ledger = ReservationLedger::default();
         ledger.open(at(0), &TERMS, ID, RECEIPT);
         ledger
     }
@@ -295,7 +299,7 @@ mod tests {
     fn reserving_again_under_the_same_id_is_known() {
         let mut ledger = reserved();
         assert_eq!(
-            ledger.standing(at(1), &TERMS, ID),
+            ledger.status(at(1), &TERMS, ID),
             ReservationStatus::Known(RECEIPT)
         );
         ledger.open(
@@ -309,7 +313,7 @@ mod tests {
         );
         assert_eq!(ledger.len(), 1);
         assert_eq!(
-            ledger.standing(at(1), &TERMS, ID),
+            ledger.status(at(1), &TERMS, ID),
             ReservationStatus::Known(RECEIPT)
         );
     }
@@ -324,7 +328,7 @@ mod tests {
         assert_eq!(ledger.settle(at(1), &TERMS, ID, 40), settle);
         assert_eq!(ledger.cancel(at(1), &TERMS, ID), Correction::AlreadyClosed);
         assert_eq!(
-            ledger.standing(at(1), &TERMS, ID),
+            ledger.status(at(1), &TERMS, ID),
             ReservationStatus::Known(RECEIPT)
         );
     }
@@ -353,10 +357,10 @@ mod tests {
         let mut ledger = reserved();
         ledger.open(at(3), &TERMS, ReservationId(2), RECEIPT);
         let secs = Nanos::from_secs;
-        assert_eq!(ledger.room_after(at(4), &TERMS), secs(11));
-        assert_eq!(ledger.forgotten_after(at(4), &TERMS), secs(14));
+        assert_eq!(ledger.time_until_room(at(4), &TERMS), secs(11));
+        assert_eq!(ledger.time_until_empty(at(4), &TERMS), secs(14));
         assert_eq!(
-            Reservations::default().forgotten_after(at(4), &TERMS),
+            ReservationLedger::default().time_until_empty(at(4), &TERMS),
             Nanos::ZERO
         );
     }
@@ -379,11 +383,11 @@ mod tests {
         let mut ledger = reserved();
         ledger.open(at(3), &TERMS, ReservationId(2), RECEIPT);
         assert_eq!(
-            ledger.standing(at(3), &TERMS, ReservationId(3)),
+            ledger.status(at(3), &TERMS, ReservationId(3)),
             ReservationStatus::Full
         );
         assert_eq!(
-            ledger.standing(at(15), &TERMS, ReservationId(3)),
+            ledger.status(at(15), &TERMS, ReservationId(3)),
             ReservationStatus::Fresh
         );
         ledger.open(at(15), &TERMS, ReservationId(3), RECEIPT);

@@ -309,7 +309,8 @@ impl MeterState {
             let patient = patience?.stretch(limit)?;
             Some((ruled(patient.limit), patient))
         };
-        let is_concurrency = meter.quotas.first().map(Limit::kind) == Some(Kind::Concurrency);
+        let is_concurrency =
+            meter.quotas.first().map(Limit::algorithm_kind) == Some(Kind::Concurrency);
         let queueing: Box<[_]> = meter.quotas.iter().map(stretch).collect();
         Self {
             id,
@@ -391,7 +392,10 @@ fn wanted<'a>(rule: &'a Rule, meter: &'a Meter) -> Wanted<'a> {
     Wanted {
         identity: &meter.identity,
         asked: meter.number,
-        kind: meter.quotas.first().map_or(Kind::TokenBucket, Limit::kind),
+        kind: meter
+            .quotas
+            .first()
+            .map_or(Kind::TokenBucket, Limit::algorithm_kind),
         lifetime: longest.saturating_add(rule.wait.unwrap_or_default()),
     }
 }

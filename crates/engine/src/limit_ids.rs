@@ -32,7 +32,7 @@ pub(crate) struct Wanted<'a> {
 
 /// How long a state of this limit may matter after it was last charged.
 pub(crate) fn lifetime(limit: &Limit) -> Nanos {
-    limit.lifetime()
+    limit.state_lifetime()
 }
 
 /// Every number there is has been given out: limits were renamed or changed their algorithm that often.

@@ -43,14 +43,14 @@ impl Queueing {
             .into_iter()
             .max()?;
         let widest = Rate::new(1, ceiling.saturating_add(wait));
-        let widest = TokenBucket::at(widest).build().ok()?;
+        let widest = TokenBucket::builder(widest).build().ok()?;
         Some(Self { wait, widest })
     }
 
     /// The quota itself, deciding on states that may owe for waits.
     pub(crate) fn own(&self, limit: &Limit) -> Limit {
         limit.denying_bucket().map_or(*limit, |bucket| {
-            Limit::new(bucket.sharing_state_with(&self.widest)).counting(limit.unit())
+            Limit::new(bucket.sharing_state_with(&self.widest)).with_unit(limit.unit())
         })
     }
 
@@ -63,8 +63,8 @@ impl Queueing {
         if added == 0 {
             return None;
         }
-        let debt = own.saturation().saturating_sub(own.refill());
-        let stretched = TokenBucket::at(Rate::new(own.block(), own.interval()))
+        let debt = own.saturation().saturating_sub(own.refill_time());
+        let stretched = TokenBucket::builder(Rate::new(own.block(), own.interval()))
             .block(own.block())
             .burst(own.limit().saturating_add(added))
             .overdraft(blocks(debt.as_nanos()).saturating_mul(own.block()))
@@ -72,9 +72,9 @@ impl Queueing {
             .ok()?
             .sharing_state_with(&self.widest);
         Some(QueueingQuota {
-            limit: Limit::new(stretched).counting(limit.unit()),
+            limit: Limit::new(stretched).with_unit(limit.unit()),
             most: own.limit(),
-            capacity: own.refill(),
+            capacity: own.refill_time(),
             added,
         })
     }
@@ -130,7 +130,7 @@ pub(crate) fn bound(limit: &Limit, wait: Nanos) -> Limit {
         .burst(places)
         .build();
     shorter.map_or(*limit, |shorter| {
-        Limit::new(shorter.sharing_state_with(queue)).counting(limit.unit())
+        Limit::new(shorter.sharing_state_with(queue)).with_unit(limit.unit())
     })
 }
 
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn who_waits_proceeds_when_the_bucket_would_have_admitted_them() {
-        let bucket = TokenBucket::at(Rate::per_second(2))
+        let bucket = TokenBucket::builder(Rate::per_second(2))
             .burst(3)
             .build()
             .unwrap();
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_large_cost_waits_until_all_of_it_is_there() {
-        let bucket = TokenBucket::at(Rate::per_second(1))
+        let bucket = TokenBucket::builder(Rate::per_second(1))
             .burst(5)
             .build()
             .unwrap();
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn what_remains_is_what_can_be_had_without_waiting() {
-        let bucket = TokenBucket::at(Rate::per_second(3_000))
+        let bucket = TokenBucket::builder(Rate::per_second(3_000))
             .block(1_000)
             .burst(5_000);
         let limit: Limit = bucket.build().unwrap().into();
@@ -233,12 +233,15 @@ mod tests {
 
     #[test]
     fn a_window_cannot_be_waited_for_and_a_bucket_not_for_less_than_a_unit() {
-        let window: Limit = FixedWindow::of(5, Window::Epoch(Nanos::MINUTE))
+        let window: Limit = FixedWindow::builder(5, Window::Epoch(Nanos::MINUTE))
             .build()
             .unwrap()
             .into();
         assert!(Queueing::of(&[window], Nanos::SECOND).is_none());
-        let bucket: Limit = TokenBucket::at(Rate::per_minute(1)).build().unwrap().into();
+        let bucket: Limit = TokenBucket::builder(Rate::per_minute(1))
+            .build()
+            .unwrap()
+            .into();
         let patience = Queueing::of(&[bucket], Nanos::SECOND).unwrap();
         assert!(patience.stretch(&bucket).is_none());
     }
@@ -268,7 +271,10 @@ mod tests {
 
     #[test]
     fn who_is_not_charged_hears_of_the_wait_all_the_same() {
-        let bucket: Limit = TokenBucket::at(Rate::per_second(1)).build().unwrap().into();
+        let bucket: Limit = TokenBucket::builder(Rate::per_second(1))
+            .build()
+            .unwrap()
+            .into();
         let mut answer = StoreReply {
             outcome: Outcome::Allow,
             receipt: Receipt::default(),

@@ -32,7 +32,7 @@ impl<'a> QuotaInfo<'a> {
     pub(crate) fn of(limit: &'a Limit, capacity: Option<Nanos>) -> Self {
         let bucket = limit.bucket();
         let (comes_back_in, reason) = match bucket {
-            Some(bucket) => of_length(capacity.unwrap_or(bucket.refill())),
+            Some(bucket) => of_length(capacity.unwrap_or(bucket.refill_time())),
             None => match limit.refill_period() {
                 Some(RefillPeriod::Span(span)) => of_length(span),
                 // Months have no one length, and the shortest calendar window is a day.

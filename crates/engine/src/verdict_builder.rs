@@ -111,7 +111,7 @@ impl VerdictBuilder {
         let tightest = || {
             let states = states.clone().enumerate();
             let tightest = states.reduce(|best, next| {
-                if next.1.status.has_less_left_than(&best.1.status) {
+                if next.1.status.is_closer_to_limit_than(&best.1.status) {
                     next
                 } else {
                     best

@@ -16,9 +16,9 @@ const CALENDAR: Nanos = Nanos::from_secs(31 * 86_400);
 
 /// The fallback of a limit on one of so many nodes. `None` for a limit that admits nothing: nothing stands in for that.
 pub(crate) fn fallback_quota(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> {
-    if let Some(lease) = limit.lease() {
+    if let Some(lease) = limit.lease_duration() {
         let places = Concurrency::new(share(limit.capacity(), nodes)?, lease).ok()?;
-        return Some(Limit::new(places).counting(limit.unit()));
+        return Some(Limit::new(places).with_unit(limit.unit()));
     }
     let (whole, period) = whole(limit)?;
     let share = share(whole, nodes)?;
@@ -33,7 +33,7 @@ pub(crate) fn fallback_quota(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> 
         Some(ceiling) => bucket.sharing_state_with(&ceiling),
         None => bucket,
     };
-    Some(Limit::new(bucket).counting(limit.unit()))
+    Some(Limit::new(bucket).with_unit(limit.unit()))
 }
 
 /// The fallback of one of Envoy's counters: a window too, because what it refuses counts, and a bucket that is charged for
@@ -43,15 +43,15 @@ pub(crate) fn counter(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> {
         return None;
     };
     let share = share(fixed.limit().saturating_sub(1), nodes).unwrap_or(0);
-    let window = FixedWindow::of(share.saturating_add(1), fixed.window());
+    let window = FixedWindow::builder(share.saturating_add(1), fixed.window());
     let window = window.build().ok()?;
-    Some(Limit::new(window).counting(limit.unit()))
+    Some(Limit::new(window).with_unit(limit.unit()))
 }
 
 /// The bucket that takes note, on the stand-in's state, of what the whole limit admits elsewhere. `None` where nothing is
 /// counted in units.
 pub(crate) fn ceiling(limit: &Limit) -> Option<Limit> {
-    bucket_of(limit).map(|bucket| Limit::new(bucket).counting(limit.unit()))
+    bucket_of(limit).map(|bucket| Limit::new(bucket).with_unit(limit.unit()))
 }
 
 /// The whole limit as a bucket. It refills in whole intervals, whatever the limit's own blocks and overdraft are.
@@ -73,7 +73,7 @@ fn bucket(units: u64, period: Nanos) -> Option<TokenBucket> {
     let longest = MAX_CAPACITY.as_nanos();
     let interval = period.as_nanos().div_ceil(units.max(1)).clamp(1, longest);
     let burst = units.min(longest.checked_div(interval)?).max(1);
-    let bucket = TokenBucket::at(Rate::new(1, Nanos::from_nanos(interval))).burst(burst);
+    let bucket = TokenBucket::builder(Rate::new(1, Nanos::from_nanos(interval))).burst(burst);
     bucket.build().ok()
 }
 
@@ -128,7 +128,7 @@ mod tests {
 
     fn bucket(units: u64, period: Nanos, burst: u64) -> Limit {
         Limit::new(
-            TokenBucket::at(Rate::new(units, period))
+            TokenBucket::builder(Rate::new(units, period))
                 .burst(burst)
                 .build()
                 .unwrap(),
@@ -163,13 +163,13 @@ mod tests {
             panic!("a bucket stays a bucket");
         };
         assert_eq!(bucket.limit(), 1);
-        assert_eq!(bucket.refill(), Nanos::from_secs(20 * 3_600));
+        assert_eq!(bucket.refill_time(), Nanos::from_secs(20 * 3_600));
     }
 
     #[test]
     fn windows_become_buckets_and_keep_what_they_count() {
-        let window = tollgate_core::FixedWindow::of(600, Window::Epoch(Nanos::HOUR));
-        let window = Limit::new(window.build().unwrap()).counting(QuotaUnit::Bytes);
+        let window = tollgate_core::FixedWindow::builder(600, Window::Epoch(Nanos::HOUR));
+        let window = Limit::new(window.build().unwrap()).with_unit(QuotaUnit::Bytes);
         let fallback = fallback_quota(&window, nodes(3)).unwrap();
         assert_eq!(fallback.unit(), QuotaUnit::Bytes);
         assert_eq!(admitted(&fallback), (100, 100));
@@ -181,12 +181,12 @@ mod tests {
         let Quota::Concurrency(share) = *fallback_quota(&places, nodes(2)).unwrap().quota() else {
             panic!("places stay places");
         };
-        assert_eq!((share.limit(), share.lease()), (5, Nanos::MINUTE));
+        assert_eq!((share.limit(), share.lease_duration()), (5, Nanos::MINUTE));
     }
 
     #[test]
     fn nothing_stands_in_for_a_limit_that_admits_nothing() {
-        let shut = Limit::new(TokenBucket::at(Rate::per_second(0)).build().unwrap());
+        let shut = Limit::new(TokenBucket::builder(Rate::per_second(0)).build().unwrap());
         assert_eq!(fallback_quota(&shut, nodes(1)), None);
     }
 }

@@ -188,7 +188,7 @@ fn is_tighter(one: &RateLimitItem<'_>, other: &RateLimitItem<'_>) -> bool {
         reset_after: standing.reset_after,
     };
     let (this, that) = (refusal(one), refusal(other));
-    this > that || (this == that && status(one).has_less_left_than(&status(other)))
+    this > that || (this == that && status(one).is_closer_to_limit_than(&status(other)))
 }
 
 /// The value of `Retry-After` in whole seconds for one limit's outcome, as [`Answer::retry_after`] says it.

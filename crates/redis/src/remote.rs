@@ -28,7 +28,7 @@ const PROBE: &[u8] = b"\xffprobe";
 
 /// A state that exists to be asked for. It is spent from, because a server that cannot write is of no use.
 static PROBED: LazyLock<Option<Ruled>> = LazyLock::new(|| {
-    let bucket = TokenBucket::at(Rate::per_second(1_000)).build().ok()?;
+    let bucket = TokenBucket::builder(Rate::per_second(1_000)).build().ok()?;
     Some(Ruled {
         id: LimitId(NonZeroU16::MIN),
         limit: bucket.into(),

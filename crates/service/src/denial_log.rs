@@ -98,7 +98,7 @@ impl DenialLog {
 }
 
 fn bucket((per_second, burst): (u64, u64)) -> Result<TokenBucket, InvalidQuota> {
-    TokenBucket::at(Rate::new(per_second, Nanos::SECOND))
+    TokenBucket::builder(Rate::new(per_second, Nanos::SECOND))
         .burst(burst)
         .build()
 }

@@ -11,7 +11,9 @@ use crate::contract::Ruled;
 use crate::key::StoreKey;
 use crate::remote::StoreFuture;
 
-pub use tollgate_core::lending::{LeaseGrant, LeaseReport, LeaseRequest, LoanId, Want};
+pub use tollgate_core::quota_lease::{
+    LeaseGrant, LeaseReport, LeaseRequest, LeaseSpec, QuotaLeaseId,
+};
 
 /// Somebody who lends parts of quotas.
 pub trait Lender: Send + Sync + fmt::Debug {

@@ -7,8 +7,11 @@ use tollgate::{
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let month = Window::Calendar(Calendar::Month, UtcOffset::UTC);
     let plan = Limiter::builder()
-        .limit("per-minute", TokenBucket::at(Rate::per_minute(60)).burst(3))
-        .limit("per-month", FixedWindow::of(10_000, month))
+        .limit(
+            "per-minute",
+            TokenBucket::builder(Rate::per_minute(60)).burst(3),
+        )
+        .limit("per-month", FixedWindow::builder(10_000, month))
         .build()?;
 
     let mut admitted = 0;

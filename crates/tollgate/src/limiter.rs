@@ -77,7 +77,7 @@ impl Limiter {
     pub fn at(rate: Rate) -> Builder<Simple> {
         Builder::new(Simple {
             name: Name::literal(Limits::UNNAMED),
-            bucket: TokenBucket::at(rate),
+            bucket: TokenBucket::builder(rate),
         })
     }
 
@@ -314,7 +314,7 @@ fn status_when_denied(quota: &TokenBucket, cost: u64, retry_after: Nanos) -> Quo
         remaining: units.saturating_mul(block),
         // In the overdraft the bucket is short by more than the price, and the debt above its capacity.
         reset_after: quota
-            .refill()
+            .refill_time()
             .saturating_add(retry_after)
             .saturating_sub(price),
     }

@@ -57,13 +57,13 @@ pub struct Counting<L> {
 
 impl<L: IntoLimit> IntoLimit for Counting<L> {
     fn into_limit(self) -> Result<Limit, InvalidQuota> {
-        Ok(self.limit.into_limit()?.counting(self.unit))
+        Ok(self.limit.into_limit()?.with_unit(self.unit))
     }
 }
 
 impl IntoLimit for Rate {
     fn into_limit(self) -> Result<Limit, InvalidQuota> {
-        TokenBucket::at(self).into_limit()
+        TokenBucket::builder(self).into_limit()
     }
 }
 

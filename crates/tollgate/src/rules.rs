@@ -90,6 +90,6 @@ pub(crate) struct Bucket {
 ///
 /// Debt may reach as far as the larger quota has lent. Otherwise the smaller one would forgive it.
 fn inherit(old: &Limit, new: Limit) -> Option<Limit> {
-    new.reads_states_of(old)
+    new.can_read_state_of(old)
         .then(|| new.sharing_state_with(old))
 }

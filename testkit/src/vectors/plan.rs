@@ -108,8 +108,8 @@ pub(super) fn case(written: Spanned<model::Case>) -> Result<Case, Problem> {
         labels: BTreeSet::new(),
         terms: case.reservations.map(|terms| ReservationOptions {
             hold: terms.hold,
-            memory: terms.memory,
-            most: terms.most,
+            retention: terms.memory,
+            max_records: terms.most,
         }),
         now: None,
     };

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use tollgate_core::limit::{Limit, LimitReply, Op, OpError, State, StateCheck, decide_all};
 use tollgate_core::reservation::{
-    Correction, ReservationId, ReservationOptions, ReservationStatus, Reservations,
+    Correction, ReservationId, ReservationLedger, ReservationOptions, ReservationStatus,
 };
 use tollgate_core::{Outcome, Timestamp};
 
@@ -76,7 +76,7 @@ pub trait Subject {
 #[derive(Debug, Default)]
 pub struct PlainCore {
     states: HashMap<String, State>,
-    ledgers: HashMap<String, Reservations>,
+    ledgers: HashMap<String, ReservationLedger>,
 }
 
 impl PlainCore {
@@ -93,7 +93,7 @@ impl PlainCore {
         })
     }
 
-    fn ledger(&mut self, key: &str) -> &mut Reservations {
+    fn ledger(&mut self, key: &str) -> &mut ReservationLedger {
         self.ledgers.entry(key.to_owned()).or_default()
     }
 }
@@ -140,7 +140,7 @@ impl Subject for PlainCore {
         id: ReservationId,
         ask: Ask<'_>,
     ) -> Reserved {
-        match self.ledger(ask.key).standing(now, terms, id) {
+        match self.ledger(ask.key).status(now, terms, id) {
             ReservationStatus::Full => Err(Ledger::Full),
             ReservationStatus::Known(receipt) => {
                 let peek = Ask {

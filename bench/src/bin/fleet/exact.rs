@@ -54,7 +54,7 @@ impl Bare {
         }
         let ruled = Ruled {
             id: LimitId(NonZeroU16::MIN),
-            limit: TokenBucket::at(Rate::per_second(1_000))
+            limit: TokenBucket::builder(Rate::per_second(1_000))
                 .burst(100_000_000)
                 .build()?
                 .into(),

@@ -38,7 +38,7 @@ impl Contender {
             burst,
         } = bucket;
         let rate = Rate::new(units, period);
-        let ours = TokenBucket::at(rate).burst(burst).build()?;
+        let ours = TokenBucket::builder(rate).burst(burst).build()?;
         let units = f64::from(u32::try_from(units)?);
         let per_second = units / std::time::Duration::from(period).as_secs_f64();
         Ok([Self::ours(ours.into()), Self::Article { per_second, burst }])
@@ -46,8 +46,8 @@ impl Contender {
 
     /// Our other states of a fixed size, which no article has.
     pub(crate) fn windows() -> Result<[Self; 2], Failure> {
-        let counter = SlidingCounter::of(100, Nanos::HOUR).build()?;
-        let window = FixedWindow::of(100, Window::Epoch(Nanos::HOUR)).build()?;
+        let counter = SlidingCounter::builder(100, Nanos::HOUR).build()?;
+        let window = FixedWindow::builder(100, Window::Epoch(Nanos::HOUR)).build()?;
         Ok([Self::ours(counter.into()), Self::ours(window.into())])
     }
 

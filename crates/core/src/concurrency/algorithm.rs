@@ -46,7 +46,7 @@ impl Algorithm for Concurrency {
     }
 
     fn lifetime(&self) -> Nanos {
-        self.lease()
+        self.lease_duration()
     }
 
     fn usage_scale(&self) -> UsageScale {
@@ -59,6 +59,6 @@ impl Algorithm for Concurrency {
     }
 
     fn lease(&self) -> Option<Nanos> {
-        Some(Self::lease(self))
+        Some(Self::lease_duration(self))
     }
 }

@@ -1,6 +1,6 @@
 //! Deciding on leases: forget what has expired, then count what is held.
 
-use super::leases::{Change, Lease, LeaseEdit, LeaseId, LeaseSet};
+use super::lease_set::{Change, Lease, LeaseEdit, LeaseId, LeaseSet};
 use super::quota::Concurrency;
 use crate::outcome::{Outcome, QuotaStatus, Receipt, Transition};
 use crate::time::{Nanos, Timestamp};
@@ -154,7 +154,7 @@ fn changed(view: &View, now: Timestamp, change: Change) -> Transition<LeaseEdit>
         latest: view.latest,
         change,
     };
-    let receipt = Receipt::of_nothing(now);
+    let receipt = Receipt::empty(now);
     Transition {
         outcome: Outcome::Allow,
         next: Some(edit),
@@ -169,7 +169,7 @@ fn unchanged(view: &View, now: Timestamp, outcome: Outcome) -> Transition<LeaseE
         latest: view.latest,
         change: Change::Nothing,
     };
-    let receipt = Receipt::of_nothing(now);
+    let receipt = Receipt::empty(now);
     Transition {
         outcome,
         next: view.ahead.then_some(edit),

@@ -72,7 +72,7 @@ impl Concurrency {
 
     /// How long a lease lasts unless it is renewed.
     #[must_use]
-    pub const fn lease(&self) -> Nanos {
+    pub const fn lease_duration(&self) -> Nanos {
         Nanos::from_nanos(self.lease)
     }
 }

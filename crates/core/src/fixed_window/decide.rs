@@ -155,7 +155,7 @@ fn lowered(open: WindowState, now: Timestamp, surplus: u64) -> Transition<Window
         end: open.end,
         count: open.count.saturating_sub(surplus),
     };
-    let receipt = Receipt::of_nothing(now);
+    let receipt = Receipt::empty(now);
     Transition {
         outcome: Outcome::Allow,
         next: Some(next),
@@ -171,7 +171,7 @@ fn unspent(
     outcome: Outcome,
 ) -> Transition<WindowState> {
     let moved = open.end < stored.end && open.count > 0;
-    let receipt = Receipt::of_nothing(now);
+    let receipt = Receipt::empty(now);
     Transition {
         outcome,
         next: moved.then_some(open),
@@ -187,7 +187,7 @@ mod tests {
     const HOUR: Window = Window::Epoch(Nanos::HOUR);
 
     fn quota(limit: u64, window: Window) -> FixedWindow {
-        FixedWindow::of(limit, window).build().unwrap()
+        FixedWindow::builder(limit, window).build().unwrap()
     }
 
     #[test]

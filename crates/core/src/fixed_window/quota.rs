@@ -77,7 +77,7 @@ pub struct FixedWindow {
 
 impl FixedWindow {
     /// Starts a quota of `limit` units in each window.
-    pub const fn of(limit: u64, window: Window) -> FixedWindowBuilder {
+    pub const fn builder(limit: u64, window: Window) -> FixedWindowBuilder {
         FixedWindowBuilder {
             limit,
             window,
@@ -167,15 +167,15 @@ mod tests {
     fn windows_that_cannot_be_kept_are_refused() {
         let field = |b: FixedWindowBuilder| b.build().unwrap_err().field;
         assert_eq!(
-            field(FixedWindow::of(1, Window::Epoch(Nanos::ZERO))),
+            field(FixedWindow::builder(1, Window::Epoch(Nanos::ZERO))),
             "window"
         );
         assert_eq!(
-            field(FixedWindow::of(1, Window::FirstHit(Nanos::MAX))),
+            field(FixedWindow::builder(1, Window::FirstHit(Nanos::MAX))),
             "window"
         );
         assert_eq!(
-            field(FixedWindow::of(2, Window::Epoch(Nanos::DAY)).overdraft(u64::MAX)),
+            field(FixedWindow::builder(2, Window::Epoch(Nanos::DAY)).overdraft(u64::MAX)),
             "overdraft"
         );
     }

@@ -32,7 +32,7 @@ impl Algorithm for LeakyBucket {
     }
 
     fn refill_period(&self) -> Option<RefillPeriod> {
-        Some(RefillPeriod::Span(self.as_tokens().refill()))
+        Some(RefillPeriod::Span(self.as_token_bucket().refill_time()))
     }
 
     fn lifetime(&self) -> Nanos {
@@ -45,12 +45,12 @@ impl Algorithm for LeakyBucket {
     }
 
     fn stricter_bucket(&self) -> Option<TokenBucket> {
-        let bucket = TokenBucket::at(Rate::new(1, self.interval())).burst(self.limit());
+        let bucket = TokenBucket::builder(Rate::new(1, self.interval())).burst(self.limit());
         bucket.build().ok()
     }
 
     fn bucket(&self) -> Option<&TokenBucket> {
-        Some(self.as_tokens())
+        Some(self.as_token_bucket())
     }
 
     fn share_state(self, with: &Self) -> Self {

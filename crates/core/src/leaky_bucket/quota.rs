@@ -77,7 +77,7 @@ impl LeakyBucket {
 
     /// The same bucket seen as tokens: what a store that ports the arithmetic needs to know.
     #[must_use]
-    pub const fn as_tokens(&self) -> &TokenBucket {
+    pub const fn as_token_bucket(&self) -> &TokenBucket {
         &self.bucket
     }
 
@@ -146,7 +146,7 @@ impl LeakyBucketBuilder {
                 nearest: Some(self.burst),
             });
         }
-        let bucket: TokenBucketBuilder = TokenBucket::at(self.rate).overdraft(self.overdraft);
+        let bucket: TokenBucketBuilder = TokenBucket::builder(self.rate).overdraft(self.overdraft);
         let bucket = if self.rate.units == 0 && self.burst == 0 {
             bucket.build()?
         } else {

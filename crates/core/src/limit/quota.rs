@@ -115,7 +115,7 @@ impl Limit {
 
     /// The same limit on another unit.
     #[must_use]
-    pub const fn counting(mut self, unit: QuotaUnit) -> Self {
+    pub const fn with_unit(mut self, unit: QuotaUnit) -> Self {
         self.unit = unit;
         self
     }
@@ -156,7 +156,7 @@ impl Limit {
 impl Limit {
     /// Which algorithm it is.
     #[must_use]
-    pub fn kind(&self) -> AlgorithmKind {
+    pub fn algorithm_kind(&self) -> AlgorithmKind {
         each!(&self.quota, quota => quota.kind())
     }
 
@@ -174,13 +174,13 @@ impl Limit {
 
     /// How long a state may matter after it was last charged.
     #[must_use]
-    pub fn lifetime(&self) -> Nanos {
+    pub fn state_lifetime(&self) -> Nanos {
         each!(&self.quota, quota => quota.lifetime())
     }
 
     /// How long a place is held that nobody releases; only concurrency limits have places.
     #[must_use]
-    pub fn lease(&self) -> Option<Nanos> {
+    pub fn lease_duration(&self) -> Option<Nanos> {
         each!(&self.quota, quota => Algorithm::lease(quota))
     }
 
@@ -240,7 +240,7 @@ impl Limit {
 
     /// Whether it can decide on states that `old` has left: both are of one algorithm.
     #[must_use]
-    pub fn reads_states_of(&self, old: &Self) -> bool {
+    pub fn can_read_state_of(&self, old: &Self) -> bool {
         core::mem::discriminant(&self.quota) == core::mem::discriminant(&old.quota)
     }
 

@@ -54,7 +54,7 @@ impl Algorithm for SlidingCounter {
 
     fn carry_over(&self, old: &Self, state: &State, now: Timestamp) -> Option<Edit> {
         match state {
-            State::Counter(counter) => Some(Edit::Counter(self.inherit(old, *counter, now))),
+            State::Counter(counter) => Some(Edit::Counter(self.convert_state(old, *counter, now))),
             _ => None,
         }
     }

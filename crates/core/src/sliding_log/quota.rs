@@ -41,7 +41,7 @@ pub struct SlidingLog {
 
 impl SlidingLog {
     /// Starts a quota of `limit` units in any window of this length.
-    pub const fn of(limit: u64, window: Nanos) -> SlidingLogBuilder {
+    pub const fn builder(limit: u64, window: Nanos) -> SlidingLogBuilder {
         SlidingLogBuilder {
             limit,
             window,
@@ -193,11 +193,11 @@ mod tests {
 
     #[test]
     fn a_limit_beyond_what_a_log_holds_is_refused_until_it_is_charged_in_blocks() {
-        let error = SlidingLog::of(1_000_000, Nanos::MINUTE)
+        let error = SlidingLog::builder(1_000_000, Nanos::MINUTE)
             .build()
             .unwrap_err();
         assert_eq!((error.field, error.nearest), ("limit", Some(10_000)));
-        let bytes = SlidingLog::of(1_000_000, Nanos::MINUTE)
+        let bytes = SlidingLog::builder(1_000_000, Nanos::MINUTE)
             .block(1_000)
             .build()
             .unwrap();
@@ -207,13 +207,13 @@ mod tests {
     #[test]
     fn errors_name_the_field() {
         let field = |b: SlidingLogBuilder| b.build().unwrap_err().field;
-        assert_eq!(field(SlidingLog::of(1, Nanos::ZERO)), "window");
-        assert_eq!(field(SlidingLog::of(1, Nanos::MAX)), "window");
+        assert_eq!(field(SlidingLog::builder(1, Nanos::ZERO)), "window");
+        assert_eq!(field(SlidingLog::builder(1, Nanos::MAX)), "window");
         assert_eq!(
-            field(SlidingLog::of(1, Nanos::DAY).overdraft(10_000)),
+            field(SlidingLog::builder(1, Nanos::DAY).overdraft(10_000)),
             "overdraft"
         );
-        assert_eq!(field(SlidingLog::of(1, Nanos::DAY).block(0)), "block");
-        assert_eq!(field(SlidingLog::of(5, Nanos::DAY).block(10)), "limit");
+        assert_eq!(field(SlidingLog::builder(1, Nanos::DAY).block(0)), "block");
+        assert_eq!(field(SlidingLog::builder(5, Nanos::DAY).block(10)), "limit");
     }
 }

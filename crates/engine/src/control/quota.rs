@@ -76,7 +76,7 @@ fn read(word: &str, meters: &[Meter]) -> Result<Asked, Wrong> {
     let own = meters.iter().find(|meter| meter.role == Role::Main);
     let own = own.and_then(|meter| meter.quotas.first());
     let unit = own.map(Limit::unit).unwrap_or_default();
-    if own.is_some_and(|own| own.lease().is_some()) {
+    if own.is_some_and(|own| own.lease_duration().is_some()) {
         return words::count(word.trim()).map(Asked::Places);
     }
     let (rate, burst) = match word.split_once(" burst ") {
@@ -92,7 +92,7 @@ fn fit(meter: &Meter, asked: Asked) -> Option<Formula> {
     let formula = |shape: Shape| Formula::of(shape, own.unit());
     let (rate, burst) = match (asked, own.quota()) {
         (Asked::Places(_), Quota::Concurrency(places)) => {
-            return Some(formula(Shape::Concurrency(places.lease())));
+            return Some(formula(Shape::Concurrency(places.lease_duration())));
         }
         (Asked::Places(_), _) => return None,
         (Asked::Rate(rate, burst), _) => (rate, burst),
@@ -117,9 +117,9 @@ fn fit(meter: &Meter, asked: Asked) -> Option<Formula> {
     let found = match own.quota() {
         Quota::TokenBucket(bucket) => in_bucket(Shape::TokenBucket(span), bucket),
         Quota::LeakyBucket(bucket) if bucket.is_queue() => {
-            in_bucket(Shape::LeakyQueue(span), bucket.as_tokens())
+            in_bucket(Shape::LeakyQueue(span), bucket.as_token_bucket())
         }
-        Quota::LeakyBucket(bucket) => in_bucket(Shape::LeakyBucket(span), bucket.as_tokens()),
+        Quota::LeakyBucket(bucket) => in_bucket(Shape::LeakyBucket(span), bucket.as_token_bucket()),
         Quota::FixedWindow(window) if turns_with(window.window(), rate.period) => {
             let overdraft = window.saturation().saturating_sub(window.limit());
             in_window(Shape::FixedWindow(window.window()), overdraft)
@@ -148,7 +148,7 @@ fn fit(meter: &Meter, asked: Asked) -> Option<Formula> {
 fn overdraft(bucket: &TokenBucket) -> u64 {
     let debt = bucket
         .saturation()
-        .saturating_sub(bucket.refill())
+        .saturating_sub(bucket.refill_time())
         .as_nanos();
     let blocks = debt.checked_div(bucket.interval().as_nanos()).unwrap_or(0);
     blocks.saturating_mul(bucket.block())

@@ -40,7 +40,7 @@ fn built(algorithm: Algorithm, units: u64, period: Nanos, overdraft: u64) -> Lim
     let rate = Rate::new(units, period);
     match algorithm {
         Algorithm::TokenBucket => {
-            let bucket = TokenBucket::at(rate).overdraft(overdraft);
+            let bucket = TokenBucket::builder(rate).overdraft(overdraft);
             bucket.build().unwrap().into()
         }
         Algorithm::LeakyBucket => {
@@ -52,15 +52,15 @@ fn built(algorithm: Algorithm, units: u64, period: Nanos, overdraft: u64) -> Lim
             queue.overdraft(overdraft).build().unwrap().into()
         }
         Algorithm::FixedWindow => {
-            let window = FixedWindow::of(units, Window::Epoch(period));
+            let window = FixedWindow::builder(units, Window::Epoch(period));
             window.overdraft(overdraft).build().unwrap().into()
         }
         Algorithm::SlidingWindow => {
-            let counter = SlidingCounter::of(units, period);
+            let counter = SlidingCounter::builder(units, period);
             counter.overdraft(overdraft).build().unwrap().into()
         }
         _ => {
-            let log = SlidingLog::of(units, period);
+            let log = SlidingLog::builder(units, period);
             log.overdraft(overdraft).build().unwrap().into()
         }
     }
@@ -147,7 +147,7 @@ fn random_quotas(
                 tiers: vec![(Box::<str>::from("pro").into(), more)],
             });
             let bucket = |units| {
-                let bucket = TokenBucket::at(Rate::per_minute(units)).overdraft(overdraft);
+                let bucket = TokenBucket::builder(Rate::per_minute(units)).overdraft(overdraft);
                 bucket.build().unwrap()
             };
             let (own, pro) = (bucket(units), bucket(units * 3));

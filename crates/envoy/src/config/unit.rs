@@ -128,7 +128,7 @@ impl WindowUnit {
     /// limit that is raised meanwhile finds the whole count.
     pub(super) const fn counter(self, requests: u32) -> Result<FixedWindow, InvalidQuota> {
         let limit = requests as u64 + 1;
-        FixedWindow::of(limit, Window::Epoch(self.length()))
+        FixedWindow::builder(limit, Window::Epoch(self.length()))
             .overdraft(MOST_COUNTED - limit)
             .build()
     }

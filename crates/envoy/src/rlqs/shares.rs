@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_core::share::{Demand, allocate};
+use tollgate_core::fair_share::{Demand, allocate};
 use tollgate_core::{Nanos, Timestamp};
 
 /// How long things last.
@@ -185,7 +185,7 @@ impl Pool {
         self.minimum = (equal / MINIMUM).max(1).min(self.capacity);
         let minimum = self.minimum;
         let demand = |claim: &Claim| Demand {
-            wants: claim.wants.max(minimum).min(claim.most),
+            units: claim.wants.max(minimum).min(claim.most),
             weight: 1,
         };
         let demands: Vec<Demand> = staying().map(demand).collect();
@@ -193,7 +193,7 @@ impl Pool {
         // What nobody asked for is shared out too: a burst that comes tomorrow should find it there.
         let given: u64 = shares.iter().sum();
         let room = |(claim, share): (&Claim, &u64)| Demand {
-            wants: claim.most.saturating_sub(*share),
+            units: claim.most.saturating_sub(*share),
             weight: 1,
         };
         let rest: Vec<Demand> = staying().zip(&shares).map(room).collect();

@@ -286,6 +286,6 @@ fn next_unit(limit: &Limit, answer: &StoreReply) -> Option<Nanos> {
             _ => None,
         };
     }
-    let is_window = limit.kind() == AlgorithmKind::FixedWindow;
+    let is_window = limit.algorithm_kind() == AlgorithmKind::FixedWindow;
     Some(answer.status.reset_after).filter(|span| is_window && !span.is_zero())
 }

@@ -22,12 +22,12 @@ const KEYS: [&[u8]; 3] = [b"alice", b"bob", b"carol"];
 fn limits() -> Vec<Limit> {
     let minute = Nanos::MINUTE;
     vec![
-        TokenBucket::at(Rate::per_second(2))
+        TokenBucket::builder(Rate::per_second(2))
             .burst(5)
             .build()
             .unwrap()
             .into(),
-        TokenBucket::at(Rate::per_second(3_000))
+        TokenBucket::builder(Rate::per_second(3_000))
             .block(1_000)
             .burst(7_000)
             .build()
@@ -43,16 +43,16 @@ fn limits() -> Vec<Limit> {
             .build()
             .unwrap()
             .into(),
-        FixedWindow::of(4, Window::Epoch(minute))
+        FixedWindow::builder(4, Window::Epoch(minute))
             .build()
             .unwrap()
             .into(),
-        FixedWindow::of(4, Window::FirstHit(minute))
+        FixedWindow::builder(4, Window::FirstHit(minute))
             .build()
             .unwrap()
             .into(),
-        SlidingCounter::of(5, minute).build().unwrap().into(),
-        SlidingLog::of(5, minute).build().unwrap().into(),
+        SlidingCounter::builder(5, minute).build().unwrap().into(),
+        SlidingLog::builder(5, minute).build().unwrap().into(),
     ]
 }
 
@@ -227,7 +227,7 @@ impl Two {
     fn new(room: usize) -> Self {
         let ruled = |number, period| Ruled {
             id: LimitId(NonZeroU16::new(number).unwrap()),
-            limit: TokenBucket::at(Rate::new(1, period))
+            limit: TokenBucket::builder(Rate::new(1, period))
                 .build()
                 .unwrap()
                 .into(),

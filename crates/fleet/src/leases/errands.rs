@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::lending::{LeaseGrant, LeaseRequest};
+use tollgate_core::quota_lease::{LeaseGrant, LeaseRequest};
 use tollgate_core::{Nanos, Outcome, Receipt, Timestamp};
 use tollgate_store::{ErrorKind, Lender, Note, QuotaCheck, StoreError, StoreKey, StoreReply};
 
@@ -137,12 +137,12 @@ impl LocalLeases {
     ) -> Result<Taken, StoreError> {
         let is_peek = asked(check.op).is_some_and(|(_, is_peek)| is_peek);
         let errand = LeaseRequest {
-            spend: if is_peek { 0 } else { cost },
+            direct_cost: if is_peek { 0 } else { cost },
             ..LeaseRequest::default()
         };
         let granted = lender.lend(place, check.key, check.ruled, errand).await?;
         let status = granted.status;
-        let outcome = match granted.spend {
+        let outcome = match granted.direct_outcome {
             Outcome::Allow if is_peek && status.remaining < cost => Outcome::Deny {
                 retry_after: status.reset_after.max(Nanos::from_nanos(1)),
             },
@@ -153,7 +153,7 @@ impl LocalLeases {
             status,
             receipt: Receipt {
                 cost: if outcome.is_admitted() {
-                    errand.spend
+                    errand.direct_cost
                 } else {
                     0
                 },
@@ -234,8 +234,8 @@ impl<'a> Landing<'a> {
     pub(super) fn errand(&self) -> LeaseRequest<'_> {
         LeaseRequest {
             reports: &self.planned.reports,
-            spend: 0,
-            want: self.planned.want,
+            direct_cost: 0,
+            lease: self.planned.want,
         }
     }
 

@@ -24,8 +24,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
-use tollgate_core::lending::LoanId;
 use tollgate_core::limit::Limit;
+use tollgate_core::quota_lease::QuotaLeaseId;
 use tollgate_core::{Receipt, Timestamp};
 use tollgate_store::{Op, QuotaCheck, StoreReply};
 
@@ -204,8 +204,8 @@ impl LocalLeases {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn loan(&self) -> LoanId {
-        LoanId(u128::from(self.node) << 64 | u128::from(self.number()))
+    fn loan(&self) -> QuotaLeaseId {
+        QuotaLeaseId(u128::from(self.node) << 64 | u128::from(self.number()))
     }
 }
 

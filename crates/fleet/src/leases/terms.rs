@@ -97,7 +97,7 @@ mod tests {
 
     fn bucket(burst: u64) -> TokenBucket {
         let rate = Rate::per_second(burst);
-        TokenBucket::at(rate).burst(burst).build().unwrap()
+        TokenBucket::builder(rate).burst(burst).build().unwrap()
     }
 
     fn nodes(n: u32) -> NonZeroU32 {
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn blocks_are_asked_for_whole() {
         let rate = Rate::per_second(1_000_000);
-        let bucket = TokenBucket::at(rate).burst(5_000).block(1_000);
+        let bucket = TokenBucket::builder(rate).burst(5_000).block(1_000);
         let bucket = bucket.build().unwrap();
         assert_eq!(Size::default().most(&bucket, nodes(1), 1), 1_000);
         assert_eq!(Size::default().most(&bucket, nodes(1), 4_001), 5_000);

@@ -53,17 +53,17 @@ pub(super) fn merged(limit: &Limit, interval: Nanos, nodes: NonZeroU32) -> Optio
     let others = u64::from(nodes.get()).saturating_sub(1).max(1);
     if let Some(bucket) = limit.denying_bucket() {
         let bucket = overdrawn(bucket, interval, others);
-        return Some(Limit::new(bucket).counting(limit.unit()));
+        return Some(Limit::new(bucket).with_unit(limit.unit()));
     }
     let quota: Quota = match limit.quota() {
         Quota::FixedWindow(window) => {
             let debt = window.limit().saturating_mul(others);
-            let window = FixedWindow::of(window.limit(), window.window()).overdraft(debt);
+            let window = FixedWindow::builder(window.limit(), window.window()).overdraft(debt);
             window.build().ok()?.into()
         }
         Quota::SlidingCounter(counter) => {
             let counted = |debt| {
-                let counter = SlidingCounter::of(counter.limit(), counter.window());
+                let counter = SlidingCounter::builder(counter.limit(), counter.window());
                 counter.overdraft(debt).build()
             };
             // Two counts and what they are multiplied by have to fit; as much as does is better than none.
@@ -73,12 +73,12 @@ pub(super) fn merged(limit: &Limit, interval: Nanos, nodes: NonZeroU32) -> Optio
         }
         _ => return None,
     };
-    Some(Limit::new(quota).counting(limit.unit()))
+    Some(Limit::new(quota).with_unit(limit.unit()))
 }
 
 fn overdrawn(bucket: &TokenBucket, interval: Nanos, others: u64) -> TokenBucket {
-    let each = bucket.refill().saturating_add(interval).as_nanos();
-    bucket.overdrawn_by(Nanos::from_nanos(each.saturating_mul(others)))
+    let each = bucket.refill_time().saturating_add(interval).as_nanos();
+    bucket.with_extra_overdraft(Nanos::from_nanos(each.saturating_mul(others)))
 }
 
 impl Account {
@@ -169,7 +169,7 @@ impl Account {
             outcome => StoreReply {
                 outcome,
                 status: self.status(now),
-                receipt: Receipt::of_nothing(now),
+                receipt: Receipt::empty(now),
                 note: Note::Plain,
             },
         }
@@ -243,7 +243,7 @@ impl Account {
                 let own = own_tat(&self.own).saturating_sub(now.as_nanos());
                 let late = self.pause().as_nanos().saturating_mul(2);
                 let is_others = debt > own.saturating_add(late);
-                let is_in_debt = is_others && debt > bucket.refill().as_nanos() / 2;
+                let is_in_debt = is_others && debt > bucket.refill_time().as_nanos() / 2;
                 self.dropping.learn(spent, allowed, is_in_debt);
             }
             let tat = now.as_nanos().saturating_add(debt);
@@ -326,7 +326,7 @@ impl Account {
                 remaining: status.remaining.min(cost.saturating_sub(1)),
                 ..status
             },
-            receipt: Receipt::of_nothing(now),
+            receipt: Receipt::empty(now),
             note: Note::Plain,
         }
     }

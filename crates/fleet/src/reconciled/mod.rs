@@ -74,7 +74,8 @@ impl Reconciled {
     #[must_use]
     pub fn can_reconcile(limit: &Limit) -> bool {
         use AlgorithmKind::{FixedWindow, SlidingCounter};
-        limit.denying_bucket().is_some() || matches!(limit.kind(), FixedWindow | SlidingCounter)
+        limit.denying_bucket().is_some()
+            || matches!(limit.algorithm_kind(), FixedWindow | SlidingCounter)
     }
 
     /// Says how many nodes share the quotas, as was last seen. Debt that they may have made together is not forgiven.

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tollgate_core::compose;
-use tollgate_core::lending::Book;
 use tollgate_core::limit::Quota;
+use tollgate_core::quota_lease::LeasedBucket;
 use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::model::{Consistency, LimitRule, OnStoreFailure};
 use tollgate_store::lending::{LeaseGrant, LeaseRequest};
@@ -139,7 +139,7 @@ impl RemoteStore for Elsewhere {
 /// Books of leased limits, in the same place.
 #[derive(Debug, Default)]
 struct Books {
-    of: Mutex<HashMap<(LimitId, Vec<u8>), Book>>,
+    of: Mutex<HashMap<(LimitId, Vec<u8>), LeasedBucket>>,
     is_gone: AtomicBool,
     errands: AtomicU64,
 }
@@ -166,7 +166,10 @@ impl Lender for LendsHere {
         };
         let who = (ruled.id, key.single().unwrap().to_vec());
         let mut of = books.of.lock().unwrap();
-        let granted = of.entry(who).or_default().run(bucket, clock.now(), &errand);
+        let granted = of
+            .entry(who)
+            .or_default()
+            .handle(bucket, clock.now(), &errand);
         Box::pin(std::future::ready(Ok(granted)))
     }
 }

@@ -37,6 +37,6 @@ fn words(quota: &Quota, explained: &Explained<'_>) -> Option<String> {
     Some(format!(
         "at most {} at the same time, each held for at most {} unless it is renewed",
         amount(places.limit(), explained.unit()),
-        span(places.lease())
+        span(places.lease_duration())
     ))
 }

@@ -23,7 +23,7 @@ pub(super) const PROPERTIES: Properties = Properties {
 };
 
 pub(super) fn build(window: Window, units: u64, overdraft: u64) -> Result<Limit, InvalidQuota> {
-    let fixed = FixedWindow::of(units, window).overdraft(overdraft);
+    let fixed = FixedWindow::builder(units, window).overdraft(overdraft);
     Ok(Limit::new(fixed.build()?))
 }
 

@@ -34,7 +34,7 @@ pub(super) fn build(
     units: u64,
     overdraft: u64,
 ) -> Result<Limit, InvalidQuota> {
-    let log = SlidingLog::of(units, length)
+    let log = SlidingLog::builder(units, length)
         .overdraft(overdraft)
         .block(formula.block);
     Ok(Limit::new(log.build()?))

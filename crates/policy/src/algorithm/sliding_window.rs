@@ -29,7 +29,7 @@ pub(super) fn build(
     units: u64,
     overdraft: u64,
 ) -> Result<Limit, InvalidQuota> {
-    let counter = SlidingCounter::of(units, length)
+    let counter = SlidingCounter::builder(units, length)
         .overdraft(overdraft)
         .ceiling(formula.ceiling);
     Ok(Limit::new(counter.build()?))

@@ -26,7 +26,7 @@ pub(super) fn build(
     units: u64,
     overdraft: u64,
 ) -> Result<Limit, InvalidQuota> {
-    let bucket = TokenBucket::at(Rate::new(units, period))
+    let bucket = TokenBucket::builder(Rate::new(units, period))
         .overdraft(overdraft)
         .block(formula.block);
     Ok(Limit::new(match formula.burst_of(units, period) {

@@ -51,7 +51,7 @@ impl Formula {
         // Nothing may be asked of a limit that denies everything, so a tier of zero needs no overdraft of its own.
         let overdraft = if units == 0 { 0 } else { self.overdraft };
         let limit = algorithm::build(self, units, overdraft)?;
-        Ok(limit.counting(self.unit))
+        Ok(limit.with_unit(self.unit))
     }
 
     /// The burst in units; `None` where it is the rate's own number.

@@ -2,8 +2,8 @@
 //!
 //! Must not know: connections, where a key is.
 
-use tollgate_core::lending::{self, LeaseGrant, LeaseReport, LeaseRequest, MAX_LOANS};
 use tollgate_core::limit::Limit;
+use tollgate_core::quota_lease::{self, LeaseGrant, LeaseReport, LeaseRequest, MAX_QUOTA_LEASES};
 use tollgate_core::{Nanos, Outcome, Timestamp, TokenBucket};
 use tollgate_store::{ErrorKind, Ruled, StoreError, StoreKey};
 
@@ -60,13 +60,13 @@ fn burst(bucket: &TokenBucket) -> u64 {
 
 fn blob(bucket: &TokenBucket, errand: &LeaseRequest<'_>) -> Blob {
     let block = bucket.block().max(1);
-    let spend = errand.spend.div_ceil(block);
+    let spend = errand.direct_cost.div_ceil(block);
     let operation = match spend {
         0 => 0,
         blocks if blocks > burst(bucket) => 2,
         _ => 1,
     };
-    let most_loans = u32::try_from(MAX_LOANS).unwrap_or(u32::MAX);
+    let most_loans = u32::try_from(MAX_QUOTA_LEASES).unwrap_or(u32::MAX);
     let blob = Blob::default()
         .pair(bucket.interval().as_nanos())
         .pair(burst(bucket))
@@ -74,11 +74,11 @@ fn blob(bucket: &TokenBucket, errand: &LeaseRequest<'_>) -> Blob {
         .small(most_loans)
         .byte(operation)
         .pair(spend);
-    let (least, most, life, id) = errand.want.map_or((0, 0, Nanos::ZERO, 0), |want| {
-        let least = want.least.div_ceil(block).max(1);
-        (least, want.most / block, want.life, want.id.0)
+    let (least, most, life, id) = errand.lease.map_or((0, 0, Nanos::ZERO, 0), |want| {
+        let least = want.min_units.div_ceil(block).max(1);
+        (least, want.max_units / block, want.duration, want.id.0)
     });
-    blob.byte(errand.want.is_some().into())
+    blob.byte(errand.lease.is_some().into())
         .id(id)
         .pair(least)
         .pair(most)
@@ -95,7 +95,7 @@ fn told(bucket: &TokenBucket, report: &LeaseReport) -> Blob {
     Blob::default()
         .id(report.id.0)
         .pair(blocks)
-        .pair(report.ago.as_nanos())
+        .pair(report.last_spend_age.as_nanos())
         .byte(report.is_last.into())
 }
 
@@ -126,26 +126,26 @@ fn read(
     let wait = Nanos::from_nanos(reader.pair()?);
     let spend = match decided {
         0 => Outcome::Allow,
-        1 if errand.spend > 0 && !wait.is_zero() => Outcome::Deny { retry_after: wait },
-        2 if errand.spend > 0 => Outcome::Never,
+        1 if errand.direct_cost > 0 && !wait.is_zero() => Outcome::Deny { retry_after: wait },
+        2 if errand.direct_cost > 0 => Outcome::Never,
         _ => return None,
     };
     let most = errand
-        .want
-        .map_or(0, |want| want.most / bucket.block().max(1));
+        .lease
+        .map_or(0, |want| want.max_units / bucket.block().max(1));
     let lent = reader.pair().filter(|blocks| *blocks <= most)?;
     let retry_after = Nanos::from_nanos(reader.pair()?);
     let (tat, out, fresh_at) = (reader.pair()?, reader.pair()?, reader.pair()?);
-    let wanted = errand.want.filter(|_| spend.is_admitted());
+    let wanted = errand.lease.filter(|_| spend.is_admitted());
     if lent > 0 && wanted.is_none() {
         return None;
     }
     let granted = LeaseGrant {
-        spend,
+        direct_outcome: spend,
         units: lent.saturating_mul(bucket.block()),
-        life: wanted.map_or(Nanos::ZERO, |want| want.life),
+        duration: wanted.map_or(Nanos::ZERO, |want| want.duration),
         retry_after,
-        status: lending::status(bucket, tat, out, fresh_at, now),
+        status: quota_lease::status_from_parts(bucket, tat, out, fresh_at, now),
     };
     Some((granted, corrupt))
 }

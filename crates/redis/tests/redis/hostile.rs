@@ -108,18 +108,18 @@ async fn s_10_replies_that_are_not_ours_are_garbled() {
 /// Whatever integers come, of whatever number: an answer or an error.
 #[test]
 fn s_10_no_integers_make_the_decoder_panic() {
-    let window = FixedWindow::of(5, Window::Epoch(Nanos::HOUR))
+    let window = FixedWindow::builder(5, Window::Epoch(Nanos::HOUR))
         .build()
         .unwrap();
     let limits: [(Ruled, Op); 6] = [
         (ruled(1, slow_bucket(5)), Op::Spend(1)),
         (ruled(1, window), Op::SpendUpTo(9)),
         (
-            ruled(1, SlidingCounter::of(5, Nanos::HOUR).build().unwrap()),
+            ruled(1, SlidingCounter::builder(5, Nanos::HOUR).build().unwrap()),
             Op::ChargeAlways(2),
         ),
         (
-            ruled(1, SlidingLog::of(5, Nanos::HOUR).build().unwrap()),
+            ruled(1, SlidingLog::builder(5, Nanos::HOUR).build().unwrap()),
             Op::Spend(3),
         ),
         (

@@ -65,7 +65,7 @@ impl Counter {
 }
 
 fn quota(limit: u64, window: Nanos) -> SlidingCounter {
-    SlidingCounter::of(limit, window).build().unwrap()
+    SlidingCounter::builder(limit, window).build().unwrap()
 }
 
 #[test]

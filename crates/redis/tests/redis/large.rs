@@ -37,8 +37,8 @@ fn almost_full(from: u64) -> (Log, Vec<u8>) {
 /// A log that is kept for a longer window than the one that charges it forgets its oldest entry rather than grow.
 #[test]
 fn a_log_that_is_full_forgets_as_core_does() {
-    let long = SlidingLog::of(10_000, Nanos::HOUR).build().unwrap();
-    let short = SlidingLog::of(10_000, Nanos::from_millis(1))
+    let long = SlidingLog::builder(10_000, Nanos::HOUR).build().unwrap();
+    let short = SlidingLog::builder(10_000, Nanos::from_millis(1))
         .build()
         .unwrap()
         .sharing_state_with(&long);

@@ -121,7 +121,7 @@ fn commands_per_call(connection: &mut Connection, calls: u64) -> f64 {
 fn commands(burst: u64) -> [f64; 2] {
     let server = Server::start(Kind::Redis);
     let mut connection = connection(&server);
-    let bucket = TokenBucket::at(Rate::per_second(10));
+    let bucket = TokenBucket::builder(Rate::per_second(10));
     let limit = ruled(1, bucket.burst(burst).build().unwrap());
     let our_digest = load(&mut connection, Which::Spend.script().text);
     let their_digest = load(&mut connection, article::SCRIPT);

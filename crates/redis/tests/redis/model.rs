@@ -1,7 +1,9 @@
 //! What core says to the store contract's operations: the specification that scripts are held to.
 
 use tollgate_core::limit::{Limit, Quota, State};
-use tollgate_core::reservation::{Correction, ReservationOptions, ReservationStatus, Reservations};
+use tollgate_core::reservation::{
+    Correction, ReservationLedger, ReservationOptions, ReservationStatus,
+};
 use tollgate_core::{Nanos, Outcome, Receipt, SlidingCounter, Timestamp};
 use tollgate_redis::Remembering;
 use tollgate_store::{Note, Op, StoreReply};
@@ -10,7 +12,7 @@ use tollgate_store::{Note, Op, StoreReply};
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     state: State,
-    ledger: Reservations,
+    ledger: ReservationLedger,
     /// When each reservation that the ledger remembers will be forgotten.
     forgotten_at: Vec<Timestamp>,
     /// The quota that a counter's state was written under.
@@ -41,7 +43,7 @@ impl Model {
     fn inherited(&self, limit: &Limit, now: Timestamp) -> State {
         match (&self.state, self.change_of_length(limit)) {
             (State::Counter(counter), Some((old, new))) => {
-                State::Counter(new.inherit(&old, *counter, now))
+                State::Counter(new.convert_state(&old, *counter, now))
             }
             (state, _) => state.clone(),
         }
@@ -63,8 +65,8 @@ impl Model {
     ) -> Option<StoreReply> {
         let terms = |hold| ReservationOptions {
             hold,
-            memory: remembering.memory,
-            most: remembering.most as usize,
+            retention: remembering.memory,
+            max_records: remembering.most as usize,
         };
         match op {
             Op::Spend(_)
@@ -84,7 +86,7 @@ impl Model {
             Op::Peek(cost) => self.peek(limit, now, cost),
             Op::Reserve { id, cost, hold } => {
                 let terms = terms(hold);
-                match self.ledger.standing(now, &terms, id) {
+                match self.ledger.status(now, &terms, id) {
                     ReservationStatus::Known(receipt) => {
                         let looked = self.apply(limit, now, Op::Spend(0), Note::AlreadyReserved)?;
                         Some(StoreReply { receipt, ..looked })

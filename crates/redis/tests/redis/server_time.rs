@@ -45,7 +45,7 @@ pub(crate) fn ruled(id: u16, limit: impl Into<Limit>) -> Ruled {
 }
 
 pub(crate) fn slow_bucket(burst: u64) -> TokenBucket {
-    TokenBucket::at(Rate::per_day(1))
+    TokenBucket::builder(Rate::per_day(1))
         .burst(burst)
         .build()
         .unwrap()
@@ -76,17 +76,20 @@ async fn every_key_has_a_time_to_live() {
         let rate = Rate::per_minute(10);
         let month = Window::Calendar(Calendar::Month, UtcOffset::UTC);
         let limits = [
-            ruled(1, TokenBucket::at(rate).build().unwrap()),
+            ruled(1, TokenBucket::builder(rate).build().unwrap()),
             ruled(2, LeakyBucket::queue(rate).burst(3).build().unwrap()),
             ruled(
                 3,
-                FixedWindow::of(5, Window::Epoch(Nanos::HOUR))
+                FixedWindow::builder(5, Window::Epoch(Nanos::HOUR))
                     .build()
                     .unwrap(),
             ),
-            ruled(4, FixedWindow::of(5, month).build().unwrap()),
-            ruled(5, SlidingLog::of(5, Nanos::MINUTE).build().unwrap()),
-            ruled(600, SlidingCounter::of(5, Nanos::MINUTE).build().unwrap()),
+            ruled(4, FixedWindow::builder(5, month).build().unwrap()),
+            ruled(5, SlidingLog::builder(5, Nanos::MINUTE).build().unwrap()),
+            ruled(
+                600,
+                SlidingCounter::builder(5, Nanos::MINUTE).build().unwrap(),
+            ),
         ];
         for (number, limit) in limits.iter().enumerate() {
             let answer = one(&store, "alice", limit, Op::Spend(2)).await.unwrap();
@@ -122,7 +125,7 @@ async fn a_full_bucket_is_an_absent_key() {
     let store = patient_store(server.url()).await;
     let limit = ruled(
         1,
-        TokenBucket::at(Rate::per_second(50))
+        TokenBucket::builder(Rate::per_second(50))
             .burst(2)
             .build()
             .unwrap(),
@@ -181,7 +184,7 @@ async fn s_12_a_flushed_script_is_loaded_within_the_decision() {
         let store = patient_store(server.url()).await;
         let limits = [
             ruled(1, slow_bucket(100)),
-            ruled(2, SlidingCounter::of(100, Nanos::DAY).build().unwrap()),
+            ruled(2, SlidingCounter::builder(100, Nanos::DAY).build().unwrap()),
         ];
         let mut connection = connection(&server);
         for round in 1..=10 {
@@ -206,12 +209,12 @@ async fn s_31_a_state_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
         ruled(1, slow_bucket(2)),
         ruled(
             1,
-            FixedWindow::of(2, Window::Epoch(Nanos::DAY))
+            FixedWindow::builder(2, Window::Epoch(Nanos::DAY))
                 .build()
                 .unwrap(),
         ),
-        ruled(1, SlidingCounter::of(2, Nanos::DAY).build().unwrap()),
-        ruled(1, SlidingLog::of(2, Nanos::DAY).build().unwrap()),
+        ruled(1, SlidingCounter::builder(2, Nanos::DAY).build().unwrap()),
+        ruled(1, SlidingLog::builder(2, Nanos::DAY).build().unwrap()),
     ];
     for limit in &limits {
         // An overflowing number, one that Lua would round, other algorithms' states, and noise.

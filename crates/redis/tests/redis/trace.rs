@@ -101,7 +101,7 @@ pub(crate) fn limit(dice: &mut Dice, family: Family) -> (Limit, u64) {
         let rate = Rate::new(units, period);
         let span = period.as_nanos() / units.clamp(1, 20);
         let built: Result<Limit, _> = match family {
-            Family::Token => TokenBucket::at(rate)
+            Family::Token => TokenBucket::builder(rate)
                 .burst(burst.saturating_mul(block))
                 .overdraft(overdraft)
                 .block(block)
@@ -117,18 +117,18 @@ pub(crate) fn limit(dice: &mut Dice, family: Family) -> (Limit, u64) {
             }
             Family::Window => {
                 let (window, span) = window(dice, period);
-                let window = FixedWindow::of(units, window).overdraft(overdraft);
+                let window = FixedWindow::builder(units, window).overdraft(overdraft);
                 if let Ok(window) = window.build() {
                     return (window.into(), span / 3);
                 }
                 continue;
             }
-            Family::Log => SlidingLog::of(units.saturating_mul(block), period)
+            Family::Log => SlidingLog::builder(units.saturating_mul(block), period)
                 .overdraft(overdraft)
                 .block(block)
                 .build()
                 .map(Into::into),
-            Family::Counter => SlidingCounter::of(units, period)
+            Family::Counter => SlidingCounter::builder(units, period)
                 .overdraft(overdraft)
                 .build()
                 .map(Into::into),

@@ -28,8 +28,8 @@ impl Batches for Scripts {
         asked: &[Asked<'_>],
     ) -> Result<(BatchOutcome, Vec<StoreReply>), OpError> {
         let remembering = terms.map_or_else(Remembering::default, |terms| Remembering {
-            memory: terms.memory,
-            most: u32::try_from(terms.most).unwrap(),
+            memory: terms.retention,
+            most: u32::try_from(terms.max_records).unwrap(),
         });
         let ruleds: Vec<Ruled> = asked.iter().map(|(_, limit, _)| ruled(**limit)).collect();
         let checks: Vec<QuotaCheck<'_>> = asked

@@ -38,7 +38,7 @@ fn numbers() -> Vec<Case> {
     vec![
         Case {
             name: "token bucket",
-            limit: TokenBucket::at(rate).build().unwrap().into(),
+            limit: TokenBucket::builder(rate).build().unwrap().into(),
             ops: vec![Op::Spend(3), Op::Spend(2)],
             states: &["31373939393936343330303030303030303030"],
             remaining: 5,
@@ -52,7 +52,7 @@ fn numbers() -> Vec<Case> {
         },
         Case {
             name: "window of the clock",
-            limit: FixedWindow::of(10, Window::Epoch(Nanos::HOUR))
+            limit: FixedWindow::builder(10, Window::Epoch(Nanos::HOUR))
                 .build()
                 .unwrap()
                 .into(),
@@ -62,7 +62,7 @@ fn numbers() -> Vec<Case> {
         },
         Case {
             name: "window from the first hit",
-            limit: FixedWindow::of(10, Window::FirstHit(Nanos::HOUR))
+            limit: FixedWindow::builder(10, Window::FirstHit(Nanos::HOUR))
                 .build()
                 .unwrap()
                 .into(),
@@ -72,7 +72,7 @@ fn numbers() -> Vec<Case> {
         },
         Case {
             name: "month",
-            limit: FixedWindow::of(10, month).build().unwrap().into(),
+            limit: FixedWindow::builder(10, month).build().unwrap().into(),
             ops: vec![Op::Spend(3)],
             states: &["66006b5fcb0000000000000000000000000003"],
             remaining: 7,
@@ -94,14 +94,17 @@ fn collections() -> Vec<Case> {
     vec![
         Case {
             name: "sliding counter",
-            limit: SlidingCounter::of(10, Nanos::HOUR).build().unwrap().into(),
+            limit: SlidingCounter::builder(10, Nanos::HOUR)
+                .build()
+                .unwrap()
+                .into(),
             ops: vec![Op::Spend(3), Op::Spend(2)],
             states: &["63006b49c3f00000000000000000000000050000000e100000000000"],
             remaining: 5,
         },
         Case {
             name: "sliding log",
-            limit: SlidingLog::of(10, Nanos::HOUR).build().unwrap().into(),
+            limit: SlidingLog::builder(10, Nanos::HOUR).build().unwrap().into(),
             ops: vec![Op::Spend(3), Op::Spend(2)],
             states: &["6c000000000005006b49c3f00000000000000003006b49c3f10000000000000002"],
             remaining: 5,
@@ -115,7 +118,7 @@ fn collections() -> Vec<Case> {
         },
         Case {
             name: "reservations",
-            limit: TokenBucket::at(rate).build().unwrap().into(),
+            limit: TokenBucket::builder(rate).build().unwrap().into(),
             ops: vec![reserve(7), reserve(8), Op::CancelReserved(ReservationId(7))],
             states: &[
                 "31373939393936343230303030303030303030",

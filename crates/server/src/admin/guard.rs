@@ -48,7 +48,7 @@ impl Guard {
     pub(super) fn new(tokens: Tokens) -> Result<Self, InvalidQuota> {
         Ok(Self {
             tokens,
-            wrong: TokenBucket::at(Rate::new(1, EVERY))
+            wrong: TokenBucket::builder(Rate::new(1, EVERY))
                 .burst(AT_ONCE)
                 .build()?,
             shown: Mutex::new(vec![0; PLACES].into()),

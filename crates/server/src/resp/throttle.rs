@@ -98,7 +98,7 @@ pub(crate) struct Throttle<C> {
 
 impl<C: Clock> Throttle<C> {
     pub(crate) fn new(store: Memory<C>) -> Result<Self, InvalidQuota> {
-        let widest = TokenBucket::at(Rate::new(1, MAX_CAPACITY)).burst(1);
+        let widest = TokenBucket::builder(Rate::new(1, MAX_CAPACITY)).burst(1);
         Ok(Self {
             store,
             fleet: None,
@@ -133,7 +133,7 @@ impl<C: Clock> Throttle<C> {
         let (ruled, quota) = self.compiled(family, terms, recent);
         let op = op(terms, wish);
         let (_, [answer]) = self.store.ask([QuotaCheck { key, ruled, op }])?;
-        Ok(reply(&answer, terms, wish, quota.refill()))
+        Ok(reply(&answer, terms, wish, quota.refill_time()))
     }
 
     /// Decides on one call with the fleet.
@@ -151,7 +151,7 @@ impl<C: Clock> Throttle<C> {
     ) -> impl Future<Output = Result<Result<ThrottleReply, StoreError>, KeyTooLong>> + Send + use<'a, C>
     {
         let (ruled, quota) = self.compiled(family, terms, recent);
-        let (ruled, capacity, terms) = (*ruled, quota.refill(), *terms);
+        let (ruled, capacity, terms) = (*ruled, quota.refill_time(), *terms);
         let key = [SHARED, key].concat();
         async move {
             let check = QuotaCheck {
@@ -202,7 +202,7 @@ impl<C: Clock> Throttle<C> {
         let words = [
             u64::from(ruled.id.0.get()),
             quota.interval().as_nanos(),
-            quota.refill().as_nanos(),
+            quota.refill_time().as_nanos(),
         ];
         // Any mixing will do: a clash only means that the store is told once more.
         let mix = |sum: u64, word: &u64| {
@@ -238,7 +238,7 @@ fn quota(terms: &ThrottleQuota, widest: &TokenBucket) -> TokenBucket {
     let interval = u64::try_from(interval).map_or(longest, |interval| interval.clamp(1, longest));
     let burst = terms.burst.clamp(1, longest / interval.max(1));
     // One token in one interval is exact, so no rate is refused; and nothing here is beyond what a bucket holds.
-    let bucket = TokenBucket::at(Rate::new(1, Nanos::from_nanos(interval))).burst(burst);
+    let bucket = TokenBucket::builder(Rate::new(1, Nanos::from_nanos(interval))).burst(burst);
     bucket.build().unwrap_or(*widest).sharing_state_with(widest)
 }
 

@@ -114,7 +114,7 @@ fn render(verdict: &Verdict, state: &LimitState, quota: &QuotaInfo<'_>) -> Optio
     let is_concurrency = meter
         .quotas
         .first()
-        .is_some_and(|own| own.lease().is_some());
+        .is_some_and(|own| own.lease_duration().is_some());
     let policy = if is_concurrency {
         QuotaPolicy::concurrent(&name, limit)
     } else {

@@ -270,7 +270,7 @@ mod tests {
         let worths = EvictionPriorities::new();
         let anything = worths.of(1, [u64::MAX >> 1], Timestamp::EPOCH);
         assert_eq!(anything, EvictionPriority::Nothing, "no such limit");
-        let quota = TokenBucket::at(Rate::per_second(1))
+        let quota = TokenBucket::builder(Rate::per_second(1))
             .burst(4)
             .build()
             .unwrap();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     fn bucket(burst: u64) -> Limit {
-        let bucket = TokenBucket::at(Rate::per_second(1)).burst(burst);
+        let bucket = TokenBucket::builder(Rate::per_second(1)).burst(burst);
         bucket.build().unwrap().into()
     }
 
@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn windows_are_worth_their_counts_until_they_end() {
         let worths = EvictionPriorities::new();
-        let minute = SlidingCounter::of(100, Nanos::MINUTE).build().unwrap();
+        let minute = SlidingCounter::builder(100, Nanos::MINUTE).build().unwrap();
         worths.learn(ID, &minute.into());
         let at = Timestamp::from_secs;
         let state = [60_000_000_000, (10 << 32) | 15];

@@ -242,7 +242,7 @@ mod tests {
     fn rules() -> [Ruled; 3] {
         [1, 2, 3].map(|number: u16| Ruled {
             id: LimitId(NonZeroU16::new(number).unwrap()),
-            limit: TokenBucket::at(Rate::per_second(u64::from(number)))
+            limit: TokenBucket::builder(Rate::per_second(u64::from(number)))
                 .burst(u64::from(number) * 3)
                 .build()
                 .unwrap()

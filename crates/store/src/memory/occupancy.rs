@@ -80,7 +80,7 @@ mod tests {
     fn used(keys: usize, spent: u32) -> (Memory<Arc<ManualClock>>, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
         let store = Memory::with_clock(keys, Arc::clone(&clock)).unwrap();
-        let bucket = TokenBucket::at(Rate::new(1, Nanos::from_secs(10))).burst(5);
+        let bucket = TokenBucket::builder(Rate::new(1, Nanos::from_secs(10))).burst(5);
         let ruled = Ruled {
             id: LimitId(NonZeroU16::MIN),
             limit: bucket.build().unwrap().into(),

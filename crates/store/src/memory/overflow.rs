@@ -26,7 +26,7 @@ pub(super) struct Overflow {
 impl Overflow {
     pub(super) fn new() -> Result<Self, InvalidQuota> {
         // The sketch's own quota is never asked: each limit decides by its own.
-        let quota = TokenBucket::at(Rate::per_second(0)).build()?;
+        let quota = TokenBucket::builder(Rate::per_second(0)).build()?;
         let sketch = Mutex::new(Sketch::new(quota, ROWS, WIDTH)?);
         Ok(Self {
             sketch,
@@ -48,14 +48,14 @@ impl Overflow {
             return false;
         }
         let sketch = self.sketch.lock().unwrap_or_else(PoisonError::into_inner);
-        sketch.owed(bits) > now.as_nanos()
+        sketch.tat(bits) > now.as_nanos()
     }
 
     /// Notes that a key owes until `tat`. Never lowers what is owed: the cells are shared, also with limits whose debts
     /// reach further.
     pub(super) fn owe(&self, sketch: &mut Sketch, bits: u64, tat: Tat) {
-        if tat > sketch.owed(bits) {
-            sketch.owe(bits, tat);
+        if tat > sketch.tat(bits) {
+            sketch.set_tat(bits, tat);
             self.owing_until.fetch_max(tat, Ordering::Relaxed);
         }
     }
@@ -81,7 +81,7 @@ impl Overflow {
         let tat = tat.min(Timestamp::MAX.as_nanos());
         self.owing_until.fetch_max(tat, Ordering::Relaxed);
         let mut sketch = self.sketch.lock().unwrap_or_else(PoisonError::into_inner);
-        sketch.raise(index, tat)
+        sketch.raise_cell(index, tat)
     }
 
     /// How often the overflow had to decide.
@@ -102,7 +102,7 @@ mod tests {
         assert!(!overflow.is_owed(7, now));
         overflow.owe(&mut overflow.lock(), 7, hour.as_nanos());
         overflow.owe(&mut overflow.lock(), 7, Timestamp::from_secs(2).as_nanos());
-        assert_eq!(overflow.lock().owed(7), hour.as_nanos());
+        assert_eq!(overflow.lock().tat(7), hour.as_nanos());
         assert!(overflow.is_owed(7, now));
         assert!(!overflow.is_owed(8, now) && !overflow.is_owed(7, hour));
     }

@@ -161,7 +161,7 @@ impl<C> Step<'_, '_, C> {
         let decided = match shelves.provide(shelf, self.place, limit, now) {
             Some(stored) => {
                 let is_owed = || match self.overflow.as_ref() {
-                    Some(sketch) => sketch.owed(bits) > now.as_nanos(),
+                    Some(sketch) => sketch.tat(bits) > now.as_nanos(),
                     None => self.memory.overflow().is_owed(bits, now),
                 };
                 if stored.state == State::Empty && is_owed() {
@@ -197,14 +197,14 @@ impl<C> Step<'_, '_, C> {
         let limit = &self.check.ruled.limit;
         let Some(bucket) = limit.stricter_bucket() else {
             // Nothing stands in for places held: refuse until somebody may have left.
-            let retry_after = limit.lease().unwrap_or(Nanos::SECOND);
+            let retry_after = limit.lease_duration().unwrap_or(Nanos::SECOND);
             return Stepped::said(Outcome::Deny { retry_after }, receipt, Note::Overflow);
         };
         let memory = self.memory;
         let sketch = self
             .overflow
             .get_or_insert_with(|| memory.overflow().lock());
-        let owed = sketch.owed(self.place.bits());
+        let owed = sketch.tat(self.place.bits());
         let transition = match op {
             Op::Spend(cost) => bucket.decide(owed, self.now, cost),
             Op::SpendUpTo(most) => bucket.decide_up_to(owed, self.now, most),
@@ -242,7 +242,7 @@ impl<C> Step<'_, '_, C> {
         let Some(stored) = self.memory.shelves().provide(shelf, self.place, limit, now) else {
             return full(hold);
         };
-        match stored.ledger.standing(now, &terms, id) {
+        match stored.ledger.status(now, &terms, id) {
             ReservationStatus::Known(receipt) => {
                 // A look, which like any other puts a state right that a clock left too far ahead.
                 let mut stepped = self.plain(Op::Spend(0))?;
@@ -250,7 +250,7 @@ impl<C> Step<'_, '_, C> {
                 stepped.note = Note::AlreadyReserved;
                 Ok(stepped)
             }
-            ReservationStatus::Full => full(stored.ledger.room_after(now, &terms)),
+            ReservationStatus::Full => full(stored.ledger.time_until_room(now, &terms)),
             ReservationStatus::Fresh => {
                 if !self.memory.shelves().may_grow(shelf, now) {
                     return full(hold);
@@ -357,7 +357,7 @@ impl<C> Step<'_, '_, C> {
             Holding::NewWord(room) => of(&read(limit, room.state(self.place))),
             Holding::NewPair(room) => of(&read(limit, room.state(self.place))),
             Holding::Full => match (limit.stricter_bucket(), self.overflow.as_ref()) {
-                (Some(bucket), Some(sketch)) => bucket.status(sketch.owed(self.place.bits()), now),
+                (Some(bucket), Some(sketch)) => bucket.status(sketch.tat(self.place.bits()), now),
                 _ => of(&State::default()),
             },
             Holding::Nothing => {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tollgate_core::limit::{Limit, State, StateSize};
-use tollgate_core::reservation::{ReservationOptions, Reservations};
+use tollgate_core::reservation::{ReservationLedger, ReservationOptions};
 use tollgate_core::{Nanos, Timestamp};
 
 use super::hash::Place;
@@ -57,7 +57,7 @@ pub(super) struct Stored {
     /// What its state is judged by; none if that is kept elsewhere, and only reservations are here.
     pub(super) limit: Option<Limit>,
     pub(super) state: State,
-    pub(super) ledger: Reservations,
+    pub(super) ledger: ReservationLedger,
     /// The bytes it was last counted as.
     bytes: usize,
     claim: Claim,
@@ -99,8 +99,8 @@ impl VariableStates {
     pub(super) const fn terms(&self, hold: Nanos) -> ReservationOptions {
         ReservationOptions {
             hold,
-            memory: self.memory,
-            most: self.most,
+            retention: self.memory,
+            max_records: self.most,
         }
     }
 
@@ -197,7 +197,7 @@ impl VariableStates {
         place: Place,
         limit: Option<Limit>,
         state: State,
-        ledger: Reservations,
+        ledger: ReservationLedger,
     ) -> bool {
         let mut stored = Stored {
             place,
@@ -313,7 +313,7 @@ impl VariableStates {
             place,
             limit: judge(limit),
             state: State::default(),
-            ledger: Reservations::default(),
+            ledger: ReservationLedger::default(),
             bytes: 0,
             claim: Claim::New,
         };
@@ -371,7 +371,7 @@ impl Stored {
         };
         let status = limit.status(&self.state, now);
         let used = status.limit.saturating_sub(status.remaining);
-        let is_losable = status.remaining > 0 && limit.lease().is_none();
+        let is_losable = status.remaining > 0 && limit.lease_duration().is_none();
         // Limits on shelves are far below 2^32.
         is_losable.then(|| used.saturating_mul(1 << 32) / status.limit.max(1))
     }
@@ -382,7 +382,7 @@ impl Stored {
     }
 
     fn is_expired(&self, now: Timestamp, terms: &ReservationOptions) -> bool {
-        let is_forgotten = self.ledger.forgotten_after(now, terms).is_zero();
+        let is_forgotten = self.ledger.time_until_empty(now, terms).is_zero();
         let has_reset = |limit: &Limit| limit.status(&self.state, now).reset_after.is_zero();
         is_forgotten && self.limit.as_ref().is_none_or(has_reset)
     }
@@ -420,7 +420,7 @@ mod tests {
     }
 
     fn log(window: Nanos) -> Limit {
-        SlidingLog::of(10, window).build().unwrap().into()
+        SlidingLog::builder(10, window).build().unwrap().into()
     }
 
     /// One shelf with bytes for everything.
@@ -533,7 +533,10 @@ mod tests {
     #[test]
     fn whom_a_lowered_quota_denies_is_not_the_one_to_go() {
         let shelves = full();
-        let lower: Limit = SlidingLog::of(2, Nanos::MINUTE).build().unwrap().into();
+        let lower: Limit = SlidingLog::builder(2, Nanos::MINUTE)
+            .build()
+            .unwrap()
+            .into();
         let losable = || shelves.lock(0).unwrap().losable(NOW);
         assert_eq!(losable(), BOXES);
         let id = LimitId(NonZeroU16::MIN);

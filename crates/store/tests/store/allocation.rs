@@ -39,9 +39,11 @@ fn batch<const N: usize>() {
             0 => ruled(number, bucket(50, hour)),
             1 => ruled(
                 number,
-                FixedWindow::of(60, Window::FirstHit(hour)).build().unwrap(),
+                FixedWindow::builder(60, Window::FirstHit(hour))
+                    .build()
+                    .unwrap(),
             ),
-            _ => ruled(number, SlidingCounter::of(70, hour).build().unwrap()),
+            _ => ruled(number, SlidingCounter::builder(70, hour).build().unwrap()),
         }
     });
     let parts: [&[u8]; 2] = [b"tenant", b"user"];

@@ -18,8 +18,8 @@ const OWN: usize = 16;
 const KEYS: usize = 32;
 const TERMS: ReservationOptions = ReservationOptions {
     hold: Nanos::from_secs(20),
-    memory: Nanos::from_secs(20),
-    most: 8,
+    retention: Nanos::from_secs(20),
+    max_records: 8,
 };
 
 /// How often what occurred.

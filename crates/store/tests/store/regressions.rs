@@ -67,7 +67,7 @@ fn a_thread_that_stood_still_forgives_nobody() {
 fn what_has_a_place_keeps_it_when_the_bytes_are_spent() {
     let (store, _clock) = store(100);
     let places = ruled(1, Concurrency::new(10, Nanos::HOUR).unwrap());
-    let log = ruled(2, SlidingLog::of(2, Nanos::HOUR).build().unwrap());
+    let log = ruled(2, SlidingLog::builder(2, Nanos::HOUR).build().unwrap());
     let ask = |ruled, key: &str, op| {
         let key = StoreKey::of(key.as_bytes()).unwrap();
         let (_, [answer]) = store.ask([QuotaCheck { key, ruled, op }]).unwrap();
@@ -133,7 +133,7 @@ fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
         (
             ruled(
                 3,
-                FixedWindow::of(10, Window::FirstHit(Nanos::HOUR))
+                FixedWindow::builder(10, Window::FirstHit(Nanos::HOUR))
                     .build()
                     .unwrap(),
             ),
@@ -145,7 +145,7 @@ fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
         // Pairs have a table of their own, to be crowded by their own kind.
         let crowd = ruled(
             4,
-            FixedWindow::of(1, Window::FirstHit(Nanos::SECOND))
+            FixedWindow::builder(1, Window::FirstHit(Nanos::SECOND))
                 .build()
                 .unwrap(),
         );
@@ -237,7 +237,7 @@ fn a_cancel_that_came_too_late_is_still_the_end_of_it() {
 /// was denied, and a flood under another limit forgave it (I-10).
 #[test]
 fn whom_a_lowered_quota_denies_is_not_forgiven_for_others() {
-    let window = |units| FixedWindow::of(units, Window::Epoch(Nanos::HOUR)).build();
+    let window = |units| FixedWindow::builder(units, Window::Epoch(Nanos::HOUR)).build();
     let [first, other] = [1, 2];
     let buckets = [100, 10].map(|units| ruled(first, bucket(units, Nanos::HOUR)));
     let windows = [100, 10].map(|units| ruled(first, window(units).unwrap()));

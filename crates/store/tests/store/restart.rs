@@ -230,7 +230,7 @@ fn a_reservation_is_settled_or_cancelled_once_after_a_restart_too() {
     let running = Running::new(100);
     let limits = [
         ruled(1, bucket(100, Nanos::HOUR)),
-        ruled(2, SlidingLog::of(100, Nanos::HOUR).build().unwrap()),
+        ruled(2, SlidingLog::builder(100, Nanos::HOUR).build().unwrap()),
     ];
     let [to_settle, to_cancel, settled] = [1, 2, 3].map(ReservationId);
     for ruled in &limits {

@@ -42,8 +42,11 @@ fn limits() -> [Ruled; 3] {
     );
     [
         ruled(1, bucket(100, Nanos::HOUR)),
-        ruled(2, FixedWindow::of(100, day).build().unwrap()),
-        ruled(3, SlidingCounter::of(100, Nanos::HOUR).build().unwrap()),
+        ruled(2, FixedWindow::builder(100, day).build().unwrap()),
+        ruled(
+            3,
+            SlidingCounter::builder(100, Nanos::HOUR).build().unwrap(),
+        ),
     ]
 }
 
@@ -111,7 +114,7 @@ fn only_the_owner_may_read_it_because_it_holds_the_secret() {
 
 /// Questions that leave a log, a lease and reservations behind.
 fn collections() -> [(Ruled, Op); 4] {
-    let log = ruled(4, SlidingLog::of(30, Nanos::HOUR).build().unwrap());
+    let log = ruled(4, SlidingLog::builder(30, Nanos::HOUR).build().unwrap());
     let gate = ruled(5, Concurrency::new(3, Nanos::HOUR).unwrap());
     let lease = Op::Acquire {
         id: LeaseId(1 << 64),

@@ -32,7 +32,7 @@ pub(crate) fn store(keys: usize) -> (Store, Arc<ManualClock>) {
 /// One unit each `interval`, so many at once.
 pub(crate) fn bucket(burst: u64, interval: Nanos) -> TokenBucket {
     let rate = Rate::new(1, interval);
-    TokenBucket::at(rate).burst(burst).build().unwrap()
+    TokenBucket::builder(rate).burst(burst).build().unwrap()
 }
 
 /// The same numbers for the same seed (splitmix64).

@@ -75,7 +75,7 @@ fn keys_taken_in_different_orders_are_charged_alike_and_nobody_waits_in_a_circle
             0 => ruled(n, bucket(LIMIT, Nanos::HOUR)),
             _ => {
                 let window = tollgate_core::Window::FirstHit(Nanos::HOUR);
-                let quota = tollgate_core::FixedWindow::of(LIMIT, window);
+                let quota = tollgate_core::FixedWindow::builder(LIMIT, window);
                 ruled(n, quota.build().unwrap())
             }
         })

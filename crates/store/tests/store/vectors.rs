@@ -61,7 +61,7 @@ impl Batches for InMemory {
     ) -> Result<(BatchOutcome, Vec<StoreReply>), OpError> {
         if let Some(terms) = terms {
             let store = self.store.take().unwrap();
-            self.store = Some(store.with_reservations(terms.memory, terms.most));
+            self.store = Some(store.with_reservations(terms.retention, terms.max_records));
         }
         self.clock.set(now);
         let ruled: Vec<Ruled> = asked

@@ -51,7 +51,7 @@ fn after_exactly_the_promised_time_it_is_admitted_and_not_a_nanosecond_earlier()
             .unwrap()
     });
     keeps_its_word("fixed window", |clock| {
-        let day = FixedWindow::of(5, Window::Calendar(Calendar::Day, UtcOffset::UTC));
+        let day = FixedWindow::builder(5, Window::Calendar(Calendar::Day, UtcOffset::UTC));
         Limiter::builder()
             .limit("day", day)
             .clock(clock)
@@ -59,7 +59,7 @@ fn after_exactly_the_promised_time_it_is_admitted_and_not_a_nanosecond_earlier()
             .unwrap()
     });
     keeps_its_word("sliding log", |clock| {
-        let log = SlidingLog::of(5, Nanos::MINUTE);
+        let log = SlidingLog::builder(5, Nanos::MINUTE);
         Limiter::builder()
             .limit("log", log)
             .clock(clock)
@@ -67,7 +67,7 @@ fn after_exactly_the_promised_time_it_is_admitted_and_not_a_nanosecond_earlier()
             .unwrap()
     });
     keeps_its_word("sliding counter", |clock| {
-        let counter = SlidingCounter::of(5, Nanos::MINUTE);
+        let counter = SlidingCounter::builder(5, Nanos::MINUTE);
         Limiter::builder()
             .limit("counter", counter)
             .clock(clock)
@@ -83,7 +83,7 @@ fn after_exactly_the_promised_time_it_is_admitted_and_not_a_nanosecond_earlier()
             .unwrap()
     });
     keeps_its_word("several", |clock| {
-        let slow = TokenBucket::at(Rate::per_minute(11)).burst(4);
+        let slow = TokenBucket::builder(Rate::per_minute(11)).burst(4);
         let builder = Limiter::builder().limit("fast", Rate::per_second(3));
         builder.limit("slow", slow).clock(clock).build().unwrap()
     });
@@ -124,7 +124,7 @@ fn the_short_way_says_the_same_as_the_long_way() {
     for overdraft in [0, 50] {
         for block in [1, 4] {
             let clock = clock();
-            let bucket = TokenBucket::at(Rate::per_second(3))
+            let bucket = TokenBucket::builder(Rate::per_second(3))
                 .burst(20)
                 .block(block)
                 .overdraft(overdraft);

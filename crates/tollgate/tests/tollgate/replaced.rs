@@ -10,9 +10,9 @@ use crate::{clock, denied, millis};
 
 #[test]
 fn the_same_name_and_algorithm_go_on_with_their_state() {
-    let window = |limit| FixedWindow::of(limit, Window::Epoch(Nanos::HOUR));
-    let log = |limit| SlidingLog::of(limit, Nanos::HOUR);
-    let counter = |limit| SlidingCounter::of(limit, Nanos::HOUR);
+    let window = |limit| FixedWindow::builder(limit, Window::Epoch(Nanos::HOUR));
+    let log = |limit| SlidingLog::builder(limit, Nanos::HOUR);
+    let counter = |limit| SlidingCounter::builder(limit, Nanos::HOUR);
     let limits = |n| {
         let limits = Limits::new().limit("bucket", Rate::per_hour(n));
         limits
@@ -53,13 +53,13 @@ fn the_same_name_and_algorithm_go_on_with_their_state() {
 fn a_sliding_counter_of_another_length_goes_on_with_its_estimate() {
     let clock = clock();
     let limiter = Limiter::builder()
-        .limit("rate", SlidingCounter::of(100, Nanos::HOUR))
+        .limit("rate", SlidingCounter::builder(100, Nanos::HOUR))
         .clock(Arc::clone(&clock))
         .build()
         .unwrap();
     limiter.check_n("alice", 60).unwrap();
     clock.advance(Nanos::from_secs(30 * 60));
-    let minute = SlidingCounter::of(100, Nanos::MINUTE);
+    let minute = SlidingCounter::builder(100, Nanos::MINUTE);
     limiter.replace(Limits::of(minute)).unwrap();
     let left = |key| limiter.peek(key).unwrap().tightest().remaining;
     assert_eq!((left("alice"), left("bob")), (40, 100));
@@ -72,11 +72,11 @@ fn another_algorithm_or_another_name_starts_afresh() {
     let limiter = Limiter::per_hour(5).clock(clock()).build().unwrap();
     limiter.check_n("alice", 5).unwrap();
     limiter
-        .replace(Limits::of(SlidingLog::of(5, Nanos::HOUR)))
+        .replace(Limits::of(SlidingLog::builder(5, Nanos::HOUR)))
         .unwrap();
     limiter.check_n("alice", 5).unwrap();
     limiter
-        .replace(Limits::new().limit("new", SlidingLog::of(5, Nanos::HOUR)))
+        .replace(Limits::new().limit("new", SlidingLog::builder(5, Nanos::HOUR)))
         .unwrap();
     limiter.check_n("alice", 5).unwrap();
     limiter.replace(Limits::of(Rate::per_hour(5))).unwrap();
@@ -97,7 +97,9 @@ fn a_smaller_quota_does_not_forgive_what_a_larger_one_has_lent() {
         .unwrap();
     limiter.check_n("alice", 60).unwrap();
     limiter
-        .replace(Limits::of(TokenBucket::at(Rate::per_second(10)).burst(1)))
+        .replace(Limits::of(
+            TokenBucket::builder(Rate::per_second(10)).burst(1),
+        ))
         .unwrap();
     let wait = denied(limiter.check("alice")).retry_after();
     assert_eq!(
@@ -133,7 +135,7 @@ fn a_charge_is_given_back_only_to_the_limit_it_was_made_on() {
     let bucket = limiter.spend("alice", 5).unwrap();
     let reserved = limiter.reserve("alice", 5).unwrap();
     limiter
-        .replace(Limits::of(FixedWindow::of(
+        .replace(Limits::of(FixedWindow::builder(
             10,
             Window::FirstHit(Nanos::HOUR),
         )))
@@ -157,7 +159,7 @@ fn replacing_while_others_ask_never_admits_more_than_the_largest() {
         for n in 0..200 {
             // The time of one unit stays the same, so that what was admitted can be counted in units.
             let burst = 200 + n % 101;
-            let bucket = TokenBucket::at(Rate::per_hour(300)).burst(burst);
+            let bucket = TokenBucket::builder(Rate::per_hour(300)).burst(burst);
             limiter.replace(Limits::of(bucket)).unwrap();
         }
         asking

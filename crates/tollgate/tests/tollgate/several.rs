@@ -13,7 +13,7 @@ use crate::{clock, denied, secs};
 fn what_one_limit_refuses_no_other_is_charged_for() {
     let limiter = Limiter::builder()
         .limit("loose", Rate::per_minute(100))
-        .limit("log", SlidingLog::of(100, Nanos::MINUTE))
+        .limit("log", SlidingLog::builder(100, Nanos::MINUTE))
         .limit("tight", Rate::per_minute(3))
         .clock(clock())
         .build()
@@ -98,7 +98,7 @@ fn asking_together_tells_where_every_limit_stands_and_can_be_taken_back() {
     let clock = clock();
     let plan = Limiter::builder()
         .limit("minute", Rate::per_minute(10))
-        .limit("log", SlidingLog::of(100, Nanos::HOUR))
+        .limit("log", SlidingLog::builder(100, Nanos::HOUR))
         .clock(Arc::clone(&clock))
         .build()
         .unwrap();

@@ -13,7 +13,10 @@ use crate::{clock, denied, millis, secs};
 fn spending_answers_where_every_limit_stands() {
     let limiter = Limiter::builder()
         .limit("minute", Rate::per_minute(60))
-        .limit("hour", FixedWindow::of(100, Window::Epoch(Nanos::HOUR)))
+        .limit(
+            "hour",
+            FixedWindow::builder(100, Window::Epoch(Nanos::HOUR)),
+        )
         .clock(clock())
         .build()
         .unwrap();
@@ -45,7 +48,7 @@ fn peeking_changes_nothing() {
 fn taking_takes_what_there_is_and_the_same_from_every_limit() {
     let limiter = Limiter::builder()
         .limit("minute", Rate::per_minute(60))
-        .limit("log", SlidingLog::of(45, Nanos::HOUR))
+        .limit("log", SlidingLog::builder(45, Nanos::HOUR))
         .clock(clock())
         .build()
         .unwrap();
@@ -170,7 +173,7 @@ fn keys_of_parts_cannot_be_imitated() {
 fn a_forgotten_key_starts_afresh() {
     let limiter = Limiter::builder()
         .limit("hour", Rate::per_hour(1))
-        .limit("log", SlidingLog::of(1, Nanos::HOUR))
+        .limit("log", SlidingLog::builder(1, Nanos::HOUR))
         .clock(clock())
         .build()
         .unwrap();
@@ -182,7 +185,7 @@ fn a_forgotten_key_starts_afresh() {
 
 #[test]
 fn any_algorithm_can_be_asked_for_everything() {
-    let token = TokenBucket::at(Rate::per_minute(10)).build().unwrap();
+    let token = TokenBucket::builder(Rate::per_minute(10)).build().unwrap();
     let limiter = Limiter::builder()
         .limit("built", token)
         .clock(clock())

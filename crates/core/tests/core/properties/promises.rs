@@ -261,7 +261,7 @@ fn i12_the_wait_and_the_reset_are_exact_in_the_overdraft() {
     let inputs = (interval(), 1_u64..8, 1_u64..20, 1_u64..30, trace(10, 8));
     holds(&inputs, |(interval, burst, overdraft, charge, steps)| {
         let rate = Rate::new(1, Nanos::from_nanos(interval));
-        let builder = TokenBucket::at(rate).burst(burst);
+        let builder = TokenBucket::builder(rate).burst(burst);
         let mut real = Real::new(builder.overdraft(overdraft).build().unwrap());
         let begin = 1_700_000_000_000_000_000;
         let op = Op::ChargeAlways(charge);

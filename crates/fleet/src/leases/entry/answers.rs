@@ -2,7 +2,7 @@
 //!
 //! Must not know: how slices come and go.
 
-use tollgate_core::lending::Slice;
+use tollgate_core::quota_lease::LocalLease;
 use tollgate_core::{Nanos, Outcome, QuotaStatus, Receipt, Timestamp};
 use tollgate_store::{Note, StoreReply};
 
@@ -11,7 +11,7 @@ use super::{Entry, Refused, Said};
 impl Entry {
     /// Says what [`spend`](Self::spend) would, and spends nothing.
     pub(in super::super) fn look(&self, now: Timestamp, cost: u64) -> Said {
-        let has = |slice: &Slice| slice.is_alive(now) && slice.left() >= cost;
+        let has = |slice: &LocalLease| slice.is_active(now) && slice.remaining() >= cost;
         let slices = self.current.iter().chain(&self.next);
         let refused = self.refused.filter(|refused| refused.covers(now, cost));
         if cost > self.bucket.limit() {
@@ -55,8 +55,10 @@ impl Entry {
     /// Units that may be spent here.
     pub(super) fn left(&self, now: Timestamp) -> u64 {
         let slices = self.current.iter().chain(&self.next);
-        let alive = slices.filter(|slice| slice.is_alive(now));
-        alive.map(Slice::left).fold(0, u64::saturating_add)
+        let alive = slices.filter(|slice| slice.is_active(now));
+        alive
+            .map(LocalLease::remaining)
+            .fold(0, u64::saturating_add)
     }
 
     /// What a client is told: what is here, and what the lender had left when it last spoke, refilled since. Of a cost that is

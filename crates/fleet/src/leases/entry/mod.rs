@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use tokio::sync::Notify;
-use tollgate_core::lending::{LeaseGrant, LeaseReport, LoanId, Slice, Want};
 use tollgate_core::limit::Limit;
+use tollgate_core::quota_lease::{LeaseGrant, LeaseReport, LeaseSpec, LocalLease, QuotaLeaseId};
 use tollgate_core::{Nanos, Outcome, QuotaStatus, Timestamp, TokenBucket};
 use tollgate_store::{Ruled, StoreError, StoreReply};
 
@@ -36,9 +36,9 @@ pub(super) struct Entry {
     pub(super) bucket: TokenBucket,
     pub(super) key: Arc<[u8]>,
     pub(super) place: Option<Arc<[u8]>>,
-    current: Option<Slice>,
-    next: Option<Slice>,
-    over: ArrayVec<Slice, OVER>,
+    current: Option<LocalLease>,
+    next: Option<LocalLease>,
+    over: ArrayVec<LocalLease, OVER>,
     refused: Option<Refused>,
     said: Option<(QuotaStatus, Timestamp)>,
     size: Size,
@@ -83,7 +83,7 @@ impl Refused {
 #[derive(Clone, Debug)]
 pub(super) struct Planned {
     pub(super) reports: Reports,
-    pub(super) want: Option<Want>,
+    pub(super) want: Option<LeaseSpec>,
     pub(super) sent: Timestamp,
 }
 
@@ -144,7 +144,7 @@ impl Entry {
         if cost == 0 {
             return Said::Spent(self.answer(now, Outcome::Allow, 0));
         }
-        let spends = |slice: &mut Slice| slice.spend(now, cost);
+        let spends = |slice: &mut LocalLease| slice.spend(now, cost);
         if self.current.as_mut().is_some_and(spends) {
             return Said::Spent(self.answer(now, Outcome::Allow, cost));
         }
@@ -188,11 +188,11 @@ impl Entry {
         let Some(slice) = self.current.as_mut() else {
             return 0;
         };
-        if mark != self.mark || !slice.is_alive(now) {
+        if mark != self.mark || !slice.is_active(now) {
             return 0;
         }
-        let told = slice.told();
-        slice.unspend(cost, told)
+        let told = slice.reported();
+        slice.refund(cost, told)
     }
 
     /// Notes that what was spent has turned out to cost more: from the slice, and if that is used up from the next.
@@ -203,7 +203,7 @@ impl Entry {
 
     fn pay(&mut self, now: Timestamp) {
         if let Some(slice) = self.current.as_mut().filter(|_| self.owed > 0) {
-            let part = self.owed.min(slice.left());
+            let part = self.owed.min(slice.remaining());
             if slice.spend(now, part) {
                 self.owed = self.owed.saturating_sub(part);
             }
@@ -221,7 +221,7 @@ impl Entry {
         terms: &LeaseOptions,
         nodes: NonZeroU32,
         now: Timestamp,
-        (cost, id): (Option<u64>, LoanId),
+        (cost, id): (Option<u64>, QuotaLeaseId),
         marks: impl Fn() -> u64,
     ) -> Planned {
         let need = cost.unwrap_or(1).saturating_add(self.waited_for);
@@ -233,11 +233,11 @@ impl Entry {
         }
         let least = cost.unwrap_or(1).max(1);
         let fair = fair(&self.bucket, nodes).max(least);
-        let want = Want {
+        let want = LeaseSpec {
             id,
-            least,
-            most: self.size.most(&self.bucket, nodes, need.min(fair)),
-            life: terms.life,
+            min_units: least,
+            max_units: self.size.most(&self.bucket, nodes, need.min(fair)),
+            duration: terms.life,
         };
         Planned {
             want: Some(want),
@@ -272,7 +272,7 @@ impl Entry {
         granted: &LeaseGrant,
         marks: impl Fn() -> u64,
     ) {
-        let is_told = |slice: &Slice| {
+        let is_told = |slice: &LocalLease| {
             let mut told = planned.reports.iter().filter(|report| report.is_last);
             told.any(|report| report.id == slice.id())
         };
@@ -283,7 +283,7 @@ impl Entry {
         // What is left where nothing was lent, or nothing beyond it, will not be more for a while.
         let pause = wait.max(terms.pause).min(terms.belief);
         self.refused = (is_refused || !wait.is_zero()).then(|| Refused {
-            cost: if is_refused { want.least } else { 1 },
+            cost: if is_refused { want.min_units } else { 1 },
             until: planned.sent.after(wait),
             believed_until: planned.sent.after(pause),
         });
@@ -292,8 +292,14 @@ impl Entry {
         }
         self.size.borrowed(planned.sent, granted.units);
         let margin = terms.margin;
-        let slice = Slice::new(want.id, granted.units, planned.sent, granted.life, margin);
-        if self.current.is_some_and(|slice| slice.left() > 0) {
+        let slice = LocalLease::new(
+            want.id,
+            granted.units,
+            planned.sent,
+            granted.duration,
+            margin,
+        );
+        if self.current.is_some_and(|slice| slice.remaining() > 0) {
             if let Some(other) = self.next.replace(slice) {
                 self.finish(other);
             }
@@ -309,7 +315,7 @@ impl Entry {
     /// The lender has not answered. If it may have lent something all the same, that is given back unused.
     pub(super) fn failed(&mut self, planned: &Planned, may_have_lent: bool) {
         if let Some(want) = planned.want.filter(|_| may_have_lent) {
-            let nothing = Slice::new(want.id, 0, planned.sent, Nanos::ZERO, Nanos::ZERO);
+            let nothing = LocalLease::new(want.id, 0, planned.sent, Nanos::ZERO, Nanos::ZERO);
             self.finish(nothing);
         }
     }
@@ -318,14 +324,14 @@ impl Entry {
     pub(super) fn tidy(&mut self, terms: &LeaseOptions, now: Timestamp) {
         let is_idle = !self.is_used(terms, now);
         for slot in [&mut self.current, &mut self.next] {
-            if let Some(slice) = slot.take_if(|slice| is_idle || !slice.is_alive(now)) {
+            if let Some(slice) = slot.take_if(|slice| is_idle || !slice.is_active(now)) {
                 keep(&mut self.over, slice);
             }
         }
         // What the lender has written off need not be told.
-        let is_awaited = |slice: &Slice| {
+        let is_awaited = |slice: &LocalLease| {
             now < slice
-                .dies_at()
+                .expires_at()
                 .after(terms.margin.saturating_add(terms.life))
         };
         self.over.retain(|slice| is_awaited(slice));
@@ -334,7 +340,7 @@ impl Entry {
     /// Whether there is something that the lender should hear of by now.
     pub(super) fn has_news(&self, terms: &LeaseOptions, now: Timestamp) -> bool {
         let is_due = now.since(self.last_told) >= terms.idle;
-        let untold = |slice: &Slice| slice.spent() > slice.told();
+        let untold = |slice: &LocalLease| slice.spent() > slice.reported();
         let is_news = !self.over.is_empty() || self.current.iter().chain(&self.next).any(untold);
         is_due && is_news
     }
@@ -377,13 +383,13 @@ impl Entry {
         self.current.is_some() || self.next.is_some() || !self.over.is_empty()
     }
 
-    fn finish(&mut self, slice: Slice) {
+    fn finish(&mut self, slice: LocalLease) {
         keep(&mut self.over, slice);
     }
 }
 
 /// Remembers a slice until the lender has heard of its end; if there are too many, the oldest is forgotten.
-fn keep(over: &mut ArrayVec<Slice, OVER>, slice: Slice) {
+fn keep(over: &mut ArrayVec<LocalLease, OVER>, slice: LocalLease) {
     if over.is_full() {
         over.remove(0);
     }

@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 
-use tollgate_core::lending::{Book, LeaseGrant, LeaseReport, LeaseRequest, Want};
+use tollgate_core::quota_lease::{LeaseGrant, LeaseReport, LeaseRequest, LeaseSpec, LeasedBucket};
 use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
 use tollgate_store::{
     Clock as _, ErrorKind, Lender, LimitId, ManualClock, Op, QuotaCheck, Ruled, StoreError,
@@ -34,7 +34,7 @@ pub(super) struct Call {
     ruled: Ruled,
     pub(super) reports: Vec<LeaseReport>,
     spend: u64,
-    pub(super) want: Option<Want>,
+    pub(super) want: Option<LeaseSpec>,
     /// What the book said, once it was asked.
     pub(super) granted: Option<LeaseGrant>,
     pub(super) outcome: Option<Result<LeaseGrant, ErrorKind>>,
@@ -43,7 +43,7 @@ pub(super) struct Call {
 #[derive(Debug)]
 pub(super) struct FakeLender {
     pub(super) clock: Arc<ManualClock>,
-    pub(super) books: Mutex<HashMap<Vec<u8>, Book>>,
+    pub(super) books: Mutex<HashMap<Vec<u8>, LeasedBucket>>,
     pub(super) calls: Mutex<Vec<Call>>,
     pub(super) fate: Mutex<Fate>,
     /// What was spent at the lender itself, and when.
@@ -75,16 +75,16 @@ impl FakeLender {
         let call = &mut calls[index];
         let errand = LeaseRequest {
             reports: &call.reports,
-            spend: call.spend,
-            want: call.want,
+            direct_cost: call.spend,
+            lease: call.want,
         };
         let mut books = self.books.lock().unwrap();
         let book = books.entry(call.key.clone()).or_default();
         let bucket = lendable(&call.ruled.limit).unwrap();
         let now = self.clock.now();
-        let granted = book.run(bucket, now, &errand);
-        if granted.spend.is_admitted() && errand.spend > 0 {
-            self.spent.lock().unwrap().push((now, errand.spend));
+        let granted = book.handle(bucket, now, &errand);
+        if granted.direct_outcome.is_admitted() && errand.direct_cost > 0 {
+            self.spent.lock().unwrap().push((now, errand.direct_cost));
         }
         call.granted = Some(granted);
     }
@@ -109,7 +109,7 @@ impl FakeLender {
 
     pub(super) fn loans(&self, key: &[u8]) -> usize {
         let books = self.books.lock().unwrap();
-        books.get(key).map_or(0, |book| book.loans().len())
+        books.get(key).map_or(0, |book| book.leases().len())
     }
 }
 
@@ -127,8 +127,8 @@ impl Lender for FakeLender {
                 key: key.single().unwrap().to_vec(),
                 ruled: *ruled,
                 reports: errand.reports.to_vec(),
-                spend: errand.spend,
-                want: errand.want,
+                spend: errand.direct_cost,
+                want: errand.lease,
                 granted: None,
                 outcome: None,
             });
@@ -158,7 +158,7 @@ pub(super) fn clock() -> Arc<ManualClock> {
 }
 
 pub(super) fn ruled(per_second: u64, burst: u64) -> Ruled {
-    let bucket = TokenBucket::at(Rate::new(per_second, Nanos::SECOND)).burst(burst);
+    let bucket = TokenBucket::builder(Rate::new(per_second, Nanos::SECOND)).burst(burst);
     Ruled {
         id: LimitId(NonZeroU16::MIN),
         limit: bucket.build().unwrap().into(),

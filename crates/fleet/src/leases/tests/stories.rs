@@ -137,7 +137,7 @@ fn no_node_takes_more_than_a_fair_part_and_all_together_get_the_limit() {
     let largest = calls
         .iter()
         .filter_map(|call| call.want)
-        .map(|want| want.most);
+        .map(|want| want.max_units);
     assert_eq!(largest.max(), Some(500));
 }
 

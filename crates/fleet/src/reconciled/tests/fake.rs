@@ -106,7 +106,7 @@ impl RemoteStore for FakeRemote {
 }
 
 pub(super) fn bucket(per_second: u64, burst: u64) -> Ruled {
-    let bucket = TokenBucket::at(Rate::new(per_second, Nanos::SECOND)).burst(burst);
+    let bucket = TokenBucket::builder(Rate::new(per_second, Nanos::SECOND)).burst(burst);
     Ruled {
         id: LimitId(NonZeroU16::MIN),
         limit: bucket.build().unwrap().into(),

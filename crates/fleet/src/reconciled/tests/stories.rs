@@ -88,8 +88,8 @@ fn a_node_never_admits_more_than_the_quota_by_itself_and_then_hears_of_the_other
 
 #[test]
 fn windows_are_shared_too() {
-    let fixed = FixedWindow::of(10, Window::Epoch(Nanos::HOUR)).build();
-    let sliding = SlidingCounter::of(10, Nanos::HOUR).build();
+    let fixed = FixedWindow::builder(10, Window::Epoch(Nanos::HOUR)).build();
+    let sliding = SlidingCounter::builder(10, Nanos::HOUR).build();
     for (number, limit) in [(2, fixed.unwrap().into()), (3, sliding.unwrap().into())] {
         let rig = Rig::new();
         let limit = Ruled {

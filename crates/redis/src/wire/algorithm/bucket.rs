@@ -28,7 +28,7 @@ impl Scripted for LeakyBucket {
     const SCRIPT: Which = Which::Buckets;
 
     fn encode(&self, op: Op) -> Option<Blob> {
-        encode(self.as_tokens(), self.is_queue(), op)
+        encode(self.as_token_bucket(), self.is_queue(), op)
     }
 
     fn observe(&self, reader: &mut Reader<'_>, _: LeaseId) -> Option<ObservedState> {
@@ -43,7 +43,10 @@ fn observe(reader: &mut Reader<'_>) -> Option<ObservedState> {
 
 fn encode(bucket: &TokenBucket, is_queue: bool, op: Op) -> Option<Blob> {
     let (interval, block) = (bucket.interval().as_nanos().max(1), bucket.block().max(1));
-    let (capacity, saturation) = (bucket.refill().as_nanos(), bucket.saturation().as_nanos());
+    let (capacity, saturation) = (
+        bucket.refill_time().as_nanos(),
+        bucket.saturation().as_nanos(),
+    );
     let price = |blocks: u64| blocks.saturating_mul(interval);
     let burst = capacity / interval;
     let (operation, bound, price) = match op {

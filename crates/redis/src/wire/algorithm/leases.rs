@@ -27,7 +27,7 @@ impl Scripted for Concurrency {
         };
         let blob = Blob::of(5, operation)
             .count(self.limit())
-            .pair(self.lease().as_nanos())
+            .pair(self.lease_duration().as_nanos())
             .count(weight)
             .id(id);
         Some(blob)

@@ -41,14 +41,16 @@ impl Case {
 pub(super) fn cases() -> Vec<Case> {
     let rate = Rate::per_minute(10);
     let refill = Nanos::from_secs(30);
-    let token = TokenBucket::at(rate).burst(MOST).build().unwrap();
+    let token = TokenBucket::builder(rate).burst(MOST).build().unwrap();
     // A leaky bucket's burst is what waits beside the one that is served.
     let meter = LeakyBucket::meter(rate).burst(MOST - 1).build().unwrap();
     let queue = LeakyBucket::queue(rate).burst(MOST - 1).build().unwrap();
-    let window = |window| FixedWindow::of(MOST, window).build().unwrap();
+    let window = |window| FixedWindow::builder(MOST, window).build().unwrap();
     let day = Window::Calendar(Calendar::Day, UtcOffset::UTC);
-    let log = SlidingLog::of(MOST, Nanos::MINUTE).build().unwrap();
-    let counter = SlidingCounter::of(MOST, Nanos::MINUTE).build().unwrap();
+    let log = SlidingLog::builder(MOST, Nanos::MINUTE).build().unwrap();
+    let counter = SlidingCounter::builder(MOST, Nanos::MINUTE)
+        .build()
+        .unwrap();
     let places = Concurrency::new(MOST, refill).unwrap();
     let case = |ruled, bound, admitted_within_bound| Case {
         ruled,

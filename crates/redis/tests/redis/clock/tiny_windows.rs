@@ -16,14 +16,17 @@ const MOST: u64 = 3;
 const WINDOW: Nanos = Nanos::from_millis(1);
 
 fn limits() -> [Ruled; 5] {
-    let fixed = |window| FixedWindow::of(MOST, window).build().unwrap();
+    let fixed = |window| FixedWindow::builder(MOST, window).build().unwrap();
     let rate = Rate::new(4, WINDOW);
     [
         ruled(1, fixed(Window::Epoch(WINDOW))),
         ruled(2, fixed(Window::FirstHit(WINDOW))),
-        ruled(3, SlidingLog::of(MOST, WINDOW).build().unwrap()),
-        ruled(600, SlidingCounter::of(MOST, WINDOW).build().unwrap()),
-        ruled(6_000, TokenBucket::at(rate).burst(MOST).build().unwrap()),
+        ruled(3, SlidingLog::builder(MOST, WINDOW).build().unwrap()),
+        ruled(600, SlidingCounter::builder(MOST, WINDOW).build().unwrap()),
+        ruled(
+            6_000,
+            TokenBucket::builder(rate).burst(MOST).build().unwrap(),
+        ),
     ]
 }
 
@@ -73,7 +76,7 @@ async fn s_28_a_running_clock_admits_no_window_twice_and_leaves_no_key_without_a
         } = &mut rig;
         let limit = ruled(
             1,
-            FixedWindow::of(MOST, Window::Epoch(WINDOW))
+            FixedWindow::builder(MOST, Window::Epoch(WINDOW))
                 .build()
                 .unwrap(),
         );

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use redis::Connection;
-use tollgate_core::lending::{
-    Book, LeaseGrant, LeaseReport, LeaseRequest, LoanId, MAX_LOANS, Want,
-};
 use tollgate_core::limit::Limit;
+use tollgate_core::quota_lease::{
+    LeaseGrant, LeaseReport, LeaseRequest, LeaseSpec, LeasedBucket, MAX_QUOTA_LEASES, QuotaLeaseId,
+};
 use tollgate_core::{Nanos, Outcome, Timestamp};
 use tollgate_redis::wire::{ScriptCall, Which, granted, lendable};
 use tollgate_store::{Ruled, StoreKey};
@@ -28,7 +28,7 @@ struct Planned {
     key: [u8; 8],
     reports: Vec<LeaseReport>,
     spend: u64,
-    want: Option<Want>,
+    want: Option<LeaseSpec>,
     now: Timestamp,
     expected: LeaseGrant,
 }
@@ -37,8 +37,8 @@ impl Planned {
     fn errand(&self) -> LeaseRequest<'_> {
         LeaseRequest {
             reports: &self.reports,
-            spend: self.spend,
-            want: self.want,
+            direct_cost: self.spend,
+            lease: self.want,
         }
     }
 }
@@ -57,9 +57,9 @@ fn limit(dice: &mut Dice) -> (Limit, u64) {
 fn reports(dice: &mut Dice, most: u64, span: u64, ids: u64) -> Vec<LeaseReport> {
     let count = dice.one_of(&[0, 0, 1, 1, 2, 3]);
     let mut one = || LeaseReport {
-        id: LoanId(u128::from(dice.below(ids))),
+        id: QuotaLeaseId(u128::from(dice.below(ids))),
         spent: trace::cost(dice, most),
-        ago: Nanos::from_nanos(match dice.below(10) {
+        last_spend_age: Nanos::from_nanos(match dice.below(10) {
             0 => dice.wide(),
             1..4 => 0,
             _ => dice.below(span.saturating_mul(3).max(1)),
@@ -75,7 +75,7 @@ fn plan(dice: &mut Dice, key: u64, seen: &mut Coverage) -> Vec<Planned> {
     let (mut limit, mut span) = limit(dice);
     let ids = dice.one_of(&[3, 8, 40]);
     let mut now = trace::usual(dice);
-    let mut book = Book::default();
+    let mut book = LeasedBucket::default();
     let mut planned = Vec::with_capacity(STEPS_PER_TRACE);
     while planned.len() < STEPS_PER_TRACE {
         if dice.happens(2) {
@@ -91,23 +91,23 @@ fn plan(dice: &mut Dice, key: u64, seen: &mut Coverage) -> Vec<Planned> {
             true => trace::cost(dice, most),
             false => 0,
         };
-        let want = dice.happens(60).then(|| Want {
-            id: LoanId(u128::from(dice.below(ids))),
-            least: dice.one_of(&[0, 1, 1, 2, most / 2]),
-            most: trace::cost(dice, most),
-            life: Nanos::from_nanos(match dice.below(10) {
+        let want = dice.happens(60).then(|| LeaseSpec {
+            id: QuotaLeaseId(u128::from(dice.below(ids))),
+            min_units: dice.one_of(&[0, 1, 1, 2, most / 2]),
+            max_units: trace::cost(dice, most),
+            duration: Nanos::from_nanos(match dice.below(10) {
                 0 => dice.wide(),
                 _ => dice.below(span.saturating_mul(6).max(1)),
             }),
         });
         let errand = LeaseRequest {
             reports: &reports,
-            spend,
-            want,
+            direct_cost: spend,
+            lease: want,
         };
         let before = book.clone();
-        let expected = book.run(&bucket, now, &errand);
-        let is_out = |id: LoanId| before.loans().iter().any(|loan| loan.id == id);
+        let expected = book.handle(&bucket, now, &errand);
+        let is_out = |id: QuotaLeaseId| before.leases().iter().any(|loan| loan.id == id);
         count("clock back", step == Step::Back);
         count("clock anywhere", step == Step::Anywhere);
         count("lent", expected.units > 0);
@@ -118,14 +118,20 @@ fn plan(dice: &mut Dice, key: u64, seen: &mut Coverage) -> Vec<Planned> {
         let is_expired = |expires: Timestamp| expires <= now;
         count(
             "written off",
-            before.loans().iter().any(|loan| is_expired(loan.expires)),
+            before.leases().iter().any(|loan| is_expired(loan.expires)),
         );
-        let is_ahead = before.loans().iter().any(|loan| loan.granted > now);
-        count("granted ahead of now", is_ahead && before.loans().len() > 1);
-        count("denied", matches!(expected.spend, Outcome::Deny { .. }));
-        count("never", expected.spend == Outcome::Never);
+        let is_ahead = before.leases().iter().any(|loan| loan.granted_at > now);
+        count(
+            "granted ahead of now",
+            is_ahead && before.leases().len() > 1,
+        );
+        count(
+            "denied",
+            matches!(expected.direct_outcome, Outcome::Deny { .. }),
+        );
+        count("never", expected.direct_outcome == Outcome::Never);
         count("blocks", bucket.block() > 1 && expected.units > 0);
-        count("several out", book.loans().len() > 3);
+        count("several out", book.leases().len() > 3);
         planned.push(Planned {
             ruled: ruled(limit),
             key: key.to_be_bytes(),
@@ -264,17 +270,17 @@ fn no_more_slices_are_out_than_a_server_can_look_through() {
     let mut connection = connection(&server);
     let digest = load(&mut connection, Which::Lend.script().text);
     let bucket = crate::server_time::slow_bucket(50_000);
-    let (mut book, now) = (Book::default(), Timestamp::from_secs(1_700_000_000));
-    let planned: Vec<Planned> = (0..=MAX_LOANS as u128)
+    let (mut book, now) = (LeasedBucket::default(), Timestamp::from_secs(1_700_000_000));
+    let planned: Vec<Planned> = (0..=MAX_QUOTA_LEASES as u128)
         .map(|id| {
-            let want = Some(Want {
-                id: LoanId(id),
-                least: 1,
-                most: 1,
-                life: Nanos::MINUTE,
+            let want = Some(LeaseSpec {
+                id: QuotaLeaseId(id),
+                min_units: 1,
+                max_units: 1,
+                duration: Nanos::MINUTE,
             });
             let errand = LeaseRequest {
-                want,
+                lease: want,
                 ..LeaseRequest::default()
             };
             Planned {
@@ -284,11 +290,11 @@ fn no_more_slices_are_out_than_a_server_can_look_through() {
                 spend: 0,
                 want,
                 now,
-                expected: book.run(&bucket, now, &errand),
+                expected: book.handle(&bucket, now, &errand),
             }
         })
         .collect();
-    assert_eq!(planned[MAX_LOANS - 1].expected.units, 1);
-    assert_eq!(planned[MAX_LOANS].expected.units, 0);
+    assert_eq!(planned[MAX_QUOTA_LEASES - 1].expected.units, 1);
+    assert_eq!(planned[MAX_QUOTA_LEASES].expected.units, 0);
     run(&mut connection, &digest, &planned).unwrap();
 }

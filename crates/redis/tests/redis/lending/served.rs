@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tollgate_core::{FixedWindow, LeakyBucket, Nanos, Outcome, Rate, TokenBucket, Window};
 use tollgate_redis::RedisStore;
-use tollgate_store::lending::{LeaseGrant, LeaseReport, LeaseRequest, LoanId, Want};
+use tollgate_store::lending::{LeaseGrant, LeaseReport, LeaseRequest, LeaseSpec, QuotaLeaseId};
 use tollgate_store::{ErrorKind, Ruled, StoreError, StoreKey};
 use tollgate_testkit::redis::{Kind, Server};
 
@@ -13,11 +13,11 @@ use crate::server_time::{connection, patient_store, ruled, slow_bucket};
 
 pub(crate) fn want(id: u128, most: u64) -> LeaseRequest<'static> {
     LeaseRequest {
-        want: Some(Want {
-            id: LoanId(id),
-            least: 1,
-            most,
-            life: Nanos::from_secs(60),
+        lease: Some(LeaseSpec {
+            id: QuotaLeaseId(id),
+            min_units: 1,
+            max_units: most,
+            duration: Nanos::from_secs(60),
         }),
         ..LeaseRequest::default()
     }
@@ -38,7 +38,7 @@ async fn i15_a_book_lives_until_every_slice_is_written_off_and_refilled() {
     for kind in Kind::under_test() {
         let server = Server::start(kind);
         let store = patient_store(server.url()).await;
-        let bucket = TokenBucket::at(Rate::per_second(1)).burst(10).build();
+        let bucket = TokenBucket::builder(Rate::per_second(1)).burst(10).build();
         let limits = [
             ruled(1, bucket.unwrap()),
             ruled(
@@ -53,7 +53,7 @@ async fn i15_a_book_lives_until_every_slice_is_written_off_and_refilled() {
         for limit in &limits {
             let granted = lend(&store, "alice", limit, &want(1, 4)).await.unwrap();
             assert_eq!((granted.units, granted.status.remaining), (4, 6));
-            assert_eq!(granted.life, Nanos::from_secs(60));
+            assert_eq!(granted.duration, Nanos::from_secs(60));
             let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
             let (name,) = (names.first().unwrap(),);
             assert!(name.ends_with('~'), "{names:?}");
@@ -61,9 +61,9 @@ async fn i15_a_book_lives_until_every_slice_is_written_off_and_refilled() {
             let left: i64 = ttl.arg(name).query(&mut connection).unwrap();
             assert!((60_000..=64_000).contains(&left), "{left}");
             let report = LeaseReport {
-                id: LoanId(1),
+                id: QuotaLeaseId(1),
                 spent: 1,
-                ago: Nanos::ZERO,
+                last_spend_age: Nanos::ZERO,
                 is_last: true,
             };
             let errand = LeaseRequest {
@@ -108,14 +108,14 @@ async fn what_nodes_borrow_and_what_is_spent_on_the_spot_is_the_limit() {
                 let errand = match round % 2 {
                     0 => want(number * 100 + round, 7),
                     _ => LeaseRequest {
-                        spend: 3,
+                        direct_cost: 3,
                         ..LeaseRequest::default()
                     },
                 };
                 let granted = lend(&store, "everyone", &limit, &errand).await.unwrap();
                 units += granted.units;
-                if errand.spend > 0 && granted.spend == Outcome::Allow {
-                    units += errand.spend;
+                if errand.direct_cost > 0 && granted.direct_outcome == Outcome::Allow {
+                    units += errand.direct_cost;
                 }
             }
             units
@@ -158,7 +158,7 @@ async fn what_cannot_be_lent_from_is_the_callers_fault() {
     let server = Server::start(Kind::Redis);
     let store = patient_store(server.url()).await;
     let queue = LeakyBucket::queue(Rate::per_second(1)).burst(3).build();
-    let window = FixedWindow::of(5, Window::Epoch(Nanos::HOUR)).build();
+    let window = FixedWindow::builder(5, Window::Epoch(Nanos::HOUR)).build();
     for limit in [ruled(1, queue.unwrap()), ruled(1, window.unwrap())] {
         let refused = lend(&store, "alice", &limit, &want(1, 1)).await;
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::BadRequest);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_redis::RedisStore;
 use tollgate_store::StoreKey;
-use tollgate_store::lending::{LeaseRequest, LoanId, Want};
+use tollgate_store::lending::{LeaseRequest, LeaseSpec, QuotaLeaseId};
 use tollgate_testkit::redis::{Cluster, Kind, Node};
 
 use super::load::keys;
@@ -21,14 +21,14 @@ async fn borrow_all(stores: &[RedisStore; 2], tag: Option<StoreKey<'_>>) {
         let key = StoreKey::of(key.as_bytes()).unwrap();
         let mut units = 0;
         for (store, id) in stores.iter().cycle().zip(1..=4) {
-            let want = Want {
-                id: LoanId(id),
-                least: 1,
-                most: 4,
-                life: tollgate_core::Nanos::HOUR,
+            let want = LeaseSpec {
+                id: QuotaLeaseId(id),
+                min_units: 1,
+                max_units: 4,
+                duration: tollgate_core::Nanos::HOUR,
             };
             let errand = LeaseRequest {
-                want: Some(want),
+                lease: Some(want),
                 ..LeaseRequest::default()
             };
             units += store.lend(tag, key, &limit, &errand).await.unwrap().units;

@@ -98,18 +98,18 @@ fn charges() -> [(Limit, Op); 8] {
             Op::Spend(1),
         ),
         (
-            FixedWindow::of(10, Window::FirstHit(hour))
+            FixedWindow::builder(10, Window::FirstHit(hour))
                 .build()
                 .unwrap()
                 .into(),
             Op::Spend(3),
         ),
         (
-            SlidingCounter::of(10, hour).build().unwrap().into(),
+            SlidingCounter::builder(10, hour).build().unwrap().into(),
             Op::Spend(3),
         ),
         (
-            SlidingLog::of(10, hour).build().unwrap().into(),
+            SlidingLog::builder(10, hour).build().unwrap().into(),
             Op::Spend(3),
         ),
         (

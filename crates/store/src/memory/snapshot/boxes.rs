@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 
 use tollgate_core::concurrency::{Lease, LeaseId};
 use tollgate_core::limit::{Limit, Quota, State};
-use tollgate_core::reservation::{Record, ReservationId, Reservations};
+use tollgate_core::reservation::{ReservationId, ReservationLedger, ReservationRecord};
 use tollgate_core::sliding_log::{Log, LogEntry};
 use tollgate_core::{Concurrency, MAX_CAPACITY, Nanos, Receipt, SlidingLog, Timestamp};
 
@@ -94,7 +94,7 @@ pub(super) fn read_open(
         let mut shelf = shelves.lock(shelves.index(place));
         let mut stored = shelf.as_mut().and_then(|shelf| shelf.get(place));
         let ledger = stored.as_ref().map(|stored| stored.ledger.iter().copied());
-        let mut records: Vec<Record> = ledger.into_iter().flatten().collect();
+        let mut records: Vec<ReservationRecord> = ledger.into_iter().flatten().collect();
         for _ in 0..count {
             let id = ReservationId(whole(input.take_all()?));
             // One that was made after the boxes were saved is not known here and stays so.
@@ -120,7 +120,7 @@ fn copy(stored: &Stored, words: &mut Vec<u64>) {
             words.extend(times);
         }
         Some(Quota::Concurrency(quota)) => {
-            words.extend([LEASES, quota.limit(), quota.lease().as_nanos()]);
+            words.extend([LEASES, quota.limit(), quota.lease_duration().as_nanos()]);
         }
         _ => words.push(NONE),
     }
@@ -183,8 +183,8 @@ fn log_quota(block: u64, [limit, saturation]: [u64; 2], times: [u64; 2]) -> Opti
     let [window, retention] = times.map(|time| Nanos::from_nanos(time).min(MAX_CAPACITY));
     let units = |blocks: u64| blocks.saturating_mul(block);
     let overdraft = units(saturation.saturating_sub(limit));
-    let quota = SlidingLog::of(units(limit), window).block(block);
-    let longest = SlidingLog::of(0, retention).build().ok()?;
+    let quota = SlidingLog::builder(units(limit), window).block(block);
+    let longest = SlidingLog::builder(0, retention).build().ok()?;
     let quota = quota.overdraft(overdraft).build().ok()?;
     Some(quota.sharing_state_with(&longest))
 }
@@ -237,14 +237,14 @@ fn read_records(
     input: &mut Reader<impl Read>,
     count: usize,
     may_be_open: bool,
-) -> Result<Reservations, SnapshotError> {
+) -> Result<ReservationLedger, SnapshotError> {
     let mut records = Vec::new();
     for _ in 0..count {
         let id = ReservationId(whole(input.take_all()?));
         let [cost, at, mark, expires] = input.take_all()?;
         let is_open = input.take_flag()? && may_be_open;
         let [at, expires] = [at, expires].map(Timestamp::from_nanos);
-        records.push(Record {
+        records.push(ReservationRecord {
             id,
             receipt: Receipt { cost, at, mark },
             expires,
@@ -280,7 +280,7 @@ mod tests {
     }
 
     fn ask(store: &Memory<ManualClock>, op: Op) -> Note {
-        let bucket = TokenBucket::at(Rate::per_second(10)).build().unwrap();
+        let bucket = TokenBucket::builder(Rate::per_second(10)).build().unwrap();
         let ruled = &Ruled {
             id: LimitId(NonZeroU16::MIN),
             limit: bucket.into(),
@@ -341,15 +341,17 @@ mod tests {
     #[test]
     fn a_quota_is_the_same_after_reading_it_as_it_was_written() {
         let shelves = VariableStates::new(100, 1 << 20);
-        let long = SlidingLog::of(1, MAX_CAPACITY).build().unwrap();
+        let long = SlidingLog::builder(1, MAX_CAPACITY).build().unwrap();
         let logs = [
-            SlidingLog::of(0, Nanos::from_nanos(1)),
-            SlidingLog::of(10_000, MAX_CAPACITY),
-            SlidingLog::of(u64::MAX, Nanos::SECOND).block(u64::MAX / 7),
-            SlidingLog::of(0, Nanos::MINUTE)
+            SlidingLog::builder(0, Nanos::from_nanos(1)),
+            SlidingLog::builder(10_000, MAX_CAPACITY),
+            SlidingLog::builder(u64::MAX, Nanos::SECOND).block(u64::MAX / 7),
+            SlidingLog::builder(0, Nanos::MINUTE)
                 .overdraft(u64::MAX)
                 .block(u64::MAX / 3),
-            SlidingLog::of(70, Nanos::MINUTE).overdraft(15).block(7),
+            SlidingLog::builder(70, Nanos::MINUTE)
+                .overdraft(15)
+                .block(7),
         ];
         let logs = logs.map(|log| log.build().unwrap());
         let sharing = logs.map(|log| log.sharing_state_with(&long));
@@ -360,7 +362,7 @@ mod tests {
             let place = Place::from_parts(hash, LimitId(NonZeroU16::MIN));
             let entry = LogEntry { at: 1, blocks: 1 };
             let state = State::Log(std::iter::once(entry).collect());
-            assert!(shelves.put_back(place, Some(*limit), state, Reservations::default()));
+            assert!(shelves.put_back(place, Some(*limit), state, ReservationLedger::default()));
             let mut words = Vec::new();
             let mut shelf = shelves.lock(shelves.index(place)).unwrap();
             copy(shelf.get(place).unwrap(), &mut words);

@@ -45,7 +45,7 @@ async fn another_algorithm_takes_what_it_cannot_read_for_absent() {
     let bucket = Limiter::per_day(10).over(&redis).build().unwrap();
     bucket.check_n("x", 4).await.unwrap();
     let elsewhere = another(&server).await;
-    let log = tollgate::SlidingLog::of(10, tollgate::Nanos::DAY);
+    let log = tollgate::SlidingLog::builder(10, tollgate::Nanos::DAY);
     let log = Limiter::builder().limit("rate", log).over(&elsewhere);
     let log = log.build().unwrap();
     assert_eq!(log.spend("x", 1).await.unwrap().tightest().remaining, 9);
@@ -60,7 +60,7 @@ async fn replaced_limits_go_on_with_their_state_and_take_no_number_of_others() {
     let other = other.build().unwrap();
     limiter.check_n("x", 10).await.unwrap();
     // Its debt of a day is more than two a day at a rate of ten would ever lend.
-    let smaller = tollgate::TokenBucket::at(Rate::per_day(10)).burst(2);
+    let smaller = tollgate::TokenBucket::builder(Rate::per_day(10)).burst(2);
     limiter.replace(Limits::of(smaller)).unwrap();
     let refused = crate::denied(limiter.check("x").await);
     assert!(refused.retry_after().unwrap() > secs(77_000), "{refused}");
@@ -86,7 +86,7 @@ async fn a_sliding_counter_of_another_length_goes_on_with_its_estimate() {
     let (server, redis) = server().await;
     let over = |redis, days: u64| {
         let window = tollgate::Nanos::from_secs(86_400 * days);
-        let counter = tollgate::SlidingCounter::of(100, window);
+        let counter = tollgate::SlidingCounter::builder(100, window);
         let counter = Limiter::builder().limit("rate", counter).over(redis);
         counter.build().unwrap()
     };

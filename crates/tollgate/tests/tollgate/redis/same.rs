@@ -14,11 +14,13 @@ use crate::denied;
 const MONTH: Window = Window::Calendar(Calendar::Month, UtcOffset::UTC);
 
 fn limits() -> Builder<Limits> {
-    let bucket = TokenBucket::at(Rate::per_day(50)).burst(40).overdraft(10);
+    let bucket = TokenBucket::builder(Rate::per_day(50))
+        .burst(40)
+        .overdraft(10);
     Limiter::builder()
         .limit("bucket", bucket)
-        .limit("log", SlidingLog::of(60, Nanos::DAY))
-        .limit("month", FixedWindow::of(90, MONTH))
+        .limit("log", SlidingLog::builder(60, Nanos::DAY))
+        .limit("month", FixedWindow::builder(90, MONTH))
 }
 
 /// All that an answer says but for times, and the time to come back after.
@@ -85,7 +87,7 @@ async fn a_history_reads_the_same_in_memory_and_over_a_server() {
 #[tokio::test]
 async fn a_denial_at_the_same_instant_is_the_same_denial() {
     let (_server, redis) = server().await;
-    let month = || Limiter::builder().limit("month", FixedWindow::of(3, MONTH));
+    let month = || Limiter::builder().limit("month", FixedWindow::builder(3, MONTH));
     let clock = Arc::new(ManualClock::at(SystemClock::new().now()));
     let memory = month().clock(Arc::clone(&clock)).build().unwrap();
     let remote = month().over(&redis).build().unwrap();

@@ -44,7 +44,7 @@ async fn several_limits_are_charged_all_or_none() {
     let (_server, redis) = server().await;
     let limiter = Limiter::builder()
         .limit("wide", Rate::per_day(100))
-        .limit("narrow", TokenBucket::at(Rate::per_day(100)).burst(10))
+        .limit("narrow", TokenBucket::builder(Rate::per_day(100)).burst(10))
         .over(&redis)
         .build()
         .unwrap();

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
     /// Units wanted.
-    pub wants: u64,
+    pub units: u64,
     /// Its weight against the others; zero gets the minimum and no more.
     pub weight: u32,
 }
@@ -32,12 +32,12 @@ pub struct Demand {
 #[must_use]
 pub fn allocate(capacity: u64, minimum: u64, demands: &[Demand]) -> Vec<u64> {
     let mut shares = alloc::vec![0; demands.len()];
-    let floors = demands.iter().map(|demand| (demand.wants.min(minimum), 1));
+    let floors = demands.iter().map(|demand| (demand.units.min(minimum), 1));
     let rest = fill(capacity, floors, &mut shares);
     let wants: Vec<_> = shares
         .iter()
         .zip(demands)
-        .map(|(share, demand)| (demand.wants.saturating_sub(*share), demand.weight))
+        .map(|(share, demand)| (demand.units.saturating_sub(*share), demand.weight))
         .collect();
     fill(rest, wants.into_iter(), &mut shares);
     shares
@@ -46,7 +46,7 @@ pub fn allocate(capacity: u64, minimum: u64, demands: &[Demand]) -> Vec<u64> {
 /// What each of `nodes` may use when nobody can ask how much the others do: an equal part, rounded down, but at
 /// least one unit while there is any.
 #[must_use]
-pub const fn safe(capacity: u64, nodes: u64) -> u64 {
+pub const fn equal_share(capacity: u64, nodes: u64) -> u64 {
     let Some(part) = capacity.checked_div(nodes) else {
         return capacity;
     };
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn units_that_do_not_divide_are_all_given_out() {
         let one = Demand {
-            wants: 100,
+            units: 100,
             weight: 1,
         };
         assert_eq!(allocate(10, 0, &[one, one, one]), [3, 3, 4]);
@@ -112,11 +112,11 @@ mod tests {
     #[test]
     fn a_capacity_below_all_minimums_is_split_evenly() {
         let one = Demand {
-            wants: 100,
+            units: 100,
             weight: 1,
         };
         let heavy = Demand {
-            wants: 100,
+            units: 100,
             weight: 99,
         };
         assert_eq!(allocate(3, 5, &[one, heavy, one]), [1, 1, 1]);
@@ -126,11 +126,11 @@ mod tests {
     fn weights_divide_what_is_left() {
         let demands = [
             Demand {
-                wants: 90,
+                units: 90,
                 weight: 1,
             },
             Demand {
-                wants: 90,
+                units: 90,
                 weight: 2,
             },
         ];
@@ -139,9 +139,9 @@ mod tests {
 
     #[test]
     fn the_safe_share_never_rounds_a_limit_away() {
-        assert_eq!(safe(100, 3), 33);
-        assert_eq!(safe(2, 10), 1);
-        assert_eq!(safe(0, 10), 0);
-        assert_eq!(safe(7, 0), 7);
+        assert_eq!(equal_share(100, 3), 33);
+        assert_eq!(equal_share(2, 10), 1);
+        assert_eq!(equal_share(0, 10), 0);
+        assert_eq!(equal_share(7, 0), 7);
     }
 }

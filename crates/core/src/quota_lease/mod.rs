@@ -18,10 +18,10 @@
 //!
 //! Must not know: networks, Redis, clocks, how much a node should ask for (see [`share`](crate::share)).
 
-mod book;
-mod errand;
-mod slice;
+mod lease_request;
+mod leased_bucket;
+mod local_lease;
 
-pub use book::{Book, Loan, MAX_LOANS, status};
-pub use errand::{LeaseGrant, LeaseReport, LeaseRequest, LoanId, Want};
-pub use slice::Slice;
+pub use lease_request::{LeaseGrant, LeaseReport, LeaseRequest, LeaseSpec, QuotaLeaseId};
+pub use leased_bucket::{LeasedBucket, MAX_QUOTA_LEASES, QuotaLease, status_from_parts};
+pub use local_lease::LocalLease;

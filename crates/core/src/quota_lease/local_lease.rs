@@ -1,6 +1,6 @@
 //! The borrower's side: spend locally, stop before the lender stops waiting.
 
-use super::errand::{LeaseReport, LoanId};
+use super::lease_request::{LeaseReport, QuotaLeaseId};
 use crate::time::{Nanos, Timestamp};
 
 /// A part of a bucket that one node may spend by itself.
@@ -22,18 +22,18 @@ use crate::time::{Nanos, Timestamp};
 /// assert!(!slice.spend(at(105), 1), "the lender may have written it off");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Slice {
-    id: LoanId,
+pub struct LocalLease {
+    id: QuotaLeaseId,
     amount: u64,
     spent: u64,
     /// The most that was ever told, whether or not it arrived.
-    told: u64,
+    reported: u64,
     last_spend: Timestamp,
-    dies_at: Timestamp,
+    expires_at: Timestamp,
     margin: Nanos,
 }
 
-impl Slice {
+impl LocalLease {
     /// A slice of `amount` units that the lender will write off `life` after it received the request.
     ///
     /// `asked_at` is this node's clock when it *first* sent the request under this id, which the lender cannot have
@@ -41,7 +41,7 @@ impl Slice {
     /// two clocks may drift apart during one life. One id makes one slice, however many answers arrive.
     #[must_use]
     pub const fn new(
-        id: LoanId,
+        id: QuotaLeaseId,
         amount: u64,
         asked_at: Timestamp,
         life: Nanos,
@@ -51,16 +51,16 @@ impl Slice {
             id,
             amount,
             spent: 0,
-            told: 0,
+            reported: 0,
             last_spend: asked_at,
-            dies_at: asked_at.after(life.saturating_sub(margin)),
+            expires_at: asked_at.after(life.saturating_sub(margin)),
             margin,
         }
     }
 
     /// Spends `cost` units if they are there and the slice is alive. The clock must be read for this very call.
     pub const fn spend(&mut self, now: Timestamp, cost: u64) -> bool {
-        if !self.is_alive(now) || cost > self.left() {
+        if !self.is_active(now) || cost > self.remaining() {
             return false;
         }
         self.spent = self.spent.saturating_add(cost);
@@ -73,9 +73,9 @@ impl Slice {
     /// Takes back that `cost` units were spent, if the lender was told nothing since: `told` is what [`told`](Self::told) said
     /// when they were. What the lender has heard of is its own debt, which may have been refilled since. Answers how many
     /// may be spent again.
-    pub const fn unspend(&mut self, cost: u64, told: u64) -> u64 {
-        let untold = self.spent.saturating_sub(self.told);
-        if told != self.told || cost > untold {
+    pub const fn refund(&mut self, cost: u64, told: u64) -> u64 {
+        let untold = self.spent.saturating_sub(self.reported);
+        if told != self.reported || cost > untold {
             return 0;
         }
         self.spent = self.spent.saturating_sub(cost);
@@ -84,13 +84,13 @@ impl Slice {
 
     /// Units that the lender was told of, whether or not it has heard.
     #[must_use]
-    pub const fn told(&self) -> u64 {
-        self.told
+    pub const fn reported(&self) -> u64 {
+        self.reported
     }
 
     /// Which slice it is.
     #[must_use]
-    pub const fn id(&self) -> LoanId {
+    pub const fn id(&self) -> QuotaLeaseId {
         self.id
     }
 
@@ -108,20 +108,20 @@ impl Slice {
 
     /// Units that may still be spent, if the slice is alive.
     #[must_use]
-    pub const fn left(&self) -> u64 {
+    pub const fn remaining(&self) -> u64 {
         self.amount.saturating_sub(self.spent)
     }
 
     /// Whether the slice may still be spent from.
     #[must_use]
-    pub const fn is_alive(&self, now: Timestamp) -> bool {
-        now.as_nanos() < self.dies_at.as_nanos()
+    pub const fn is_active(&self, now: Timestamp) -> bool {
+        now.as_nanos() < self.expires_at.as_nanos()
     }
 
     /// When it dies.
     #[must_use]
-    pub const fn dies_at(&self) -> Timestamp {
-        self.dies_at
+    pub const fn expires_at(&self) -> Timestamp {
+        self.expires_at
     }
 
     /// What to tell the lender. After a last report the slice must not be spent from.
@@ -129,13 +129,13 @@ impl Slice {
     /// The margin is taken off the time that has passed since, for a clock that runs fast would make it too long, and the
     /// lender would count what was spent as refilled before it is.
     pub const fn report(&mut self, now: Timestamp, is_last: bool) -> LeaseReport {
-        if self.spent > self.told {
-            self.told = self.spent;
+        if self.spent > self.reported {
+            self.reported = self.spent;
         }
         LeaseReport {
             id: self.id,
             spent: self.spent,
-            ago: now.since(self.last_spend).saturating_sub(self.margin),
+            last_spend_age: now.since(self.last_spend).saturating_sub(self.margin),
             is_last,
         }
     }
