@@ -14,13 +14,13 @@ use tollgate_core::limit::Quota;
 use tollgate_core::quota_lease::LeasedBucket;
 use tollgate_core::{Nanos, Rate, TokenBucket};
 use tollgate_engine::CheckOptions;
-use tollgate_fleet::leases::{LeaseOptions, LocalLeases, Taken};
-use tollgate_fleet::reconciled::Reconciled;
+use tollgate_fleet::leases::{LeaseOptions, LocalLeases, SpendOutcome};
+use tollgate_fleet::reconcile::Reconciler;
 use tollgate_fleet::{Fleet, FleetEngine};
-use tollgate_store::lending::{LeaseGrant, LeaseRequest, Lender};
+use tollgate_store::quota_lease::{LeaseGrant, LeaseRequest, Lender};
 use tollgate_store::{
-    ErrorKind, LimitId, Op, QuotaCheck, RemoteStore, Ruled, StoreError, StoreFuture, StoreKey,
-    StoreReply,
+    IdentifiedLimit, LimitId, Op, QuotaCheck, RemoteStore, StoreError, StoreErrorKind, StoreFuture,
+    StoreKey, StoreReply,
 };
 
 use super::engine::engine;
@@ -37,30 +37,30 @@ impl Lender for Lending {
         &'a self,
         _place: Option<StoreKey<'a>>,
         _key: StoreKey<'a>,
-        ruled: &'a Ruled,
+        ruled: &'a IdentifiedLimit,
         errand: LeaseRequest<'a>,
     ) -> StoreFuture<'a, LeaseGrant> {
         let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let granted = match ruled.limit.quota() {
             Quota::TokenBucket(bucket) => Ok(book.handle(bucket, NOW, &errand)),
-            _ => Err(StoreError::new(ErrorKind::BadRequest, "not a bucket")),
+            _ => Err(StoreError::new(StoreErrorKind::BadRequest, "not a bucket")),
         };
         Box::pin(std::future::ready(granted))
     }
 }
 
-fn ruled(units: u64) -> Result<Ruled, Box<dyn std::error::Error>> {
+fn ruled(units: u64) -> Result<IdentifiedLimit, Box<dyn std::error::Error>> {
     let bucket = TokenBucket::builder(Rate::new(units, Nanos::DAY)).burst(units);
-    Ok(Ruled {
+    Ok(IdentifiedLimit {
         id: LimitId(NonZeroU16::MIN),
         limit: bucket.build()?.into(),
     })
 }
 
-fn check(ruled: &Ruled) -> Result<QuotaCheck<'_>, Box<dyn std::error::Error>> {
+fn check(ruled: &IdentifiedLimit) -> Result<QuotaCheck<'_>, Box<dyn std::error::Error>> {
     Ok(QuotaCheck {
-        key: StoreKey::of(b"user:42")?,
-        ruled,
+        key: StoreKey::new(b"user:42")?,
+        limit: ruled,
         op: Op::Spend(1),
     })
 }
@@ -75,7 +75,7 @@ pub(super) fn leased(times: u64, units: u64) -> Ran {
     let check = check(&ruled)?;
     // Until a slice is there that outlasts the measurement: each is twice as large as the last.
     for _ in 0..40_000 {
-        if leases.spend(&check, NOW) == Taken::Borrow {
+        if leases.spend(&check, NOW) == SpendOutcome::Borrow {
             let mut borrowing = pin!(leases.borrow(&lender, None, &check, || NOW));
             let polled = borrowing
                 .as_mut()
@@ -85,7 +85,7 @@ pub(super) fn leased(times: u64, units: u64) -> Ran {
             };
         }
     }
-    let is_admitted = matches!(leases.spend(&check, NOW), Taken::Spent(_));
+    let is_admitted = matches!(leases.spend(&check, NOW), SpendOutcome::Admitted(_));
     if is_admitted != (units > 1) {
         return Err("the limit is not where it should be".into());
     }
@@ -98,11 +98,11 @@ pub(super) fn leased(times: u64, units: u64) -> Ran {
 struct Away;
 
 impl RemoteStore for Away {
-    fn parts(&self) -> usize {
+    fn partition_count(&self) -> usize {
         1
     }
 
-    fn part_of(&self, _key: &StoreKey<'_>, _place: Option<&StoreKey<'_>>) -> usize {
+    fn partition_of(&self, _key: &StoreKey<'_>, _place: Option<&StoreKey<'_>>) -> usize {
         0
     }
 
@@ -123,7 +123,7 @@ impl RemoteStore for Away {
         &'a self,
         _place: Option<StoreKey<'a>>,
         _key: StoreKey<'a>,
-        _ruled: &'a Ruled,
+        _ruled: &'a IdentifiedLimit,
     ) -> StoreFuture<'a, bool> {
         Box::pin(std::future::ready(Err(away())))
     }
@@ -134,7 +134,7 @@ impl RemoteStore for Away {
 }
 
 fn away() -> StoreError {
-    StoreError::new(ErrorKind::Unreachable, "it is away")
+    StoreError::new(StoreErrorKind::Unreachable, "it is away")
 }
 
 /// Decides on one request under one bucket whose store is away: the whole way, as `engine/allow_one` is over memory.
@@ -163,11 +163,11 @@ pub(super) fn without_store(times: u64) -> Ran {
 
 /// Spends on an account that the store has not been asked about.
 pub(super) fn reconciled(times: u64) -> Ran {
-    let node = Reconciled::for_keys(1_000, 7);
+    let node = Reconciler::for_keys(1_000, 7);
     let ruled = ruled(1_000_000_000)?;
     let check = check(&ruled)?;
     let spend = || node.spend(black_box(&check), None, Nanos::SECOND, NOW);
-    if !matches!(spend(), Taken::Spent(_)) {
+    if !matches!(spend(), SpendOutcome::Admitted(_)) {
         return Err("the first request was denied".into());
     }
     measured_section(times, spend);

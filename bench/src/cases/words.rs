@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use tollgate_core::{Nanos, Outcome, QuotaStatus, QuotaUnit};
 use tollgate_http::{
-    Clients, Dialects, HeaderFields, ProblemType, QuotaPolicy, RateLimitItem, RateLimitStatus,
-    Source,
+    ClientAddressResolver, Dialects, ForwardedHeader, HeaderFields, ProblemType, QuotaPolicy,
+    RateLimitItem, RateLimitStatus,
 };
 
 use super::{NOW, Ran};
@@ -25,7 +25,7 @@ pub(super) fn fields(times: u64, dialects: &str, limits: u64, outcome: Outcome) 
     let standings = standings(&policies, outcome);
     let mut words = HeaderFields::new();
     measured_section(times, || {
-        let answer = RateLimitStatus::new(outcome, black_box(&standings)).at(NOW);
+        let answer = RateLimitStatus::new(outcome, black_box(&standings)).with_now(NOW);
         answer.write(black_box(dialects), &mut words);
         words.len()
     });
@@ -52,11 +52,14 @@ pub(super) fn problem(times: u64) -> Ran {
 
 /// A client behind two proxies, and its key.
 pub(super) fn address(times: u64) -> Ran {
-    let clients = Clients::behind(Source::XForwardedFor, vec!["10.0.0.0/8".parse()?]);
+    let clients = ClientAddressResolver::behind_proxies(
+        ForwardedHeader::XForwardedFor,
+        vec!["10.0.0.0/8".parse()?],
+    );
     let peer = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
     let line: &[u8] = b"203.0.113.9, 192.0.2.7, 10.0.0.2";
     measured_section(times, || {
-        let found = clients.client(black_box(peer), [black_box(line)]);
+        let found = clients.resolve(black_box(peer), [black_box(line)]);
         clients.key(found.address)
     });
     Ok(())

@@ -72,12 +72,12 @@ pub struct ReservationRecord {
 /// The reservations made on one key of one limit, oldest first. The default is none.
 ///
 /// ```
-/// use tollgate_core::reservation::{Correction, ReservationId, Reservations, ReservationStatus, ReservationOptions};
+/// use tollgate_core::reservation::{Correction, ReservationId, ReservationLedger, ReservationStatus, ReservationOptions};
 /// use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
 ///
 /// let bucket = TokenBucket::at(Rate::per_minute(1_000)).build()?;
 /// let terms = ReservationOptions { hold: Nanos::MINUTE, memory: Nanos::MINUTE, most: 100 };
-/// let (mut ledger, id, now) = (Reservations::default(), ReservationId(7), Timestamp::from_secs(60));
+/// let (mut ledger, id, now) = (ReservationLedger::default(), ReservationId(7), Timestamp::from_secs(60));
 ///
 /// // Reserve 800 tokens for an answer that turns out to need 300.
 /// assert_eq!(ledger.standing(now, &terms, id), ReservationStatus::Fresh);

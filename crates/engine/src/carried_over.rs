@@ -11,7 +11,7 @@ use crate::candidate::Comparison;
 use crate::counters::LimitCounters;
 
 /// So many counters of limits that are gone are kept, in case they return.
-const MOST_KEPT: usize = 10_000;
+const MAX_RETIRED: usize = 10_000;
 
 /// Counters and comparisons that outlive a generation.
 #[derive(Debug, Default)]
@@ -22,8 +22,8 @@ pub(crate) struct CarriedOverCounters {
 
 impl CarriedOverCounters {
     /// Forgets limits that are gone, if there are very many of them.
-    pub(crate) fn tidy(&mut self, rules: &Rules) {
-        let most = rules.rules().len().saturating_add(MOST_KEPT);
+    pub(crate) fn prune(&mut self, rules: &Rules) {
+        let most = rules.rules().len().saturating_add(MAX_RETIRED);
         if self.counters.len() > most || self.comparisons.len() > most {
             let names: HashSet<&str> = rules.rules().iter().map(|rule| &*rule.name).collect();
             self.counters.retain(|name, _| names.contains(&**name));
@@ -41,11 +41,11 @@ impl CarriedOverCounters {
         if let Some(known) = self
             .comparisons
             .get(&rule.name)
-            .filter(|known| known.is_of(rule))
+            .filter(|known| known.compares_quotas_of(rule))
         {
             return Some(Arc::clone(known));
         }
-        let new = Arc::new(Comparison::of(rule)?);
+        let new = Arc::new(Comparison::for_rule(rule)?);
         self.comparisons.insert(rule.name.clone(), Arc::clone(&new));
         Some(new)
     }

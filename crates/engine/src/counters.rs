@@ -6,7 +6,7 @@ use crate::sharded_counters::ShardedCounters;
 
 /// What can be counted of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum LimitEvent {
     /// The limit admitted the request, and so did all others.
     Allowed,
     /// The limit refused the request.
@@ -55,7 +55,7 @@ impl LimitCounters {
     }
 
     /// Counts one request.
-    pub fn count(&self, event: Event) {
+    pub fn count(&self, event: LimitEvent) {
         self.0.add(event as usize, 1);
     }
 
@@ -92,13 +92,13 @@ mod tests {
     fn what_is_counted_is_read() {
         let counters = LimitCounters::new();
         let events = [
-            Event::Allowed,
-            Event::Denied,
-            Event::WouldDeny,
-            Event::Waited,
-            Event::NearLimit,
-            Event::Error,
-            Event::Overflow,
+            LimitEvent::Allowed,
+            LimitEvent::Denied,
+            LimitEvent::WouldDeny,
+            LimitEvent::Waited,
+            LimitEvent::NearLimit,
+            LimitEvent::Error,
+            LimitEvent::Overflow,
         ];
         for (index, event) in events.into_iter().enumerate() {
             (0..=index).for_each(|_| counters.count(event));

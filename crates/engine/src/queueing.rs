@@ -17,24 +17,24 @@ pub(crate) struct QueueingQuota {
     /// What decides: the quota with the wait added to its capacity.
     pub(crate) limit: Limit,
     /// The most that is admitted at once. A larger cost is never admitted, however long it waits.
-    pub(crate) most: u64,
+    pub(crate) max_cost: u64,
     /// The debt from which on one waits.
     capacity: Nanos,
     /// What the capacity has too much of, in units.
-    added: u64,
+    added_units: u64,
 }
 
 /// What a meter's quotas become if they may be waited for: all with the same ceiling, because they share states.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Queueing {
+pub(crate) struct QueueingOptions {
     wait: Nanos,
     /// Accepts as much debt as any quota of the meter with the wait added.
-    widest: TokenBucket,
+    shared_ceiling: TokenBucket,
 }
 
-impl Queueing {
+impl QueueingOptions {
     /// For a meter of these quotas. `None` where nobody can be promised anything.
-    pub(crate) fn of(quotas: &[Limit], wait: Nanos) -> Option<Self> {
+    pub(crate) fn for_quotas(quotas: &[Limit], wait: Nanos) -> Option<Self> {
         let ceilings = quotas
             .iter()
             .map(|limit| limit.denying_bucket().map(TokenBucket::ceiling));
@@ -44,18 +44,21 @@ impl Queueing {
             .max()?;
         let widest = Rate::new(1, ceiling.saturating_add(wait));
         let widest = TokenBucket::builder(widest).build().ok()?;
-        Some(Self { wait, widest })
+        Some(Self {
+            wait,
+            shared_ceiling: widest,
+        })
     }
 
     /// The quota itself, deciding on states that may owe for waits.
-    pub(crate) fn own(&self, limit: &Limit) -> Limit {
+    pub(crate) fn without_wait(&self, limit: &Limit) -> Limit {
         limit.denying_bucket().map_or(*limit, |bucket| {
-            Limit::new(bucket.sharing_state_with(&self.widest)).with_unit(limit.unit())
+            Limit::new(bucket.sharing_state_with(&self.shared_ceiling)).with_unit(limit.unit())
         })
     }
 
     /// The quota with the wait added. `None` for one that admits nothing, and where the wait is shorter than one unit.
-    pub(crate) fn stretch(&self, limit: &Limit) -> Option<QueueingQuota> {
+    pub(crate) fn with_wait(&self, limit: &Limit) -> Option<QueueingQuota> {
         let own = limit.denying_bucket().filter(|bucket| bucket.limit() > 0)?;
         let interval = own.interval().as_nanos();
         let blocks = |span: u64| span.checked_div(interval).unwrap_or(0);
@@ -70,12 +73,12 @@ impl Queueing {
             .overdraft(blocks(debt.as_nanos()).saturating_mul(own.block()))
             .build()
             .ok()?
-            .sharing_state_with(&self.widest);
+            .sharing_state_with(&self.shared_ceiling);
         Some(QueueingQuota {
             limit: Limit::new(stretched).with_unit(limit.unit()),
-            most: own.limit(),
+            max_cost: own.limit(),
             capacity: own.refill_time(),
-            added,
+            added_units: added,
         })
     }
 }
@@ -99,8 +102,8 @@ impl QueueingQuota {
                 answer.outcome = Outcome::Wait(wait);
             }
         }
-        answer.status.limit = self.most;
-        answer.status.remaining = answer.status.remaining.saturating_sub(self.added);
+        answer.status.limit = self.max_cost;
+        answer.status.remaining = answer.status.remaining.saturating_sub(self.added_units);
     }
 
     fn price(&self, cost: u64) -> Nanos {
@@ -113,7 +116,7 @@ impl QueueingQuota {
 }
 
 /// A leaky queue in which nobody waits longer than this. Anything else is left as it is.
-pub(crate) fn bound(limit: &Limit, wait: Nanos) -> Limit {
+pub(crate) fn bound_queue(limit: &Limit, wait: Nanos) -> Limit {
     let Quota::LeakyBucket(queue) = limit.quota() else {
         return *limit;
     };
@@ -139,7 +142,7 @@ mod tests {
     use super::*;
     use tollgate_core::limit::{Op, State};
     use tollgate_core::{FixedWindow, QuotaStatus, Receipt, Timestamp, Window};
-    use tollgate_store::Note;
+    use tollgate_store::ReplyNote;
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
@@ -152,16 +155,16 @@ mod tests {
             outcome: decided.outcome,
             status: patient.limit.status(state, now),
             receipt: decided.receipt,
-            note: Note::Plain,
+            note: ReplyNote::Plain,
         };
         patient.translate(&mut answer, cost);
         answer
     }
 
     fn patient(limit: Limit, wait: Nanos) -> QueueingQuota {
-        Queueing::of(&[limit], wait)
+        QueueingOptions::for_quotas(&[limit], wait)
             .unwrap()
-            .stretch(&limit)
+            .with_wait(&limit)
             .unwrap()
     }
 
@@ -213,7 +216,7 @@ mod tests {
             reset_after: Nanos::from_secs(9),
         };
         assert_eq!(answer.status, expected);
-        assert_eq!(patient.most, 5, "six are never admitted");
+        assert_eq!(patient.max_cost, 5, "six are never admitted");
     }
 
     #[test]
@@ -228,7 +231,7 @@ mod tests {
             asked(&patient, &mut state, NOW, 1_500).status.remaining,
             3_000
         );
-        assert_eq!(patient.most, 5_000);
+        assert_eq!(patient.max_cost, 5_000);
     }
 
     #[test]
@@ -237,13 +240,13 @@ mod tests {
             .build()
             .unwrap()
             .into();
-        assert!(Queueing::of(&[window], Nanos::SECOND).is_none());
+        assert!(QueueingOptions::for_quotas(&[window], Nanos::SECOND).is_none());
         let bucket: Limit = TokenBucket::builder(Rate::per_minute(1))
             .build()
             .unwrap()
             .into();
-        let patience = Queueing::of(&[bucket], Nanos::SECOND).unwrap();
-        assert!(patience.stretch(&bucket).is_none());
+        let patience = QueueingOptions::for_quotas(&[bucket], Nanos::SECOND).unwrap();
+        assert!(patience.with_wait(&bucket).is_none());
     }
 
     #[test]
@@ -252,7 +255,7 @@ mod tests {
             .burst(10)
             .build()
             .unwrap();
-        let limit = bound(&queue.into(), Nanos::from_millis(2_500));
+        let limit = bound_queue(&queue.into(), Nanos::from_millis(2_500));
         let mut state = State::default();
         let outcomes: Vec<Outcome> = (0..4)
             .map(|_| {
@@ -266,7 +269,7 @@ mod tests {
             retry_after: Nanos::SECOND,
         };
         assert_eq!(outcomes, [Outcome::Allow, wait(1), wait(2), denied]);
-        assert_eq!(bound(&queue.into(), Nanos::MINUTE), queue.into());
+        assert_eq!(bound_queue(&queue.into(), Nanos::MINUTE), queue.into());
     }
 
     #[test]

@@ -37,17 +37,17 @@ pub fn run_local<P: StoreSteps, S: Store + ?Sized>(steps: &mut P, store: &S) {
     loop {
         match steps.batch_len() {
             0 => return,
-            1 => ask::<1, P, S>(steps, store),
-            2 => ask::<2, P, S>(steps, store),
-            3..=4 => ask::<4, P, S>(steps, store),
-            5..=8 => ask::<8, P, S>(steps, store),
-            _ => ask::<MAX_CHECKS, P, S>(steps, store),
+            1 => decide_batch::<1, P, S>(steps, store),
+            2 => decide_batch::<2, P, S>(steps, store),
+            3..=4 => decide_batch::<4, P, S>(steps, store),
+            5..=8 => decide_batch::<8, P, S>(steps, store),
+            _ => decide_batch::<MAX_CHECKS, P, S>(steps, store),
         }
     }
 }
 
 /// Made for each of a few sizes: room for the largest batch would be cleared in every decision.
-fn ask<const N: usize, P: StoreSteps, S: Store + ?Sized>(steps: &mut P, store: &S) {
+fn decide_batch<const N: usize, P: StoreSteps, S: Store + ?Sized>(steps: &mut P, store: &S) {
     let mut replies = steps.take_replies();
     let outcome = store.decide(&checks::<N, P>(steps), &mut replies);
     steps.resume(replies, outcome);

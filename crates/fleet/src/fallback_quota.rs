@@ -10,9 +10,9 @@ use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{Concurrency, FixedWindow, MAX_CAPACITY, Nanos, Rate, TokenBucket};
 
 /// The most units whose refill is computed; what is larger is a limit in name only.
-const MOST: u64 = 1 << 40;
+const MAX_UNITS: u64 = 1 << 40;
 /// What a calendar's window is taken for, which has no one length: rather too long than too short.
-const CALENDAR: Nanos = Nanos::from_secs(31 * 86_400);
+const CALENDAR_PERIOD: Nanos = Nanos::from_secs(31 * 86_400);
 
 /// The fallback of a limit on one of so many nodes. `None` for a limit that admits nothing: nothing stands in for that.
 pub(crate) fn fallback_quota(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> {
@@ -20,16 +20,16 @@ pub(crate) fn fallback_quota(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> 
         let places = Concurrency::new(share(limit.capacity(), nodes)?, lease).ok()?;
         return Some(Limit::new(places).with_unit(limit.unit()));
     }
-    let (whole, period) = whole(limit)?;
+    let (whole, period) = whole_quota(limit)?;
     let share = share(whole, nodes)?;
     // The whole refills in `period`; so does the share, and a share of one unit takes as long as the division says.
     let slowed = if share == 1 {
-        slower(period, whole, nodes)
+        slowed_period(period, whole, nodes)
     } else {
         period
     };
     let bucket = bucket(share, slowed)?;
-    let bucket = match bucket_of(limit) {
+    let bucket = match whole_bucket(limit) {
         Some(ceiling) => bucket.sharing_state_with(&ceiling),
         None => bucket,
     };
@@ -38,7 +38,7 @@ pub(crate) fn fallback_quota(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> 
 
 /// The fallback of one of Envoy's counters: a window too, because what it refuses counts, and a bucket that is charged for
 /// refusals would admit nobody for as long as they come. Its last unit is one too many, so there is one beside the share.
-pub(crate) fn counter(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> {
+pub(crate) fn counter_fallback_quota(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> {
     let Quota::FixedWindow(fixed) = limit.quota() else {
         return None;
     };
@@ -50,19 +50,19 @@ pub(crate) fn counter(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> {
 
 /// The bucket that takes note, on the stand-in's state, of what the whole limit admits elsewhere. `None` where nothing is
 /// counted in units.
-pub(crate) fn ceiling(limit: &Limit) -> Option<Limit> {
-    bucket_of(limit).map(|bucket| Limit::new(bucket).with_unit(limit.unit()))
+pub(crate) fn ceiling_quota(limit: &Limit) -> Option<Limit> {
+    whole_bucket(limit).map(|bucket| Limit::new(bucket).with_unit(limit.unit()))
 }
 
 /// The whole limit as a bucket. It refills in whole intervals, whatever the limit's own blocks and overdraft are.
-fn bucket_of(limit: &Limit) -> Option<TokenBucket> {
-    let (whole, period) = whole(limit)?;
-    bucket(whole.min(MOST), period)
+fn whole_bucket(limit: &Limit) -> Option<TokenBucket> {
+    let (whole, period) = whole_quota(limit)?;
+    bucket(whole.min(MAX_UNITS), period)
 }
 
 /// What a limit gives in all, and in how long all of it comes back. `None` for places, and for what gives nothing.
-fn whole(limit: &Limit) -> Option<(u64, Nanos)> {
-    let period = limit.refill_period()?.span_or(CALENDAR);
+fn whole_quota(limit: &Limit) -> Option<(u64, Nanos)> {
+    let period = limit.refill_period()?.span_or(CALENDAR_PERIOD);
     let whole = limit.capacity();
     (whole > 0).then_some((whole, period))
 }
@@ -79,15 +79,15 @@ fn bucket(units: u64, period: Nanos) -> Option<TokenBucket> {
 
 /// Half of it, divided among the nodes: at least one unit, unless there is nothing to divide.
 fn share(whole: u64, nodes: NonZeroU32) -> Option<u64> {
-    match whole.min(MOST) {
+    match whole.min(MAX_UNITS) {
         0 => None,
         whole => Some((whole / 2 / u64::from(nodes.get())).max(1)),
     }
 }
 
 /// How long one unit takes where the share is less than one: as long as half of the whole takes to give every node one.
-fn slower(period: Nanos, whole: u64, nodes: NonZeroU32) -> Nanos {
-    let units = u128::from(whole.clamp(1, MOST));
+fn slowed_period(period: Nanos, whole: u64, nodes: NonZeroU32) -> Nanos {
+    let units = u128::from(whole.clamp(1, MAX_UNITS));
     let nanos = u128::from(period.as_nanos()) * 2 * u128::from(nodes.get());
     let nanos = nanos
         .div_ceil(units)

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use tollgate_store::{ErrorKind, StoreError};
+use tollgate_store::{StoreError, StoreErrorKind};
 
 /// Certificates for addresses that begin with `rediss`. Without any, the system's roots are trusted.
 #[derive(Clone, Default)]
@@ -13,12 +13,12 @@ pub struct RedisTls {
     /// The authorities that are trusted instead of the system's, as PEM.
     pub roots: Option<Vec<u8>>,
     /// Our own certificate and its key, as PEM, for servers that ask for one.
-    pub identity: Option<Identity>,
+    pub identity: Option<ClientIdentity>,
 }
 
 /// A certificate and its key, as PEM.
 #[derive(Clone)]
-pub struct Identity {
+pub struct ClientIdentity {
     /// The certificate, and those that lead from it to an authority.
     pub certificate: Vec<u8>,
     /// The key, which is shown to nobody.
@@ -34,7 +34,7 @@ impl fmt::Debug for RedisTls {
     }
 }
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for ClientIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity").finish_non_exhaustive()
     }
@@ -65,7 +65,7 @@ impl RedisTls {
 /// # Errors
 /// This build has no TLS, or there is no certificate where there should be one.
 #[cfg(feature = "tls")]
-pub(crate) fn ready(tls: &RedisTls) -> Result<(), StoreError> {
+pub(crate) fn prepare_tls(tls: &RedisTls) -> Result<(), StoreError> {
     use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject as _;
 
@@ -90,5 +90,5 @@ pub(crate) fn ready(_tls: &RedisTls) -> Result<(), StoreError> {
 }
 
 fn wrong(detail: &'static str) -> StoreError {
-    StoreError::new(ErrorKind::BadRequest, detail)
+    StoreError::new(StoreErrorKind::BadRequest, detail)
 }

@@ -35,7 +35,7 @@ async fn answer<C: Clock>(service: &RateLimitService<C>, line: &str) -> String {
 async fn check<C: Clock>(service: &RateLimitService<C>, user: &User<'_>) -> String {
     let options = CheckOptions::default();
     let mut verdict = service.check(Transport::Resp, user, options).await;
-    let mut reply = match Refusal::of(&verdict) {
+    let mut reply = match Refusal::from_verdict(&verdict) {
         None => "OK".to_owned(),
         Some(refusal) => refusal.status.to_string(),
     };

@@ -4,7 +4,7 @@
 
 use tollgate_policy::load;
 use tollgate_policy::model::Policy;
-use tollgate_policy::source::{Problems, SourceFormat};
+use tollgate_policy::source::{Diagnostics, SourceFormat};
 
 const TEXT: &str = include_str!("../../../policies/demo.yaml");
 
@@ -12,7 +12,7 @@ const TEXT: &str = include_str!("../../../policies/demo.yaml");
 ///
 /// # Errors
 /// None while the tests of this crate pass.
-pub fn demo_policy() -> Result<Policy, Problems> {
+pub fn demo_policy() -> Result<Policy, Diagnostics> {
     load(TEXT, "policies/demo.yaml", SourceFormat::Yaml)
 }
 

@@ -9,8 +9,8 @@ use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::Limit;
 use tollgate_core::{Nanos, Outcome, QuotaStatus, Receipt, Timestamp};
 
-use crate::failure::StoreError;
 use crate::key::StoreKey;
+use crate::store_error::StoreError;
 
 pub use tollgate_core::limit::Op;
 
@@ -24,7 +24,7 @@ pub struct LimitId(pub NonZeroU16);
 
 /// A limit and its identity, ready to be decided on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ruled {
+pub struct IdentifiedLimit {
     /// Which limit it is. Tiers of one limit have the same id and share state.
     pub id: LimitId,
     /// The compiled quota.
@@ -37,7 +37,7 @@ pub struct QuotaCheck<'a> {
     /// Whose quota it is.
     pub key: StoreKey<'a>,
     /// Which limit.
-    pub ruled: &'a Ruled,
+    pub limit: &'a IdentifiedLimit,
     /// What is asked of it.
     pub op: Op,
 }
@@ -52,7 +52,7 @@ pub struct StoreReply {
     /// What it was charged: nothing, unless all admitted.
     pub receipt: Receipt,
     /// What else there is to know.
-    pub note: Note,
+    pub note: ReplyNote,
 }
 
 impl StoreReply {
@@ -69,14 +69,14 @@ impl StoreReply {
             at: Timestamp::EPOCH,
             mark: 0,
         },
-        note: Note::Plain,
+        note: ReplyNote::Plain,
     };
 }
 
 /// What an outcome alone does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Note {
+pub enum ReplyNote {
     /// Nothing.
     #[default]
     Plain,
@@ -97,11 +97,11 @@ pub enum Note {
     LeaseNotHeld,
     /// The shared store did not answer, and what stands in for the limit on this node decided. What it charged is known
     /// here only.
-    StandIn,
+    FallbackQuota,
     /// The shared store did not answer, and the limit admits then. Where it stands is not known.
-    Waived,
+    FailOpen,
     /// It was not asked, because another limit had refused already. Where it stands is not known.
-    Unasked,
+    NotChecked,
 }
 
 /// A store that answers at once.

@@ -37,7 +37,7 @@ impl<'a> StoreKey<'a> {
     ///
     /// # Errors
     /// It is longer than [`MAX_KEY_LEN`].
-    pub const fn of(part: &'a [u8]) -> Result<Self, KeyTooLong> {
+    pub const fn new(part: &'a [u8]) -> Result<Self, KeyTooLong> {
         if part.len() > MAX_KEY_LEN {
             return Err(KeyTooLong { len: part.len() });
         }
@@ -50,7 +50,7 @@ impl<'a> StoreKey<'a> {
     ///
     /// # Errors
     /// They are longer than [`MAX_KEY_LEN`].
-    pub fn of_parts(parts: &'a [&'a [u8]]) -> Result<Self, KeyTooLong> {
+    pub fn from_parts(parts: &'a [&'a [u8]]) -> Result<Self, KeyTooLong> {
         let key = Self {
             parts: Parts::Many(parts),
         };
@@ -162,7 +162,7 @@ mod tests {
 
     fn encoded(parts: &[&[u8]]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        StoreKey::of_parts(parts)
+        StoreKey::from_parts(parts)
             .unwrap()
             .encode(|piece| bytes.extend_from_slice(piece));
         bytes
@@ -186,32 +186,32 @@ mod tests {
     #[test]
     fn one_part_is_one_key_however_it_is_said() {
         let mut bytes = Vec::new();
-        StoreKey::of(b"alice")
+        StoreKey::new(b"alice")
             .unwrap()
             .encode(|piece| bytes.extend_from_slice(piece));
         assert_eq!(bytes, encoded(&[b"alice"]));
         let parts: [&[u8]; 1] = [b"alice"];
-        assert_eq!(StoreKey::of(b"alice"), StoreKey::of_parts(&parts));
-        assert_ne!(StoreKey::of(b""), StoreKey::of_parts(&[]));
+        assert_eq!(StoreKey::new(b"alice"), StoreKey::from_parts(&parts));
+        assert_ne!(StoreKey::new(b""), StoreKey::from_parts(&[]));
     }
 
     #[test]
     fn the_length_is_bounded_over_all_parts() {
-        assert!(StoreKey::of(&[b'x'; MAX_KEY_LEN]).is_ok());
+        assert!(StoreKey::new(&[b'x'; MAX_KEY_LEN]).is_ok());
         let len = MAX_KEY_LEN + 1;
         assert_eq!(
-            StoreKey::of(&[b'x'; MAX_KEY_LEN + 1]),
+            StoreKey::new(&[b'x'; MAX_KEY_LEN + 1]),
             Err(KeyTooLong { len })
         );
         let part: &[u8] = &[b'x'; MAX_KEY_LEN / 2];
         assert!(
-            StoreKey::of_parts(&[part, part]).is_err(),
+            StoreKey::from_parts(&[part, part]).is_err(),
             "each further part costs two"
         );
-        assert!(StoreKey::of_parts(&[part, &part[2..]]).is_ok());
+        assert!(StoreKey::from_parts(&[part, &part[2..]]).is_ok());
         let nothing: [&[u8]; MAX_KEY_LEN] = [b""; MAX_KEY_LEN];
         assert!(
-            StoreKey::of_parts(&nothing).is_err(),
+            StoreKey::from_parts(&nothing).is_err(),
             "so the number of parts is bounded too"
         );
     }
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn debugging_a_key_shows_nothing_of_it() {
         assert_eq!(
-            format!("{:?}", StoreKey::of(b"secret").unwrap()),
+            format!("{:?}", StoreKey::new(b"secret").unwrap()),
             "Key(1 parts, 6 bytes)"
         );
     }

@@ -9,9 +9,9 @@ use std::pin::Pin;
 
 use tollgate_core::compose::BatchOutcome;
 
-use crate::contract::{QuotaCheck, Ruled, StoreReply};
-use crate::failure::StoreError;
+use crate::contract::{IdentifiedLimit, QuotaCheck, StoreReply};
 use crate::key::StoreKey;
+use crate::store_error::StoreError;
 
 /// What a remote store will answer.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -19,10 +19,10 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 /// A store that many share and that may be away.
 pub trait RemoteStore: Send + Sync + fmt::Debug {
     /// Into how many parts it falls that may be away by themselves, at least one.
-    fn parts(&self) -> usize;
+    fn partition_count(&self) -> usize;
 
     /// Which of them has this key, if it is kept where `place` says or, without that, where it says itself.
-    fn part_of(&self, key: &StoreKey<'_>, place: Option<&StoreKey<'_>>) -> usize;
+    fn partition_of(&self, key: &StoreKey<'_>, place: Option<&StoreKey<'_>>) -> usize;
 
     /// Decides on a batch, all or nothing: [`Store::decide`](crate::Store::decide), awaited. `places` has for each check
     /// what it is placed by, if it is not its key; or it is empty.
@@ -41,7 +41,7 @@ pub trait RemoteStore: Send + Sync + fmt::Debug {
         &'a self,
         place: Option<StoreKey<'a>>,
         key: StoreKey<'a>,
-        ruled: &'a Ruled,
+        ruled: &'a IdentifiedLimit,
     ) -> StoreFuture<'a, bool>;
 
     /// Whether it can be asked at all at the moment, as far as is known.

@@ -25,8 +25,8 @@ impl<'a> Key<'a> {
     ///
     /// # Errors
     /// They are longer than [`MAX_KEY_LEN`] together, with two bytes for each part after the first.
-    pub fn of_parts(parts: &'a [&'a [u8]]) -> Result<Self, KeyTooLong> {
-        store::StoreKey::of_parts(parts).map(Self)
+    pub fn from_parts(parts: &'a [&'a [u8]]) -> Result<Self, KeyTooLong> {
+        store::StoreKey::from_parts(parts).map(Self)
     }
 }
 
@@ -40,7 +40,7 @@ pub trait AsKey: sealed::Sealed {
 impl<T: AsRef<[u8]> + ?Sized> AsKey for T {
     #[inline]
     fn as_key(&self) -> Result<store::StoreKey<'_>, KeyTooLong> {
-        store::StoreKey::of(self.as_ref())
+        store::StoreKey::new(self.as_ref())
     }
 }
 
@@ -63,16 +63,16 @@ mod sealed {
 pub(crate) struct OwnedKey(Box<[Box<[u8]>]>);
 
 impl OwnedKey {
-    pub(crate) fn copy(key: &store::StoreKey<'_>) -> Self {
+    pub(crate) fn from_key(key: &store::StoreKey<'_>) -> Self {
         Self(key.parts().map(Box::from).collect())
     }
 
     /// Lends the key. It was short enough when it was copied, so the error never comes; it is passed on all the same.
-    pub(crate) fn lend<T, E: From<KeyTooLong>>(
+    pub(crate) fn with_key<T, E: From<KeyTooLong>>(
         &self,
         use_it: impl FnOnce(store::StoreKey<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        use_it(store::StoreKey::of_parts(&self.parts())?)
+        use_it(store::StoreKey::from_parts(&self.parts())?)
     }
 
     /// The parts, for those who need the key for longer than a closure.

@@ -5,7 +5,9 @@
 //!
 //! Must not know: which fuzzer calls it.
 
-use tollgate_policy::source::{MOST_TOLD, Problems, SourceFormat, SourceNode, SourceValue, parse};
+use tollgate_policy::source::{
+    Diagnostics, MAX_DIAGNOSTICS, SourceFormat, SourceNode, SourceValue, parse,
+};
 
 /// Where edits begin.
 const SEEDS: [(&str, SourceFormat); 3] = [
@@ -126,7 +128,7 @@ fn check(text: &str, format: SourceFormat) {
 /// The same values in JSON; none where it has no words for them: in YAML alone, `"absent"` in quotes is not `absent`.
 fn json(node: &SourceNode, format: SourceFormat) -> Option<String> {
     Some(match &node.value {
-        SourceValue::Nothing => "null".to_owned(),
+        SourceValue::Null => "null".to_owned(),
         SourceValue::Scalar {
             text,
             quoted: false,
@@ -165,13 +167,13 @@ fn json_text(text: &str) -> String {
     out + "\""
 }
 
-fn check_problems(text: &str, problems: &Problems) {
-    assert!(!problems.list.is_empty() && problems.list.len() <= MOST_TOLD);
+fn check_problems(text: &str, problems: &Diagnostics) {
+    assert!(!problems.list.is_empty() && problems.list.len() <= MAX_DIAGNOSTICS);
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let unix = text.replace("\r\n", "\n").replace('\r', "\n");
     let lines: Vec<usize> = unix.split('\n').map(|line| line.chars().count()).collect();
     for problem in &problems.list {
-        let place = problem.place;
+        let place = problem.location;
         let (line, column) = (place.line as usize, place.column as usize);
         let length = lines.get(line.wrapping_sub(1));
         assert!(
@@ -190,7 +192,7 @@ fn check_problems(text: &str, problems: &Problems) {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_policy::source::{Diagnostic, Problems, SourceLocation};
+    use tollgate_policy::source::{Diagnostic, Diagnostics, SourceLocation};
 
     use super::{SEEDS, check, check_problems, edited, json, policy};
     use crate::fuzzing::pseudo_random_bytes;
@@ -241,7 +243,7 @@ mod tests {
             column: 4,
             width: 1,
         };
-        let list = vec![Diagnostic::bare(place, "wrong")];
-        check_problems("ab\n", &Problems::new("f", "ab\n", list));
+        let list = vec![Diagnostic::without_help(place, "wrong")];
+        check_problems("ab\n", &Diagnostics::new("f", "ab\n", list));
     }
 }

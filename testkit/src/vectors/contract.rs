@@ -7,7 +7,7 @@ use tollgate_core::Timestamp;
 use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::{Limit, LimitReply, OpError};
 use tollgate_core::reservation::{ReservationId, ReservationOptions};
-use tollgate_store::{Note, Op, StoreReply};
+use tollgate_store::{Op, ReplyNote, StoreReply};
 
 use super::parse::Ledger;
 use super::subject::{Ask, Decision, Reserved, Subject};
@@ -39,7 +39,7 @@ impl<S: Batches> Subject for S {
             .map(|ask| (ask.key, ask.limit, ask.op))
             .collect();
         let (verdict, answers) = self.batch(now, None, &asked)?;
-        if answers.iter().any(|a| a.note == Note::LeaseNotHeld) {
+        if answers.iter().any(|a| a.note == ReplyNote::LeaseNotHeld) {
             return Err(OpError::NotHeld);
         }
         Ok(Decision {
@@ -95,10 +95,10 @@ fn reservation(
     let (_, answers) = store.batch(now, Some(terms), &[(ask.key, ask.limit, op)])?;
     let answer = answers.first().ok_or(OpError::Unsupported)?;
     match answer.note {
-        Note::ReservationsFull => Err(Ledger::Full),
-        Note::AlreadyClosed => Err(Ledger::AlreadyClosed),
-        Note::ReservationExpired => Err(Ledger::Expired),
-        Note::ReservationUnknown => Err(Ledger::Unknown),
+        ReplyNote::ReservationsFull => Err(Ledger::Full),
+        ReplyNote::AlreadyClosed => Err(Ledger::AlreadyClosed),
+        ReplyNote::ReservationExpired => Err(Ledger::Expired),
+        ReplyNote::ReservationUnknown => Err(Ledger::Unknown),
         _ => Ok(plain(answer)),
     }
 }

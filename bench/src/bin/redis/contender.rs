@@ -8,8 +8,8 @@ use std::num::NonZeroU16;
 use tollgate_core::limit::Limit;
 use tollgate_core::{FixedWindow, Nanos, Rate, SlidingCounter, TokenBucket, Window};
 use tollgate_redis::wire::{ScriptCall, Which, decode};
-use tollgate_redis::{KeyHashSecret, Remembering};
-use tollgate_store::{LimitId, Op, QuotaCheck, Ruled, StoreKey, StoreReply};
+use tollgate_redis::{KeyHashSecret, ReservationRetention};
+use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, StoreKey, StoreReply};
 use tollgate_testkit::redis::article;
 
 use crate::Failure;
@@ -25,7 +25,7 @@ pub(crate) struct Bucket {
 /// One of those that are measured, with its limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Contender {
-    Ours(Ruled),
+    Ours(IdentifiedLimit),
     Article { per_second: f64, burst: u64 },
 }
 
@@ -53,7 +53,7 @@ impl Contender {
 
     const fn ours(limit: Limit) -> Self {
         let id = LimitId(NonZeroU16::MIN);
-        Self::Ours(Ruled { id, limit })
+        Self::Ours(IdentifiedLimit { id, limit })
     }
 
     /// The scripts that the server has to know before calls are made.
@@ -70,7 +70,8 @@ impl Contender {
                 let bytes = number.to_be_bytes();
                 let checks = [check(ruled, &bytes)?];
                 let secret = KeyHashSecret::new(*b"measured beside ");
-                let request = ScriptCall::new(secret, Remembering::default(), &checks, None)?;
+                let request =
+                    ScriptCall::new(secret, ReservationRetention::default(), &checks, None)?;
                 call.arg(&request.which.script().digest);
                 call.arg(request.keys.len());
                 for bytes in request.keys.iter().chain(&request.args) {
@@ -99,10 +100,10 @@ impl Contender {
     }
 }
 
-fn check<'a>(ruled: &'a Ruled, bytes: &'a [u8]) -> Result<QuotaCheck<'a>, Failure> {
+fn check<'a>(ruled: &'a IdentifiedLimit, bytes: &'a [u8]) -> Result<QuotaCheck<'a>, Failure> {
     Ok(QuotaCheck {
-        key: StoreKey::of(bytes)?,
-        ruled,
+        key: StoreKey::new(bytes)?,
+        limit: ruled,
         op: Op::Spend(1),
     })
 }

@@ -6,12 +6,12 @@ use crate::time::{Nanos, Timestamp};
 /// A part of a bucket that one node may spend by itself.
 ///
 /// ```
-/// use tollgate_core::lending::{LoanId, Slice};
+/// use tollgate_core::lending::{QuotaLeaseId, LocalLease};
 /// use tollgate_core::{Nanos, Timestamp};
 ///
 /// let asked_at = Timestamp::from_secs(100);
 /// let at = |second| Timestamp::from_secs(second);
-/// let mut slice = Slice::new(LoanId(1), 50, asked_at, Nanos::from_secs(5), Nanos::from_millis(100));
+/// let mut slice = LocalLease::new(QuotaLeaseId(1), 50, asked_at, Nanos::from_secs(5), Nanos::from_millis(100));
 /// assert!(slice.spend(at(101), 20));
 /// assert!(!slice.spend(at(101), 31), "there are only 30 left");
 /// let told = slice.told();

@@ -4,13 +4,15 @@
 use tollgate_core::compose;
 use tollgate_core::{Nanos, Outcome, Timestamp};
 use tollgate_policy::model::{
-    Algorithm, Count, DenyRule, LimitRule, Missing, Mode, OnStoreFailure, Penalty,
+    Algorithm, Count, DenyRule, LimitRule, Mode, OnMissing, OnStoreFailure, Penalty,
 };
 use tollgate_policy::rules::Rules;
-use tollgate_store::{ErrorKind, QuotaCheck, Ruled, Store, StoreError, StoreKey, StoreReply};
+use tollgate_store::{
+    IdentifiedLimit, QuotaCheck, Store, StoreError, StoreErrorKind, StoreKey, StoreReply,
+};
 
 use crate::testing::{
-    Caller, START, engine, engine_of, key, limit, matching, per_second, policy, quota, rules,
+    Caller, START, engine, engine_with, key, limit, matching, per_second, policy, quota, rules,
 };
 use crate::{DenialReason, Engine, StateStore};
 
@@ -88,15 +90,15 @@ fn a_missing_attribute_is_shared_skipped_or_refused() {
         engine
     };
     let nobody = Caller::default();
-    let shared = with(Missing::Shared);
+    let shared = with(OnMissing::Shared);
     assert!(shared.decide(&nobody).is_admitted());
     assert!(!shared.decide(&nobody).is_admitted());
-    let skips = with(Missing::Skip);
+    let skips = with(OnMissing::Skip);
     for _ in 0..3 {
         let verdict = skips.decide(&nobody);
         assert!(verdict.is_admitted() && verdict.limits().is_empty());
     }
-    let refuses = with(Missing::Deny);
+    let refuses = with(OnMissing::Deny);
     let verdict = refuses.decide(&nobody);
     assert_eq!(verdict.outcome(), Outcome::Never);
     assert_eq!(verdict.reason(), Some(DenialReason::MissingKey));
@@ -104,7 +106,7 @@ fn a_missing_attribute_is_shared_skipped_or_refused() {
         (verdict.status(), verdict.rule_name()),
         (Some(429), Some("api"))
     );
-    assert_eq!(refuses.counted("api").unwrap().denied, 1);
+    assert_eq!(refuses.totals("api").unwrap().denied, 1);
 }
 
 #[test]
@@ -116,7 +118,7 @@ fn lists_decide_before_limits() {
         status: 451,
         message: Some("not here".into()),
     }];
-    let (engine, _clock) = engine_of(Rules::compile(&all, [7; 16]).unwrap());
+    let (engine, _clock) = engine_with(Rules::compile(&all, [7; 16]).unwrap());
     for _ in 0..3 {
         assert!(engine.decide(&Caller::named("probe")).is_admitted());
     }
@@ -165,10 +167,15 @@ fn a_limit_in_shadow_charges_nothing_to_a_bucket_that_an_enforced_one_shares() {
 fn the_caller_may_know_the_cost_better() {
     let (engine, _clock) = engine(vec![minute(10)]);
     let alice = Caller::named("alice");
-    assert_eq!(engine.peek_at(&alice, 11).outcome(), Outcome::Never);
-    assert_eq!(engine.decide_at(&alice, 8).limits()[0].status.remaining, 2);
-    assert!(!engine.decide_at(&alice, 3).is_admitted());
-    assert!(engine.decide_at(&alice, 0).is_admitted());
+    assert_eq!(engine.peek_with_cost(&alice, 11).outcome(), Outcome::Never);
+    assert_eq!(
+        engine.decide_with_cost(&alice, 8).limits()[0]
+            .status
+            .remaining,
+        2
+    );
+    assert!(!engine.decide_with_cost(&alice, 3).is_admitted());
+    assert!(engine.decide_with_cost(&alice, 0).is_admitted());
 }
 
 #[test]
@@ -184,15 +191,12 @@ fn what_is_off_is_not_asked_and_what_is_in_shadow_only_counts() {
         assert_eq!(verdict.outcome(), Outcome::Allow);
         assert_eq!((verdict.limits().len(), verdict.reason()), (1, None));
     }
-    let shadow = engine.counted("shadow").unwrap();
+    let shadow = engine.totals("shadow").unwrap();
     assert_eq!(
         (shadow.allowed, shadow.would_deny, shadow.denied),
         (1, 3, 0)
     );
-    assert_eq!(
-        engine.counted("off").unwrap(),
-        crate::LimitTotals::default()
-    );
+    assert_eq!(engine.totals("off").unwrap(), crate::LimitTotals::default());
 }
 
 #[test]
@@ -203,7 +207,7 @@ fn nothing_is_said_of_limits_in_shadow_when_a_request_is_refused() {
     let alice = Caller::named("alice");
     let admitted = (0..10).filter(|_| engine.decide(&alice).is_admitted());
     assert_eq!(admitted.count(), 1);
-    let verdict = engine.peek_at(&alice, 0);
+    let verdict = engine.peek_with_cost(&alice, 0);
     assert_eq!(
         verdict.limits()[1].status.remaining,
         4,
@@ -225,24 +229,27 @@ fn a_local_bucket_stands_in_front() {
 }
 
 /// A store that never answers.
-struct Dead;
+struct FailingStore;
 
-impl Store for Dead {
+impl Store for FailingStore {
     fn decide(
         &self,
         _: &[QuotaCheck<'_>],
         _: &mut [StoreReply],
     ) -> Result<compose::Verdict, StoreError> {
-        Err(StoreError::new(ErrorKind::Unreachable, "nobody is there"))
+        Err(StoreError::new(
+            StoreErrorKind::Unreachable,
+            "nobody is there",
+        ))
     }
 }
 
-impl StateStore for Dead {
+impl StateStore for FailingStore {
     fn now(&self) -> Timestamp {
         START
     }
 
-    fn erase(&self, _: &StoreKey<'_>, _: &Ruled) -> bool {
+    fn erase(&self, _: &StoreKey<'_>, _: &IdentifiedLimit) -> bool {
         false
     }
 }
@@ -259,10 +266,10 @@ fn without_a_store_each_limit_says_what_that_means() {
             key: key(&[]),
             ..limit("other", per_second(1))
         };
-        let engine = Engine::new(rules(vec![open, api]), Dead).unwrap();
+        let engine = Engine::new(rules(vec![open, api]), FailingStore).unwrap();
         let verdict = engine.decide(&Caller::named("alice"));
         assert!(verdict.degraded().store);
-        assert_eq!(engine.counted("api").unwrap().errors, 1);
+        assert_eq!(engine.totals("api").unwrap().errors, 1);
         verdict
     };
     assert!(with(OnStoreFailure::Open).is_admitted());

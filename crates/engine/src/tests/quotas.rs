@@ -4,12 +4,12 @@ use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::rules::Rules;
 use tollgate_policy::source::SourceFormat;
 
-use crate::testing::{Caller, TestEngine, engine_of};
+use crate::testing::{Caller, TestEngine, engine_with};
 use tollgate_store::ManualClock;
 
 fn engine(text: &str) -> (TestEngine, std::sync::Arc<ManualClock>) {
     let policy = tollgate_policy::load(text, "test.yaml", SourceFormat::Yaml).unwrap();
-    engine_of(Rules::compile(&policy, [7; 16]).unwrap())
+    engine_with(Rules::compile(&policy, [7; 16]).unwrap())
 }
 
 /// How many of these are admitted at once, and what the next one is told.

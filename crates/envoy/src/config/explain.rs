@@ -7,7 +7,7 @@ use std::fmt;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::EnvoyPolicy;
-use super::rule::{EnvoyRule, Level, RuleQuota};
+use super::rule::{EnvoyRule, RuleLevel, RuleQuota};
 
 /// One limit and what it does, as it displays: one line.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ impl EnvoyPolicy {
     ///     lines,
     ///     ["edge.remote_address: at most 10 in each second, for each remote_address by itself"]
     /// );
-    /// # Ok::<(), tollgate_envoy::config::FilesRefused>(())
+    /// # Ok::<(), tollgate_envoy::config::InvalidFiles>(())
     /// ```
     pub fn explain(&self) -> impl Iterator<Item = RuleExplanation<'_>> {
         self.rules.iter().map(RuleExplanation)
@@ -48,21 +48,21 @@ impl Serialize for RuleExplanation<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut out = serializer.serialize_struct("RuleExplanation", 2)?;
         out.serialize_field("name", &*self.0.name)?;
-        out.serialize_field("words", &Words(self.0).to_string())?;
+        out.serialize_field("words", &RuleSentence(self.0).to_string())?;
         out.end()
     }
 }
 
 impl fmt::Display for RuleExplanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.0.name, Words(self.0))
+        write!(f, "{}: {}", self.0.name, RuleSentence(self.0))
     }
 }
 
 /// What a rule does, without its name.
-struct Words<'a>(&'a EnvoyRule);
+struct RuleSentence<'a>(&'a EnvoyRule);
 
-impl fmt::Display for Words<'_> {
+impl fmt::Display for RuleSentence<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(rule) = self;
         match rule.quota {
@@ -92,7 +92,7 @@ impl fmt::Display for Words<'_> {
 }
 
 /// For which values it is.
-fn conditions(f: &mut fmt::Formatter<'_>, levels: &[Level]) -> fmt::Result {
+fn conditions(f: &mut fmt::Formatter<'_>, levels: &[RuleLevel]) -> fmt::Result {
     let mut word = ", where";
     for level in levels.iter().filter(|level| !level.value.is_empty()) {
         let verb = if level.value.contains('*') {
@@ -107,8 +107,8 @@ fn conditions(f: &mut fmt::Formatter<'_>, levels: &[Level]) -> fmt::Result {
 }
 
 /// What counts by itself and what counts together.
-fn counters(f: &mut fmt::Formatter<'_>, levels: &[Level]) -> fmt::Result {
-    let is_open = |level: &&Level| level.value.is_empty() || level.value.contains('*');
+fn counters(f: &mut fmt::Formatter<'_>, levels: &[RuleLevel]) -> fmt::Result {
+    let is_open = |level: &&RuleLevel| level.value.is_empty() || level.value.contains('*');
     let mut apart = levels.iter().filter(is_open).filter(|level| !level.shared);
     if let Some(first) = apart.next() {
         write!(f, ", for each {}", first.key)?;

@@ -6,7 +6,7 @@ use std::fmt;
 
 use tollgate_core::InvalidQuota;
 
-use super::unit::WindowUnit;
+use super::window_unit::WindowUnit;
 
 /// The most descriptors in one request.
 pub const MAX_DESCRIPTORS: usize = 32;

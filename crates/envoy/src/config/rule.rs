@@ -5,7 +5,7 @@
 use tollgate_core::limit::Limit;
 
 use super::metadata::Metadata;
-use super::unit::WindowUnit;
+use super::window_unit::WindowUnit;
 
 /// One limit.
 #[derive(Debug)]
@@ -29,10 +29,10 @@ pub struct EnvoyRule {
     /// What it adds to the dynamic metadata of requests that it admits.
     pub metadata: Option<Metadata>,
     /// The entries on the way to it, for words about it.
-    pub(super) levels: Box<[Level]>,
+    pub(super) levels: Box<[RuleLevel]>,
     /// [`limit_name`](Self::limit_name) and [`replaces`](Self::replaces) as numbers.
-    pub(super) named: Option<u32>,
-    pub(super) replaced: Box<[u32]>,
+    pub(super) limit_name_id: Option<u32>,
+    pub(super) replaced_ids: Box<[u32]>,
 }
 
 /// How much a rule admits.
@@ -61,7 +61,7 @@ pub struct RuleStateIndex(pub u32);
 
 /// One entry on the way to a rule.
 #[derive(Clone, Debug)]
-pub(super) struct Level {
+pub(super) struct RuleLevel {
     pub(super) key: Box<str>,
     pub(super) value: Box<str>,
     pub(super) shared: bool,
@@ -69,7 +69,7 @@ pub(super) struct Level {
 
 impl RuleStateIndex {
     /// The state of limits that come with descriptors of no rule: the first ones, in the order of units.
-    pub(super) fn of_overrides(unit: WindowUnit) -> Self {
+    pub(super) fn for_overrides(unit: WindowUnit) -> Self {
         let index = WindowUnit::ALL.iter().position(|other| *other == unit);
         Self(
             index

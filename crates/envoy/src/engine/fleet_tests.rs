@@ -7,28 +7,29 @@ use tollgate_core::compose::Verdict as BatchOutcome;
 use tollgate_engine::LimitIdAllocator;
 use tollgate_fleet::Fleet;
 use tollgate_store::{
-    ErrorKind, ManualClock, Memory, QuotaCheck, Ruled, StoreError, StoreKey, StoreReply,
+    IdentifiedLimit, ManualClock, MemoryStore, QuotaCheck, StoreError, StoreErrorKind, StoreKey,
+    StoreReply,
 };
 use tollgate_store::{RemoteStore, StoreFuture};
 
 use super::EnvoyEngine;
-use crate::config::{self, Code, Descriptor, DescriptorEntry, RlsRequest};
+use crate::config::{self, Descriptor, DescriptorEntry, RlsCode, RlsRequest};
 
 /// A store that never answers.
 #[derive(Debug)]
-struct Away;
+struct UnreachableStore;
 
-fn away<'a, T: Send + 'a>() -> StoreFuture<'a, T> {
-    let gone = StoreError::new(ErrorKind::Unreachable, "gone");
+fn unreachable<'a, T: Send + 'a>() -> StoreFuture<'a, T> {
+    let gone = StoreError::new(StoreErrorKind::Unreachable, "gone");
     Box::pin(std::future::ready(Err(gone)))
 }
 
-impl RemoteStore for Away {
-    fn parts(&self) -> usize {
+impl RemoteStore for UnreachableStore {
+    fn partition_count(&self) -> usize {
         1
     }
 
-    fn part_of(&self, _: &StoreKey<'_>, _: Option<&StoreKey<'_>>) -> usize {
+    fn partition_of(&self, _: &StoreKey<'_>, _: Option<&StoreKey<'_>>) -> usize {
         0
     }
 
@@ -38,20 +39,20 @@ impl RemoteStore for Away {
         _: &'a [QuotaCheck<'a>],
         _: &'a mut [StoreReply],
     ) -> StoreFuture<'a, BatchOutcome> {
-        away()
+        unreachable()
     }
 
     fn probe(&self, _: usize) -> StoreFuture<'_, ()> {
-        away()
+        unreachable()
     }
 
     fn erase<'a>(
         &'a self,
         _: Option<StoreKey<'a>>,
         _: StoreKey<'a>,
-        _: &'a Ruled,
+        _: &'a IdentifiedLimit,
     ) -> StoreFuture<'a, bool> {
-        away()
+        unreachable()
     }
 
     fn is_connected(&self) -> bool {
@@ -69,8 +70,8 @@ descriptors:
 "
     );
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-    let store = Memory::with_clock(1_000, clock).unwrap();
-    let fleet = Fleet::new(Arc::new(Away), store.now());
+    let store = MemoryStore::with_clock(1_000, clock).unwrap();
+    let fleet = Fleet::new(Arc::new(UnreachableStore), store.now());
     fleet.set_nodes(nodes);
     let policy = config::load(&[("edge.yaml", &text)]).unwrap();
     let engine = EnvoyEngine::new(policy, [7; 16], store, &LimitIdAllocator::default()).unwrap();
@@ -80,7 +81,7 @@ descriptors:
     let mut admitted = 0;
     for _ in 0..asked {
         let decided = engine.decide_shared(&fleet, &request, |decided| decided.reply.overall);
-        admitted += usize::from(decided.await.unwrap() == Code::Ok);
+        admitted += usize::from(decided.await.unwrap() == RlsCode::Ok);
     }
     admitted
 }

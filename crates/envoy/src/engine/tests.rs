@@ -7,17 +7,17 @@ use std::thread;
 
 use tollgate_core::limit::State as CoreState;
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_store::{ManualClock, Memory};
+use tollgate_store::{ManualClock, MemoryStore};
 use tollgate_testkit::allocation::calls;
 
 use tollgate_engine::{Engine, LimitIdAllocator};
 use tollgate_testkit::dice::Dice;
 use tollgate_testkit::requests::{Caller, limit, per_second, rules};
 
-use super::{EnvoyEngine, Undecided};
+use super::{DecideError, EnvoyEngine};
 use crate::config::{
-    self, BadRequest, Code, CounterKey, Descriptor, DescriptorEntry, EnvoyPolicy, LimitOverride,
-    Modes, Reply, RlsRequest, WindowUnit,
+    self, BadRequest, CounterKey, Descriptor, DescriptorEntry, EnvoyPolicy, EnvoyReply,
+    LimitOverride, Modes, RlsCode, RlsRequest, WindowUnit,
 };
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -43,7 +43,7 @@ descriptors:
         rate_limit: { unit: hour, requests_per_unit: 1 }
 ";
 
-type Store = Arc<Memory<Arc<ManualClock>>>;
+type Store = Arc<MemoryStore<Arc<ManualClock>>>;
 
 fn load(text: &str) -> EnvoyPolicy {
     config::load(&[("edge.yaml", text)]).unwrap_or_else(|refused| panic!("{refused}"))
@@ -51,14 +51,14 @@ fn load(text: &str) -> EnvoyPolicy {
 
 fn engine_of(text: &str) -> (EnvoyEngine<Store>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(START));
-    let store = Arc::new(Memory::with_clock(10_000, Arc::clone(&clock)).unwrap());
+    let store = Arc::new(MemoryStore::with_clock(10_000, Arc::clone(&clock)).unwrap());
     let engine =
         EnvoyEngine::new(load(text), [7; 16], store, &LimitIdAllocator::default()).unwrap();
     (engine, clock)
 }
 
 /// What can be compared of a reply.
-fn told(reply: &Reply<'_>) -> String {
+fn format_reply(reply: &EnvoyReply<'_>) -> String {
     let one = |status: &config::DescriptorStatus<'_>| {
         let limit = status
             .current_limit
@@ -80,14 +80,14 @@ fn told(reply: &Reply<'_>) -> String {
 
 /// A store as small as can be.
 #[derive(Default)]
-struct Naive {
+struct ReferenceEngine {
     states: HashMap<(String, Vec<u8>), CoreState>,
     /// Whether it forgets every seventh charge, to show that the comparison notices.
     is_forgetful: bool,
     charges: usize,
 }
 
-impl Naive {
+impl ReferenceEngine {
     fn decide(
         &mut self,
         policy: &EnvoyPolicy,
@@ -112,12 +112,12 @@ impl Naive {
             }
             statuses.push(charge.limit.status(state, now));
         }
-        told(&plan.reply(&statuses, now, modes).unwrap())
+        format_reply(&plan.reply(&statuses, now, modes).unwrap())
     }
 }
 
 /// A descriptor: its entries, the limit that it brings, its hits, and whether they are given back.
-type Asked = (
+type DescriptorSample = (
     Vec<(&'static str, &'static str)>,
     Option<LimitOverride>,
     Option<u64>,
@@ -125,7 +125,7 @@ type Asked = (
 );
 
 /// A random request of one to five descriptors, some of them alike.
-fn random(dice: &mut Dice) -> Vec<Asked> {
+fn random(dice: &mut Dice) -> Vec<DescriptorSample> {
     let one = |dice: &mut Dice| {
         let ips = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
         let users = ["ada", "bob"];
@@ -149,7 +149,7 @@ fn random(dice: &mut Dice) -> Vec<Asked> {
 }
 
 /// The first difference between the engine and the naive server on random requests over time.
-fn difference(seed: u64, mut naive: Naive) -> Option<String> {
+fn difference(seed: u64, mut naive: ReferenceEngine) -> Option<String> {
     let (engine, clock) = engine_of(FILE);
     let policy = load(FILE);
     let mut dice = Dice::new(seed);
@@ -186,7 +186,7 @@ fn difference(seed: u64, mut naive: Naive) -> Option<String> {
             .collect();
         let request = RlsRequest::new("edge", &descriptors);
         let ours = engine
-            .decide(&request, |decided| told(decided.reply))
+            .decide(&request, |decided| format_reply(decided.reply))
             .unwrap();
         let theirs = naive.decide(&policy, &request, now, engine.modes());
         if ours != theirs {
@@ -199,20 +199,24 @@ fn difference(seed: u64, mut naive: Naive) -> Option<String> {
 #[test]
 fn envoys_files_are_decided_as_by_a_server_as_small_as_can_be() {
     for seed in 0..4 {
-        assert_eq!(difference(seed, Naive::default()), None, "seed {seed}");
+        assert_eq!(
+            difference(seed, ReferenceEngine::default()),
+            None,
+            "seed {seed}"
+        );
     }
 }
 
 #[test]
 fn control_a_server_that_forgets_charges_is_noticed() {
-    let naive = Naive {
+    let naive = ReferenceEngine {
         is_forgetful: true,
-        ..Naive::default()
+        ..ReferenceEngine::default()
     };
     assert!(difference(1, naive).is_some());
 }
 
-fn code(engine: &EnvoyEngine<Store>, entries: &[(&str, &str)]) -> (Code, u32) {
+fn code(engine: &EnvoyEngine<Store>, entries: &[(&str, &str)]) -> (RlsCode, u32) {
     let entries: Vec<DescriptorEntry<'_>> = entries
         .iter()
         .map(|(key, value)| DescriptorEntry::new(key, value))
@@ -232,25 +236,28 @@ fn code(engine: &EnvoyEngine<Store>, entries: &[(&str, &str)]) -> (Code, u32) {
 fn a_flow_over_time_is_as_the_reference_says() {
     let (engine, clock) = engine_of(FILE);
     let user = [("user", "ada")];
-    let codes: Vec<(Code, u32)> = (0..6).map(|_| code(&engine, &user)).collect();
-    let ok = |left| (Code::Ok, left);
+    let codes: Vec<(RlsCode, u32)> = (0..6).map(|_| code(&engine, &user)).collect();
+    let ok = |left| (RlsCode::Ok, left);
     assert_eq!(
         codes,
-        [ok(4), ok(3), ok(2), ok(1), ok(0), (Code::OverLimit, 0)]
+        [ok(4), ok(3), ok(2), ok(1), ok(0), (RlsCode::OverLimit, 0)]
     );
     // What is denied is counted too, and the window ends on a multiple of its length.
     clock.set(Timestamp::from_secs(
         START.as_nanos() / 1_000_000_000 / 60 * 60 + 60,
     ));
     assert_eq!(code(&engine, &user), ok(4));
-    assert_eq!(code(&engine, &[("ip", "10.0.0.1")]), (Code::Ok, u32::MAX));
-    assert_eq!(code(&engine, &[("nothing", "of it")]), (Code::Ok, 0));
+    assert_eq!(
+        code(&engine, &[("ip", "10.0.0.1")]),
+        (RlsCode::Ok, u32::MAX)
+    );
+    assert_eq!(code(&engine, &[("nothing", "of it")]), (RlsCode::Ok, 0));
     engine.set_modes(Modes {
         shadow_mode: true,
         quota_mode: false,
     });
     for _ in 0..20 {
-        assert_eq!(code(&engine, &user).0, Code::Ok);
+        assert_eq!(code(&engine, &user).0, RlsCode::Ok);
     }
 }
 
@@ -259,13 +266,13 @@ fn files_are_swapped_and_counters_of_the_same_identity_go_on() {
     let (engine, _clock) = engine_of(FILE);
     let user = [("user", "ada")];
     for _ in 0..4 {
-        assert_eq!(code(&engine, &user).0, Code::Ok);
+        assert_eq!(code(&engine, &user).0, RlsCode::Ok);
     }
     let more = FILE.replace("requests_per_unit: 5", "requests_per_unit: 9");
     assert_eq!(engine.replace(load(&more)).unwrap(), 2);
     assert_eq!(
         code(&engine, &user),
-        (Code::Ok, 4),
+        (RlsCode::Ok, 4),
         "four were counted before"
     );
     let hours = FILE.replace(
@@ -275,11 +282,15 @@ fn files_are_swapped_and_counters_of_the_same_identity_go_on() {
     engine.replace(load(&hours)).unwrap();
     assert_eq!(
         code(&engine, &user),
-        (Code::Ok, 4),
+        (RlsCode::Ok, 4),
         "another unit counts anew"
     );
     engine.replace(load(FILE)).unwrap();
-    assert_eq!(code(&engine, &user), (Code::OverLimit, 0), "and back again");
+    assert_eq!(
+        code(&engine, &user),
+        (RlsCode::OverLimit, 0),
+        "and back again"
+    );
     assert_eq!(engine.generation(), 4);
 }
 
@@ -321,7 +332,7 @@ fn bad_requests_are_refused_and_charge_nothing() {
     let refused = engine
         .decide(&RlsRequest::new("edge", &[]), |_| ())
         .unwrap_err();
-    assert_eq!(refused, Undecided::BadRequest(BadRequest::NoDescriptors));
+    assert_eq!(refused, DecideError::BadRequest(BadRequest::NoDescriptors));
     assert_eq!(refused.to_string(), "descriptors: must not be empty");
 }
 
@@ -345,11 +356,11 @@ fn a_warm_decision_allocates_nothing() {
             .decide(&request, |decided| decided.reply.overall)
             .unwrap()
     };
-    assert_eq!(decide(), Code::Ok);
+    assert_eq!(decide(), RlsCode::Ok);
     let mut denied = 0;
     let calls = calls(|| {
         for _ in 0..100 {
-            denied += u64::from(decide() == Code::OverLimit);
+            denied += u64::from(decide() == RlsCode::OverLimit);
         }
     });
     assert_eq!(
@@ -362,21 +373,21 @@ fn a_warm_decision_allocates_nothing() {
 #[test]
 fn both_engines_share_a_store_without_taking_each_others_counters() {
     let clock = Arc::new(ManualClock::at(START));
-    let store: Store = Arc::new(Memory::with_clock(1_000, Arc::clone(&clock)).unwrap());
+    let store: Store = Arc::new(MemoryStore::with_clock(1_000, Arc::clone(&clock)).unwrap());
     let numbering = LimitIdAllocator::default();
     let native = || rules(vec![limit("api", per_second(4))]);
-    let engine = Engine::sharing(native(), Arc::clone(&store), &numbering).unwrap();
+    let engine = Engine::with_limit_ids(native(), Arc::clone(&store), &numbering).unwrap();
     let envoys = EnvoyEngine::new(load(FILE), [7; 16], store, &numbering).unwrap();
     let alice = Caller::named("alice");
     for _ in 0..4 {
         assert!(engine.decide(&alice).is_admitted());
-        assert_eq!(code(&envoys, &[("user", "alice")]).0, Code::Ok);
+        assert_eq!(code(&envoys, &[("user", "alice")]).0, RlsCode::Ok);
     }
     engine.replace(native()).unwrap();
     envoys.replace(load(FILE)).unwrap();
     clock.advance(Nanos::from_millis(1));
     assert!(!engine.decide(&alice).is_admitted());
-    assert_eq!(code(&envoys, &[("user", "alice")]), (Code::Ok, 0));
+    assert_eq!(code(&envoys, &[("user", "alice")]), (RlsCode::Ok, 0));
 }
 
 #[test]
@@ -401,7 +412,7 @@ fn what_rules_decide_is_counted_and_goes_on_with_other_files() {
     ask(&shadow, 1);
     ask(&shadow, 1);
     let counted = |name: &str| {
-        let all = engine.counted();
+        let all = engine.rule_totals();
         let found = all.iter().find(|(identity, _)| **identity == *name);
         found.map(|(_, counted)| *counted)
     };

@@ -11,8 +11,8 @@ use super::RlsError;
 use super::rls_response::{RlsLimit, RlsResponse, RlsStatus};
 use super::rule_policies::VersionPolicies;
 use crate::EnvoyService;
-use crate::config::{Code, DescriptorStatus, MAX_DESCRIPTORS, RlsRequest};
-use crate::engine::{EnvoyVerdict, Undecided};
+use crate::config::{DescriptorStatus, MAX_DESCRIPTORS, RlsCode, RlsRequest};
+use crate::engine::{DecideError, EnvoyVerdict};
 
 impl<C: Clock> EnvoyService<C> {
     pub(super) async fn decide_by_files<T>(
@@ -23,11 +23,11 @@ impl<C: Clock> EnvoyService<C> {
     ) -> Result<T, RlsError> {
         let see = |decided: &EnvoyVerdict<'_>| {
             let answered = match decided.reply.overall {
-                Code::Ok => RequestOutcome::Allowed,
-                Code::OverLimit => RequestOutcome::Denied,
+                RlsCode::Ok => RequestOutcome::Allowed,
+                RlsCode::OverLimit => RequestOutcome::Denied,
             };
             let metrics = self.service().metrics();
-            metrics.count_answer(transport, answered);
+            metrics.record_outcome(transport, answered);
             self.answer_by_files(decided, see)
         };
         Ok(self.decide_descriptors(request, see).await?)
@@ -38,7 +38,7 @@ impl<C: Clock> EnvoyService<C> {
         &self,
         request: &RlsRequest<'_>,
         see: impl FnOnce(&EnvoyVerdict<'_>) -> T + Send,
-    ) -> Result<T, Undecided> {
+    ) -> Result<T, DecideError> {
         match self.service().fleet() {
             // In a box, so that the future over memory stays small.
             Some(fleet) => Box::pin(self.engine().decide_shared(fleet, request, see)).await,
@@ -54,11 +54,11 @@ impl<C: Clock> EnvoyService<C> {
         let mut statuses = [RlsStatus::default(); MAX_DESCRIPTORS];
         let answered = decided.reply.statuses();
         for (place, status) in statuses.iter_mut().zip(answered) {
-            *place = status_of(status);
+            *place = rls_status(status);
         }
         let statuses = statuses.get(..answered.len()).unwrap_or_default();
         let rules = decided.plan.policy().rules().len();
-        let policies = self.rule_policies.of(decided.generation, rules);
+        let policies = self.rule_policies.for_version(decided.generation, rules);
         let metadata = decided.reply.metadata();
         with_header_fields(|fields| {
             match answered.len() {
@@ -83,12 +83,12 @@ impl<C: Clock> EnvoyService<C> {
         policies: &VersionPolicies,
         fields: &mut HeaderFields,
     ) {
-        let is_over = decided.reply.overall == Code::OverLimit;
+        let is_over = decided.reply.overall == RlsCode::OverLimit;
         let mut standings: [Option<RateLimitItem<'_>>; N] = [None; N];
         let mut count = 0;
         let mut longest = Nanos::ZERO;
         for (index, status) in decided.reply.statuses().iter().enumerate() {
-            let denies = is_over && status.code == Code::OverLimit;
+            let denies = is_over && status.code == RlsCode::OverLimit;
             let until_reset = Nanos::from_secs(status.until_reset.unwrap_or(0));
             if denies {
                 longest = longest.max(until_reset);
@@ -96,7 +96,7 @@ impl<C: Clock> EnvoyService<C> {
             let rule = decided.plan.rule(index).filter(|rule| !rule.shadow_mode);
             let (Some(limit), Some(policy)) = (
                 status.current_limit,
-                rule.and_then(|rule| policies.of_rule(rule)),
+                rule.and_then(|rule| policies.for_rule(rule)),
             ) else {
                 continue;
             };
@@ -142,7 +142,7 @@ impl<C: Clock> EnvoyService<C> {
 }
 
 /// One status as it is sent.
-pub(super) fn status_of<'a>(status: &DescriptorStatus<'a>) -> RlsStatus<'a> {
+pub(super) fn rls_status<'a>(status: &DescriptorStatus<'a>) -> RlsStatus<'a> {
     RlsStatus {
         code: status.code,
         limit: status.current_limit.map(|limit| RlsLimit {

@@ -6,21 +6,21 @@ use tollgate_core::{Nanos, Outcome};
 use tollgate_engine::{LimitState, Verdict};
 
 use super::rls_response::{RlsLimit, RlsStatus};
-use crate::config::{Code, WindowUnit};
+use crate::config::{RlsCode, WindowUnit};
 
 /// A limit as Envoy's messages can say it: so many in the shortest unit that its window fits in. Said of a longer time, a
 /// quota never promises more than there is; header fields of ours say it exactly.
-pub(super) fn limit_of<'a>(verdict: &'a Verdict, state: &LimitState) -> Option<RlsLimit<'a>> {
+pub(super) fn rls_limit<'a>(verdict: &'a Verdict, state: &LimitState) -> Option<RlsLimit<'a>> {
     let rule = verdict.rule(state)?;
     Some(RlsLimit {
         requests_per_unit: u32::try_from(state.status.limit).unwrap_or(u32::MAX),
-        unit: unit_of(verdict.quota_info(state).window()),
+        unit: unit_number(verdict.quota_info(state).window()),
         name: &rule.name,
     })
 }
 
 /// The number of the unit; zero where there is no window.
-fn unit_of(window: Nanos) -> i32 {
+fn unit_number(window: Nanos) -> i32 {
     if window.is_zero() {
         return 0;
     }
@@ -30,8 +30,8 @@ fn unit_of(window: Nanos) -> i32 {
 }
 
 /// What is said of a request as a whole, given what is said of its descriptors.
-pub(super) fn outcome_of(statuses: &[RlsStatus<'_>]) -> Outcome {
-    let denied = || statuses.iter().filter(|one| one.code == Code::OverLimit);
+pub(super) fn overall_outcome(statuses: &[RlsStatus<'_>]) -> Outcome {
+    let denied = || statuses.iter().filter(|one| one.code == RlsCode::OverLimit);
     if denied().next().is_none() {
         return Outcome::Allow;
     }
@@ -61,8 +61,8 @@ mod tests {
             (30 * 86_400, WindowUnit::Month),
             (400 * 86_400, WindowUnit::Year),
         ] {
-            assert_eq!(unit_of(Nanos::from_secs(seconds)), unit.number());
+            assert_eq!(unit_number(Nanos::from_secs(seconds)), unit.number());
         }
-        assert_eq!(unit_of(Nanos::ZERO), 0);
+        assert_eq!(unit_number(Nanos::ZERO), 0);
     }
 }

@@ -5,7 +5,7 @@
 use tollgate_store::Clock;
 
 use super::RlsError;
-use super::by_files::status_of;
+use super::by_files::rls_status;
 use super::rls_response::{RlsLimit, RlsStatus};
 use crate::EnvoyService;
 use crate::config::{
@@ -33,7 +33,9 @@ impl<C: Clock> EnvoyService<C> {
         }
         let own = descriptor.entries;
         let full = match own.first() {
-            Some(first) if own.len() >= MAX_ENTRIES => Some((joined(request.domain, first), first)),
+            Some(first) if own.len() >= MAX_ENTRIES => {
+                Some((join_domain_and_key(request.domain, first), first))
+            }
             _ => None,
         };
         let (front, own) = match &full {
@@ -62,15 +64,15 @@ impl<C: Clock> EnvoyService<C> {
             descriptors: &descriptors,
             hits_addend: request.hits_addend,
         };
-        let decided = self.decide_descriptors(&request, nameless).await?;
+        let decided = self.decide_descriptors(&request, unnamed_status).await?;
         Ok(Some(decided))
     }
 }
 
 /// The status of the only descriptor. Limits that come with descriptors have no names.
-fn nameless(decided: &EnvoyVerdict<'_>) -> RlsStatus<'static> {
+fn unnamed_status(decided: &EnvoyVerdict<'_>) -> RlsStatus<'static> {
     let status = decided.reply.statuses().first().copied();
-    let status = status_of(&status.unwrap_or_default());
+    let status = rls_status(&status.unwrap_or_default());
     RlsStatus {
         limit: status.limit.map(|limit| RlsLimit {
             requests_per_unit: limit.requests_per_unit,
@@ -84,6 +86,6 @@ fn nameless(decided: &EnvoyVerdict<'_>) -> RlsStatus<'static> {
 }
 
 /// A domain and an entry's key as one text that no other two make. It begins with a digit, so it is no `domain` either.
-fn joined(domain: &str, entry: &DescriptorEntry<'_>) -> String {
+fn join_domain_and_key(domain: &str, entry: &DescriptorEntry<'_>) -> String {
     format!("{}:{domain}{}", domain.len(), entry.key)
 }

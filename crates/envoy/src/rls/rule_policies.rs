@@ -25,7 +25,7 @@ pub(super) struct VersionPolicies {
 
 impl RulePolicies {
     /// Those of a version with so many rules. A decision that still goes by the version before gets its own.
-    pub(super) fn of(
+    pub(super) fn for_version(
         &self,
         generation: u64,
         count: usize,
@@ -47,7 +47,7 @@ impl RulePolicies {
 
 impl VersionPolicies {
     /// The policy of one rule. `None` where its name cannot be sent, or nothing is counted.
-    pub(super) fn of_rule(&self, rule: &EnvoyRule) -> Option<&QuotaPolicy> {
+    pub(super) fn for_rule(&self, rule: &EnvoyRule) -> Option<&QuotaPolicy> {
         let index = usize::try_from(rule.number).ok()?;
         let policy = self.rules.get(index)?;
         policy.get_or_init(|| render(rule)).as_ref()

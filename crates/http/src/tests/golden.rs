@@ -106,7 +106,7 @@ const ADMITTED: [(&str, &[&str]); 11] = [
 fn an_admission_in_every_dialect() {
     let sample = Sample::new();
     let standings = sample.admitted();
-    let answer = RateLimitStatus::new(Outcome::Allow, &standings).at(NOW);
+    let answer = RateLimitStatus::new(Outcome::Allow, &standings).with_now(NOW);
     assert!(
         ADMITTED
             .iter()
@@ -195,7 +195,7 @@ const REFUSED: [(&str, &[&str]); 9] = [
 fn a_denial_in_every_dialect_tells_the_limit_that_refuses() {
     let sample = Sample::new();
     let standings = sample.refused();
-    let answer = RateLimitStatus::new(denied(86_399_100), &standings).at(NOW);
+    let answer = RateLimitStatus::new(denied(86_399_100), &standings).with_now(NOW);
     for (dialect, fields) in REFUSED {
         let mut expected = fields.to_vec();
         expected.extend(["retry-after: 86400", "cache-control: no-store"]);
@@ -207,7 +207,7 @@ fn a_denial_in_every_dialect_tells_the_limit_that_refuses() {
 fn dialects_of_different_families_are_written_together() {
     let sample = Sample::new();
     let standings = sample.admitted();
-    let answer = RateLimitStatus::new(Outcome::Allow, &standings).at(NOW);
+    let answer = RateLimitStatus::new(Outcome::Allow, &standings).with_now(NOW);
     let expected = ["draft-11", "draft-03", "github"].map(|dialect| lines(&answer, dialect));
     assert_eq!(
         lines(&answer, "github,draft-11,draft-03"),
@@ -286,14 +286,17 @@ fn a_state_from_before_the_quota_was_lowered_leaves_no_more_than_the_quota() {
 fn a_redirection_tells_nothing_of_limits() {
     let sample = Sample::new();
     let standings = sample.admitted();
-    let answer = RateLimitStatus::new(Outcome::Allow, &standings).at(NOW);
+    let answer = RateLimitStatus::new(Outcome::Allow, &standings).with_now(NOW);
     for status in [300, 301, 308, 399] {
-        let lines = lines(&answer.on_status(status), "draft-11,draft-03,github");
+        let lines = lines(
+            &answer.with_response_status(status),
+            "draft-11,draft-03,github",
+        );
         assert!(lines.is_empty(), "{status}: {lines:?}");
     }
     for status in [0, 200, 299, 400, 503] {
         assert_eq!(
-            lines(&answer.on_status(status), "draft-11").len(),
+            lines(&answer.with_response_status(status), "draft-11").len(),
             2,
             "{status}"
         );
@@ -324,7 +327,7 @@ fn at_most_sixteen_limits_are_listed_and_the_binding_one_is_among_them() {
         .map(|policy| RateLimitItem::new(policy, Outcome::Allow, &status(9, Nanos::ZERO)))
         .collect();
     for binding in [0, 14, 15, 16, 39] {
-        let answer = RateLimitStatus::new(Outcome::Allow, &standings).bound_by(binding);
+        let answer = RateLimitStatus::new(Outcome::Allow, &standings).with_binding(binding);
         for line in lines(&answer, "draft-11") {
             assert_eq!(line.split(", ").count(), 16, "{binding}");
             assert!(
@@ -343,7 +346,7 @@ fn only_lists_are_appended_to_what_others_wrote() {
     let mut words = HeaderFields::with_capacity(1_024);
     let mut appended = |dialects: &str| {
         answer.write(dialects.parse().unwrap(), &mut words);
-        let words = words.words().filter(|word| word.merge == Merge::Append);
+        let words = words.fields().filter(|word| word.merge == Merge::Append);
         words.map(|word| word.name).collect::<Vec<_>>()
     };
     let lists = ["ratelimit-policy", "ratelimit", "cache-control"];
@@ -364,7 +367,7 @@ fn only_lists_are_appended_to_what_others_wrote() {
 #[test]
 fn a_bucket_has_the_name_that_it_was_given() {
     let policy = QuotaPolicy::new("p", 1, Nanos::SECOND, QuotaUnit::Requests).unwrap();
-    let policy = policy.bucket("abcd1234").unwrap();
+    let policy = policy.with_bucket("abcd1234").unwrap();
     let standings = [RateLimitItem::new(
         &policy,
         Outcome::Allow,
@@ -372,7 +375,11 @@ fn a_bucket_has_the_name_that_it_was_given() {
     )];
     let answer = RateLimitStatus::new(Outcome::Allow, &standings);
     assert!(lines(&answer, "discord").contains(&"x-ratelimit-bucket: abcd1234".to_owned()));
-    let error = policy.clone().bucket("a\r\nb").unwrap_err().to_string();
+    let error = policy
+        .clone()
+        .with_bucket("a\r\nb")
+        .unwrap_err()
+        .to_string();
     assert_eq!(
         error,
         r#"bucket: "a\r\nb" is not valid: it must be 1 to 160 visible ASCII characters"#

@@ -46,7 +46,7 @@ fn a_denial_names_every_policy_that_refuses_and_the_exact_wait() {
     assert_eq!(written(&answer, ProblemType::QuotaExceeded), expected);
     // Whoever reads milliseconds is spread out as well.
     let jitter = Jitter::new(Nanos::MINUTE, 1);
-    let later = written(&answer.spread_by(jitter), ProblemType::QuotaExceeded);
+    let later = written(&answer.with_jitter(jitter), ProblemType::QuotaExceeded);
     assert!(later["retry-after-ms"].as_u64().unwrap() > 1_501);
 }
 
@@ -88,7 +88,7 @@ fn every_cause_has_the_type_title_and_status_of_the_draft() {
 #[test]
 fn a_limits_own_message_is_the_detail_whatever_it_contains() {
     let message = "Slow down, \"friend\" \\ \u{1}\n\t é 日本 😀 </script>";
-    let talking = policy("talking").message(message);
+    let talking = policy("talking").with_message(message);
     let standings = [RateLimitItem::new(
         &talking,
         denied(5),
@@ -107,7 +107,7 @@ fn a_limits_own_message_is_the_detail_whatever_it_contains() {
         (&json!(message), &json!(403))
     );
 
-    let endless = policy("endless").message(&"é".repeat(100_000));
+    let endless = policy("endless").with_message(&"é".repeat(100_000));
     let standings = [RateLimitItem::new(
         &endless,
         denied(5),
@@ -158,7 +158,7 @@ fn names_and_details_are_escaped() {
     assert_eq!(body["violated-policies"], json!([name]));
 
     let nasty = "line\nbreak, \"quote\", \u{1}, \u{2028}, </script>";
-    let plain = ProblemDetails::plain(400, "Bad Request", nasty);
+    let plain = ProblemDetails::new(400, "Bad Request", nasty);
     assert_eq!(read(&plain)["detail"], nasty);
     assert!(!plain.to_json().contains('\n'));
 }
@@ -170,7 +170,7 @@ fn a_detail_of_ones_own_takes_the_place_of_the_usual_sentence() {
     let answer = RateLimitStatus::new(denied(86_399_100), &standings);
     let mut usual = written(&answer, ProblemType::QuotaExceeded);
     let mut out = Vec::new();
-    answer.write_problem_saying(
+    answer.write_problem_with_detail(
         ProblemType::QuotaExceeded,
         429,
         "the \"day\" is over",
@@ -183,8 +183,8 @@ fn a_detail_of_ones_own_takes_the_place_of_the_usual_sentence() {
 
 #[test]
 fn a_problem_is_held_against_a_policy_that_says_nothing_of_where_it_stands() {
-    let plain = ProblemDetails::plain(429, "Too Many Requests", "blocked");
-    let held = plain.held_against(ProblemType::AbnormalUsage, Some("api"), Some(90_500));
+    let plain = ProblemDetails::new(429, "Too Many Requests", "blocked");
+    let held = plain.with_violated_policy(ProblemType::AbnormalUsage, Some("api"), Some(90_500));
     let expected = json!({
         "type": ProblemType::AbnormalUsage.type_uri(), "title": "Abnormal Usage Detected", "status": 429,
         "detail": "blocked", "violated-policies": ["api"], "retry-after-ms": 90_500,

@@ -52,7 +52,7 @@ impl Sample {
             QuotaPolicy::new("upload", 65_536, Nanos::from_secs(10), QuotaUnit::Bytes).unwrap();
         Self {
             minute,
-            day: day.scope(Scope::Global),
+            day: day.with_scope(Scope::Global),
             in_flight: QuotaPolicy::concurrent("in-flight", 20).unwrap(),
             upload,
         }

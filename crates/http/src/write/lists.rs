@@ -2,24 +2,24 @@
 //!
 //! Must not know: the other families.
 
-use crate::answer::RateLimitStatus;
-use crate::policy::push_policy_item;
-use crate::standing::RateLimitItem;
+use crate::header_fields::{HeaderFields, Merge};
+use crate::quota_policy::push_policy_item;
+use crate::rate_limit_item::RateLimitItem;
+use crate::rate_limit_status::RateLimitStatus;
 use crate::text::{push_integer, seconds};
-use crate::words::{HeaderFields, Merge};
 
 /// So many limits fit into fields that every proxy lets through.
-pub(super) const MOST_LISTED: usize = 16;
+pub(super) const MAX_LISTED: usize = 16;
 
 pub(super) fn draft_11(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
-    words.field("ratelimit-policy", Merge::Append, |text| {
+    words.push("ratelimit-policy", Merge::Append, |text| {
         list(answer, text, |text, standing| {
             let policy = standing.policy;
-            push_policy(text, standing, policy.policy_field(), policy.quoted());
+            push_policy(text, standing, policy.policy_field(), policy.quoted_name());
             push_partition(text, standing);
         });
     });
-    words.field("ratelimit", Merge::Append, |text| {
+    words.push("ratelimit", Merge::Append, |text| {
         list(answer, text, |text, standing| {
             push_limit_item(text, answer, standing);
         });
@@ -29,16 +29,16 @@ pub(super) fn draft_11(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
 /// The letters that the editors chose after draft-11: `a` for what is available, `w` for the effective window, `c` for
 /// this request's cost, names without quotes where they can do without, and a field that explains partitions.
 pub(super) fn next(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
-    words.field("ratelimit-policy", Merge::Append, |text| {
+    words.push("ratelimit-policy", Merge::Append, |text| {
         list(answer, text, |text, standing| {
             let policy = standing.policy;
-            push_policy(text, standing, policy.short_item(), policy.short());
+            push_policy(text, standing, policy.next_item(), policy.next_name());
             push_unexplained_partition(text, standing);
         });
     });
-    words.field("ratelimit", Merge::Append, |text| {
+    words.push("ratelimit", Merge::Append, |text| {
         list(answer, text, |text, standing| {
-            text.extend_from_slice(standing.policy.short().as_bytes());
+            text.extend_from_slice(standing.policy.next_name().as_bytes());
             text.extend_from_slice(b";a=");
             push_integer(text, standing.remaining());
             push_wait(text, answer, standing, b";w=");
@@ -49,7 +49,7 @@ pub(super) fn next(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
             push_unexplained_partition(text, standing);
         });
     });
-    words.field("ratelimit-partition", Merge::Append, |text| {
+    words.push("ratelimit-partition", Merge::Append, |text| {
         list(answer, text, |text, standing| {
             text.extend_from_slice(standing.policy.dimensions().as_bytes());
         });
@@ -62,7 +62,7 @@ pub(crate) fn push_limit_item(
     answer: &RateLimitStatus<'_>,
     standing: &RateLimitItem<'_>,
 ) {
-    text.extend_from_slice(standing.policy.lead().as_bytes());
+    text.extend_from_slice(standing.policy.item_prefix().as_bytes());
     push_integer(text, standing.remaining());
     push_wait(text, answer, standing, b";t=");
     push_partition(text, standing);
@@ -74,7 +74,7 @@ pub(super) fn list(
     text: &mut Vec<u8>,
     push: impl Fn(&mut Vec<u8>, &RateLimitItem<'_>),
 ) {
-    let standings = answer.standings();
+    let standings = answer.items();
     let begin = text.len();
     let mut push = |standing: &RateLimitItem<'_>| {
         let before = text.len();
@@ -87,16 +87,16 @@ pub(super) fn list(
             text.truncate(before);
         }
     };
-    if standings.len() <= MOST_LISTED {
+    if standings.len() <= MAX_LISTED {
         standings.iter().for_each(push);
         return;
     }
     let binding = answer.binding_index().unwrap_or(0);
     // One place is kept for the binding limit, which may be anywhere.
-    let first = if binding < MOST_LISTED {
-        MOST_LISTED
+    let first = if binding < MAX_LISTED {
+        MAX_LISTED
     } else {
-        MOST_LISTED - 1
+        MAX_LISTED - 1
     };
     for (index, standing) in standings.iter().enumerate() {
         if index < first || index == binding {
@@ -107,7 +107,7 @@ pub(super) fn list(
 
 /// The policy's item as it was written once, or anew for a quota of its own.
 fn push_policy(text: &mut Vec<u8>, standing: &RateLimitItem<'_>, item: &str, name: &str) {
-    if standing.has_the_policys_quota() {
+    if standing.has_policy_quota() {
         text.extend_from_slice(item.as_bytes());
     } else {
         let unit = standing.policy.unit();

@@ -3,17 +3,17 @@
 //! Must not know: the other families.
 
 use super::lists::list;
-use crate::answer::RateLimitStatus;
-use crate::standing::RateLimitItem;
+use crate::header_fields::{HeaderFields, Merge};
+use crate::rate_limit_item::RateLimitItem;
+use crate::rate_limit_status::RateLimitStatus;
 use crate::text::{push_integer, seconds};
-use crate::words::{HeaderFields, Merge};
 
 /// One field with a dictionary. It needs a reset, so a limit that names no time has one of zero.
 pub(super) fn draft_07(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     let Some(binding) = answer.binding() else {
         return;
     };
-    words.field("ratelimit", Merge::KeepTheirs, |text| {
+    words.push("ratelimit", Merge::KeepExisting, |text| {
         text.extend_from_slice(b"limit=");
         push_integer(text, binding.quota);
         text.extend_from_slice(b", remaining=");
@@ -21,7 +21,7 @@ pub(super) fn draft_07(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
         text.extend_from_slice(b", reset=");
         push_integer(text, answer.wait(binding).map_or(0, seconds));
     });
-    policies(answer, words);
+    push_policies(answer, words);
 }
 
 /// Three fields for the limit, and the policies in a fourth.
@@ -29,16 +29,16 @@ pub(super) fn draft_06(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     let Some(binding) = answer.binding() else {
         return;
     };
-    words.field("ratelimit-limit", Merge::KeepTheirs, |text| {
+    words.push("ratelimit-limit", Merge::KeepExisting, |text| {
         push_integer(text, binding.quota);
     });
-    state(
+    push_remaining_and_reset(
         answer,
         words,
         binding,
         ["ratelimit-remaining", "ratelimit-reset"],
     );
-    policies(answer, words);
+    push_policies(answer, words);
 }
 
 /// The limit, and behind it the policies.
@@ -46,10 +46,10 @@ pub(super) fn draft_03(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     let Some(binding) = answer.binding() else {
         return;
     };
-    words.field("ratelimit-limit", Merge::KeepTheirs, |text| {
-        limit_and_policies(answer, text, binding, |_, _| {});
+    words.push("ratelimit-limit", Merge::KeepExisting, |text| {
+        push_limit_and_policies(answer, text, binding, |_, _| {});
     });
-    state(
+    push_remaining_and_reset(
         answer,
         words,
         binding,
@@ -62,13 +62,13 @@ pub(super) fn envoy(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     let Some(binding) = answer.binding() else {
         return;
     };
-    words.field("x-ratelimit-limit", Merge::KeepTheirs, |text| {
-        limit_and_policies(answer, text, binding, |text, standing| {
+    words.push("x-ratelimit-limit", Merge::KeepExisting, |text| {
+        push_limit_and_policies(answer, text, binding, |text, standing| {
             text.extend_from_slice(b";name=");
-            text.extend_from_slice(standing.policy.quoted().as_bytes());
+            text.extend_from_slice(standing.policy.quoted_name().as_bytes());
         });
     });
-    state(
+    push_remaining_and_reset(
         answer,
         words,
         binding,
@@ -76,32 +76,32 @@ pub(super) fn envoy(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
     );
 }
 
-fn state(
+fn push_remaining_and_reset(
     answer: &RateLimitStatus<'_>,
     words: &mut HeaderFields,
     binding: &RateLimitItem<'_>,
     [remaining, reset]: [&'static str; 2],
 ) {
     let left = binding.remaining();
-    words.field(remaining, Merge::KeepTheirs, |text| {
+    words.push(remaining, Merge::KeepExisting, |text| {
         push_integer(text, left);
     });
     if let Some(wait) = answer.wait(binding) {
-        words.field(reset, Merge::KeepTheirs, |text| {
+        words.push(reset, Merge::KeepExisting, |text| {
             push_integer(text, seconds(wait));
         });
     }
 }
 
-fn policies(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
-    words.field("ratelimit-policy", Merge::Append, |text| {
+fn push_policies(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
+    words.push("ratelimit-policy", Merge::Append, |text| {
         list(answer, text, |text, standing| {
             push_policy(text, standing, |_, _| {});
         });
     });
 }
 
-fn limit_and_policies(
+fn push_limit_and_policies(
     answer: &RateLimitStatus<'_>,
     text: &mut Vec<u8>,
     binding: &RateLimitItem<'_>,

@@ -21,7 +21,7 @@ pub(crate) fn opaque_id(name: &str, secret: [u8; 16]) -> Box<str> {
 }
 
 /// What is wrong where limits share a bucket and do not say the same of it.
-pub(super) fn problems(limits: &[LimitRule]) -> Vec<Diagnostic> {
+pub(super) fn check_buckets(limits: &[LimitRule]) -> Vec<Diagnostic> {
     let mut first: HashMap<&str, &LimitRule> = HashMap::new();
     let mut problems = Vec::new();
     for limit in limits {
@@ -44,7 +44,7 @@ pub(super) fn problems(limits: &[LimitRule]) -> Vec<Diagnostic> {
             continue;
         };
         problems.push(problem(
-            bucket.place,
+            bucket.location,
             &format!(
                 "`{}` shares the bucket `{}` with `{}` but has another {differs}",
                 limit.name.value, bucket.value, owner.name.value

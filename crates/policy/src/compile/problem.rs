@@ -7,7 +7,7 @@ use crate::source::{Diagnostic, SourceLocation};
 /// What is wrong, where, and what would be right.
 pub(super) fn problem(place: SourceLocation, message: &str, help: &str) -> Diagnostic {
     Diagnostic {
-        place,
+        location: place,
         message: message.into(),
         help: Some(help.into()),
     }

@@ -165,5 +165,5 @@ fn all_problems_of_a_file_are_told_at_once() {
     let text = "mode: on\nlimits:\n  - { name: a b, rate: 1, brust: 2 }\n  - { name: c, rate: 1/s, burst: x, key: path }\n";
     let problems = load(text, "a.yaml", SourceFormat::Yaml).unwrap_err();
     assert_eq!(problems.list.len(), 6, "{problems}");
-    assert!(problems.list.is_sorted_by_key(|problem| problem.place));
+    assert!(problems.list.is_sorted_by_key(|problem| problem.location));
 }

@@ -13,7 +13,7 @@ use validate::errors;
 /// A tree as JSON, as editors see it: what is not quoted and looks like a number or a truth value is one.
 fn as_json(node: &SourceNode) -> Value {
     match &node.value {
-        source::SourceValue::Nothing => Value::Null,
+        source::SourceValue::Null => Value::Null,
         source::SourceValue::Scalar { text, quoted: true } => json!(text),
         source::SourceValue::Scalar { text, .. } => match &**text {
             "true" => json!(true),

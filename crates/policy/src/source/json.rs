@@ -3,14 +3,14 @@
 //! A small reader of our own, because a message needs the place of every value and the usual library only tells the
 //! place of an error. Tests hold it against that library. Must not know: fields.
 
-use super::lines::Lines;
-use super::node::{At, MapEntry, SourceNode, SourceValue};
-use super::problem::Diagnostic;
-use super::{MAX_DEPTH, MAX_NODES, says_nothing, too_deep, too_many};
+use super::diagnostic::Diagnostic;
+use super::line_index::LineIndex;
+use super::node::{Located, MapEntry, SourceNode, SourceValue};
+use super::{MAX_DEPTH, MAX_NODES, empty_file, too_deep, too_many};
 
 /// Reads a text. It stops at the first error: after a wrong bracket or quote every further message would be a guess.
-pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<SourceNode, Diagnostic> {
-    let mut reader = Reader {
+pub(super) fn parse(text: &str, lines: &LineIndex<'_>) -> Result<SourceNode, Diagnostic> {
+    let mut reader = JsonParser {
         text,
         lines,
         at: 0,
@@ -18,7 +18,7 @@ pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<SourceNode, Diagnos
     };
     reader.skip_space();
     if reader.at == text.len() {
-        return Err(says_nothing());
+        return Err(empty_file());
     }
     let tree = reader.value(0)?;
     reader.skip_space();
@@ -31,14 +31,14 @@ pub(super) fn parse(text: &str, lines: &Lines<'_>) -> Result<SourceNode, Diagnos
     Ok(tree)
 }
 
-struct Reader<'a> {
+struct JsonParser<'a> {
     text: &'a str,
-    lines: &'a Lines<'a>,
+    lines: &'a LineIndex<'a>,
     at: usize,
     nodes: usize,
 }
 
-impl Reader<'_> {
+impl JsonParser<'_> {
     fn rest(&self) -> &str {
         self.text.get(self.at..).unwrap_or_default()
     }
@@ -55,7 +55,7 @@ impl Reader<'_> {
 
     /// A problem with the bytes from `start` to here, at least one character.
     fn wrong(&self, start: usize, message: impl Into<String>, help: &str) -> Diagnostic {
-        Diagnostic::new(self.lines.place(start..self.at), message, help)
+        Diagnostic::new(self.lines.locate(start..self.at), message, help)
     }
 
     /// A problem with what comes next, where what comes next says more than that it is unexpected.
@@ -75,18 +75,18 @@ impl Reader<'_> {
             ),
             Some(_) => (message, help),
         };
-        Diagnostic::new(self.lines.place(self.at..self.at + 1), message, help)
+        Diagnostic::new(self.lines.locate(self.at..self.at + 1), message, help)
     }
 
     fn value(&mut self, depth: usize) -> Result<SourceNode, Diagnostic> {
         self.nodes += 1;
         let start = self.at;
         if self.nodes > MAX_NODES {
-            return Err(too_many(self.lines.place(start..start)));
+            return Err(too_many(self.lines.locate(start..start)));
         }
         let value = match self.peek() {
             Some(b'{' | b'[') if depth >= MAX_DEPTH => {
-                return Err(too_deep(self.lines.place(start..start + 1)));
+                return Err(too_deep(self.lines.locate(start..start + 1)));
             }
             Some(b'{') => SourceValue::Map(self.map(depth)?),
             Some(b'[') => SourceValue::List(self.list(depth)?),
@@ -98,7 +98,7 @@ impl Reader<'_> {
             _ => self.word()?,
         };
         Ok(SourceNode {
-            place: self.lines.place(start..self.at),
+            location: self.lines.locate(start..self.at),
             value,
         })
     }
@@ -113,7 +113,7 @@ impl Reader<'_> {
         }
         loop {
             values.push(self.value(depth + 1)?);
-            if self.ended(b']')? {
+            if self.at_closing_bracket(b']')? {
                 return Ok(values);
             }
         }
@@ -137,7 +137,7 @@ impl Reader<'_> {
                 ));
             }
             let name = self.string()?;
-            let name = At::new(name.into_boxed_str(), self.lines.place(start..self.at));
+            let name = Located::new(name.into_boxed_str(), self.lines.locate(start..self.at));
             self.skip_space();
             if self.peek() != Some(b':') {
                 return Err(self.unexpected(
@@ -149,14 +149,14 @@ impl Reader<'_> {
             self.skip_space();
             let value = self.value(depth + 1)?;
             entries.push(MapEntry { name, value });
-            if self.ended(b'}')? {
+            if self.at_closing_bracket(b'}')? {
                 return Ok(entries);
             }
         }
     }
 
     /// After a value: whether this bracket closes what it stands in; otherwise a comma and another value follow.
-    fn ended(&mut self, bracket: u8) -> Result<bool, Diagnostic> {
+    fn at_closing_bracket(&mut self, bracket: u8) -> Result<bool, Diagnostic> {
         self.skip_space();
         match self.peek() {
             Some(byte) if byte == bracket => {
@@ -204,14 +204,14 @@ impl Reader<'_> {
         let start = self.at;
         self.at += length;
         match self.text.get(start..self.at).unwrap_or_default() {
-            "null" => Ok(SourceValue::Nothing),
+            "null" => Ok(SourceValue::Null),
             word @ ("true" | "false") => Ok(SourceValue::Scalar {
                 text: word.into(),
                 quoted: false,
             }),
             word => Err(self.wrong(
                 start,
-                format!("`{}` is not a JSON value", shortened(word)),
+                format!("`{}` is not a JSON value", truncate_for_message(word)),
                 "put a text in double quotes",
             )),
         }
@@ -257,7 +257,7 @@ impl Reader<'_> {
         if !fine {
             return Err(self.wrong(
                 start,
-                format!("`{}` is not a JSON number", shortened(text)),
+                format!("`{}` is not a JSON number", truncate_for_message(text)),
                 "put a text in double quotes; a number has no leading zero, unit or separator",
             ));
         }
@@ -370,7 +370,7 @@ impl Reader<'_> {
 }
 
 /// As much of a text as fits into a message.
-fn shortened(text: &str) -> String {
+fn truncate_for_message(text: &str) -> String {
     match text.char_indices().nth(40) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),

@@ -2,23 +2,23 @@
 //!
 //! Must not know: what fields there are and what they mean.
 
+mod diagnostic;
+mod duplicate_names;
 mod json;
-mod lines;
-mod names;
+mod line_index;
 mod node;
-mod problem;
-mod show;
+mod render;
 mod toml;
 mod yaml;
-mod yaml_words;
+mod yaml_errors;
 
 use std::path::Path;
 
-pub use names::given_twice;
-pub use node::{At, MapEntry, SourceLocation, SourceNode, SourceValue};
-pub use problem::{Diagnostic, MOST_TOLD, Problems};
+pub use diagnostic::{Diagnostic, Diagnostics, MAX_DIAGNOSTICS};
+pub use duplicate_names::find_duplicate_names;
+pub use node::{Located, MapEntry, SourceLocation, SourceNode, SourceValue};
 
-use lines::Lines;
+use line_index::LineIndex;
 
 /// The longest text that is read, in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -49,7 +49,7 @@ impl SourceFormat {
     /// assert_eq!(SourceFormat::of_path(Path::new("policy.txt")), None);
     /// ```
     #[must_use]
-    pub fn of_path(path: &Path) -> Option<Self> {
+    pub fn from_path(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
         match ending.as_str() {
             "yaml" | "yml" => Some(Self::Yaml),
@@ -91,7 +91,7 @@ pub fn parse(text: &str, format: SourceFormat) -> Result<SourceNode, Vec<Diagnos
         )]);
     }
     let text = without_byte_order_mark(text);
-    let lines = Lines::new(text);
+    let lines = LineIndex::new(text);
     let mut tree = match format {
         SourceFormat::Yaml => yaml::parse(text, &lines),
         SourceFormat::Toml => toml::parse(text, &lines),
@@ -102,13 +102,13 @@ pub fn parse(text: &str, format: SourceFormat) -> Result<SourceNode, Vec<Diagnos
         entries.retain(|entry| &*entry.name.value != "$schema");
     }
     let nothing = match &tree.value {
-        SourceValue::Nothing => true,
+        SourceValue::Null => true,
         SourceValue::Scalar { text, .. } => text.is_empty(),
         SourceValue::List(values) => values.is_empty(),
         SourceValue::Map(entries) => entries.is_empty(),
     };
     if nothing {
-        return Err(vec![says_nothing()]);
+        return Err(vec![empty_file()]);
     }
     Ok(tree)
 }
@@ -118,7 +118,7 @@ fn without_byte_order_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-fn says_nothing() -> Diagnostic {
+fn empty_file() -> Diagnostic {
     Diagnostic::new(
         SourceLocation::START,
         "the file says nothing",

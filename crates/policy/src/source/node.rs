@@ -24,35 +24,38 @@ impl SourceLocation {
 
 /// A value and where it stands. Two are equal if their values are, wherever they stand.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct At<T> {
+pub struct Located<T> {
     /// What was said.
     pub value: T,
     /// Where.
-    pub place: SourceLocation,
+    pub location: SourceLocation,
 }
 
-impl<T> At<T> {
+impl<T> Located<T> {
     /// A value at a place.
     #[must_use]
     pub const fn new(value: T, place: SourceLocation) -> Self {
-        Self { value, place }
+        Self {
+            value,
+            location: place,
+        }
     }
 
     /// Another value at the same place.
-    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> At<U> {
-        At::new(f(self.value), self.place)
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Located<U> {
+        Located::new(f(self.value), self.location)
     }
 }
 
-impl<T: PartialEq> PartialEq for At<T> {
+impl<T: PartialEq> PartialEq for Located<T> {
     fn eq(&self, other: &Self) -> bool {
         self.value == other.value
     }
 }
 
-impl<T: Eq> Eq for At<T> {}
+impl<T: Eq> Eq for Located<T> {}
 
-impl<T> From<T> for At<T> {
+impl<T> From<T> for Located<T> {
     /// A value that stands nowhere, such as a default.
     fn from(value: T) -> Self {
         Self::new(value, SourceLocation::default())
@@ -63,7 +66,7 @@ impl<T> From<T> for At<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceNode {
     /// Where it begins.
-    pub place: SourceLocation,
+    pub location: SourceLocation,
     /// What it is.
     pub value: SourceValue,
 }
@@ -72,7 +75,7 @@ pub struct SourceNode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceValue {
     /// Nothing was said (`null`, `~`, or an empty place).
-    Nothing,
+    Null,
     /// A number, a truth value or a text: kept as written, because only the reader of a field knows what it should be.
     Scalar {
         /// As written, without quotes and with escapes resolved.
@@ -90,7 +93,7 @@ pub enum SourceValue {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapEntry {
     /// The name, and where it stands.
-    pub name: At<Box<str>>,
+    pub name: Located<Box<str>>,
     /// What it names.
     pub value: SourceNode,
 }

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 
 use super::{
-    MAX_BYTES, MAX_DEPTH, MapEntry, SourceFormat, SourceNode, SourceValue, given_twice, parse,
+    MAX_BYTES, MAX_DEPTH, MapEntry, SourceFormat, SourceNode, SourceValue, find_duplicate_names,
+    parse,
 };
 
 /// A tree as a text with the place of everything, to compare whole trees at once.
@@ -16,9 +17,9 @@ fn shown(node: &SourceNode) -> String {
 }
 
 fn show(node: &SourceNode, out: &mut String) {
-    let place = node.place;
+    let place = node.location;
     match &node.value {
-        SourceValue::Nothing => out.push('-'),
+        SourceValue::Null => out.push('-'),
         SourceValue::Scalar { text, quoted: true } => write!(out, "{text:?}").unwrap(),
         SourceValue::Scalar { text, .. } => out.push_str(text),
         SourceValue::List(values) => {
@@ -32,7 +33,7 @@ fn show(node: &SourceNode, out: &mut String) {
         SourceValue::Map(entries) => {
             out.push('{');
             for MapEntry { name, value } in entries {
-                let at = name.place;
+                let at = name.location;
                 write!(
                     out,
                     "{}@{}:{}+{} ",
@@ -56,7 +57,7 @@ fn yaml(text: &str) -> String {
 fn wrong(text: &str, format: SourceFormat) -> String {
     let problems = parse(text, format).expect_err(text);
     let first = &problems[0];
-    let place = first.place;
+    let place = first.location;
     format!(
         "{}:{}+{} {} | {}",
         place.line,
@@ -170,7 +171,10 @@ fn yaml_that_says_more_than_it_shows_is_refused() {
 #[test]
 fn everything_that_is_refused_is_told_at_once() {
     let problems = parse("a: &x 1\nb: !t 2\nc: *x\n", SourceFormat::Yaml).unwrap_err();
-    let lines: Vec<_> = problems.iter().map(|problem| problem.place.line).collect();
+    let lines: Vec<_> = problems
+        .iter()
+        .map(|problem| problem.location.line)
+        .collect();
     assert_eq!(lines, [1, 2, 3]);
 }
 
@@ -349,13 +353,13 @@ fn names_that_stand_twice_are_told_with_both_lines() {
             SourceFormat::Json,
         ),
     ] {
-        let twice = given_twice(&parse(text, format).unwrap());
+        let twice = find_duplicate_names(&parse(text, format).unwrap());
         assert_eq!(twice.len(), 1, "{text}");
         assert_eq!(&*twice[0].message, "`rate` is given twice; first on line 2");
-        assert_eq!(twice[0].place.line, 4);
+        assert_eq!(twice[0].location.line, 4);
     }
     let once = parse("a: {x: 1}\nb: {x: 1}\n", SourceFormat::Yaml).unwrap();
-    assert_eq!(given_twice(&once), []);
+    assert_eq!(find_duplicate_names(&once), []);
 }
 
 /// A text with lists so deep in each other.
@@ -406,7 +410,7 @@ fn length_and_number_of_values_are_bounded() {
 /// What the usual library makes of a JSON text, as far as it can be compared.
 fn same(ours: &SourceNode, theirs: &serde_json::Value) -> bool {
     match (&ours.value, theirs) {
-        (SourceValue::Nothing, serde_json::Value::Null) => true,
+        (SourceValue::Null, serde_json::Value::Null) => true,
         (SourceValue::Scalar { text, quoted: true }, serde_json::Value::String(said)) => {
             **text == **said
         }
@@ -527,7 +531,7 @@ proptest! {
             if let Err(problems) = parse(&text, format) {
                 prop_assert!(!problems.is_empty());
                 for problem in problems {
-                    prop_assert!(problem.place.line > 0 && problem.place.column > 0 && problem.place.width > 0);
+                    prop_assert!(problem.location.line > 0 && problem.location.column > 0 && problem.location.width > 0);
                 }
             }
         }

@@ -9,22 +9,22 @@
 mod batches;
 mod clock;
 mod differential;
-mod fake;
+mod fake_server;
 mod faults;
-mod hostile;
-mod inherited;
-mod large;
-mod lending;
-mod measured;
+mod full_log;
+mod invalid_replies;
 mod model;
+mod pipelining;
+mod quota_leases;
 mod register;
 mod scenarios;
+mod server_cost;
 mod server_time;
-mod shared_trips;
 mod topology;
 mod trace;
 mod vectors;
 mod versions;
+mod window_length_change;
 
 use tollgate_redis::KeyHashSecret;
 

@@ -5,8 +5,8 @@ use tollgate_core::reservation::{
     Correction, ReservationLedger, ReservationOptions, ReservationStatus,
 };
 use tollgate_core::{Nanos, Outcome, Receipt, SlidingCounter, Timestamp};
-use tollgate_redis::Remembering;
-use tollgate_store::{Note, Op, StoreReply};
+use tollgate_redis::ReservationRetention;
+use tollgate_store::{Op, ReplyNote, StoreReply};
 
 /// One key of one limit, decided by core alone.
 #[derive(Debug, Default)]
@@ -61,12 +61,12 @@ impl Model {
         limit: &Limit,
         now: Timestamp,
         op: Op,
-        remembering: Remembering,
+        remembering: ReservationRetention,
     ) -> Option<StoreReply> {
         let terms = |hold| ReservationOptions {
             hold,
-            retention: remembering.memory,
-            max_records: remembering.most as usize,
+            retention: remembering.retention,
+            max_records: remembering.max_records as usize,
         };
         match op {
             Op::Spend(_)
@@ -75,34 +75,37 @@ impl Model {
             | Op::Credit(_)
             | Op::Settle { .. }
             | Op::Acquire { .. }
-            | Op::Release(_) => self.apply(limit, now, op, Note::Plain),
-            Op::Renew(_) => Some(self.apply(limit, now, op, Note::Plain).unwrap_or_else(|| {
-                let said = self.refused(limit, now, Outcome::Allow, Note::LeaseNotHeld);
-                StoreReply {
-                    receipt: Receipt::default(),
-                    ..said
-                }
-            })),
+            | Op::Release(_) => self.apply(limit, now, op, ReplyNote::Plain),
+            Op::Renew(_) => Some(self.apply(limit, now, op, ReplyNote::Plain).unwrap_or_else(
+                || {
+                    let said = self.refused(limit, now, Outcome::Allow, ReplyNote::LeaseNotHeld);
+                    StoreReply {
+                        receipt: Receipt::default(),
+                        ..said
+                    }
+                },
+            )),
             Op::Peek(cost) => self.peek(limit, now, cost),
             Op::Reserve { id, cost, hold } => {
                 let terms = terms(hold);
                 match self.ledger.status(now, &terms, id) {
                     ReservationStatus::Known(receipt) => {
-                        let looked = self.apply(limit, now, Op::Spend(0), Note::AlreadyReserved)?;
+                        let looked =
+                            self.apply(limit, now, Op::Spend(0), ReplyNote::AlreadyReserved)?;
                         Some(StoreReply { receipt, ..looked })
                     }
                     ReservationStatus::Full => {
                         let room = self.forgotten_at.iter().filter(|at| **at > now).min();
                         let retry_after = room.map_or(Nanos::ZERO, |at| at.since(now));
                         let outcome = Outcome::Deny { retry_after };
-                        Some(self.refused(limit, now, outcome, Note::ReservationsFull))
+                        Some(self.refused(limit, now, outcome, ReplyNote::ReservationsFull))
                     }
                     ReservationStatus::Fresh => {
-                        let answer = self.apply(limit, now, Op::Spend(cost), Note::Plain)?;
+                        let answer = self.apply(limit, now, Op::Spend(cost), ReplyNote::Plain)?;
                         if answer.outcome.is_admitted() {
                             self.forgotten_at.retain(|at| *at > now);
                             self.forgotten_at
-                                .push(now.after(hold).after(remembering.memory));
+                                .push(now.after(hold).after(remembering.retention));
                             self.ledger.open(now, &terms, id, answer.receipt);
                         }
                         Some(answer)
@@ -128,15 +131,23 @@ impl Model {
         correction: Correction,
     ) -> Option<StoreReply> {
         let (op, note) = match correction {
-            Correction::Settle { receipt, actual } => (Op::Settle { receipt, actual }, Note::Plain),
-            Correction::AlreadyClosed => (Op::Spend(0), Note::AlreadyClosed),
-            Correction::Expired => (Op::Spend(0), Note::ReservationExpired),
-            Correction::Unknown => (Op::Spend(0), Note::ReservationUnknown),
+            Correction::Settle { receipt, actual } => {
+                (Op::Settle { receipt, actual }, ReplyNote::Plain)
+            }
+            Correction::AlreadyClosed => (Op::Spend(0), ReplyNote::AlreadyClosed),
+            Correction::Expired => (Op::Spend(0), ReplyNote::ReservationExpired),
+            Correction::Unknown => (Op::Spend(0), ReplyNote::ReservationUnknown),
         };
         self.apply(limit, now, op, note)
     }
 
-    fn apply(&mut self, limit: &Limit, now: Timestamp, op: Op, note: Note) -> Option<StoreReply> {
+    fn apply(
+        &mut self,
+        limit: &Limit,
+        now: Timestamp,
+        op: Op,
+        note: ReplyNote,
+    ) -> Option<StoreReply> {
         let found = self.inherited(limit, now);
         let transition = limit.decide(&found, now, op).ok()?;
         if self.change_of_length(limit).is_some() || transition.next.is_some() {
@@ -168,11 +179,17 @@ impl Model {
                 cost: 0,
                 ..transition.receipt
             },
-            note: Note::Plain,
+            note: ReplyNote::Plain,
         })
     }
 
-    fn refused(&self, limit: &Limit, now: Timestamp, outcome: Outcome, note: Note) -> StoreReply {
+    fn refused(
+        &self,
+        limit: &Limit,
+        now: Timestamp,
+        outcome: Outcome,
+        note: ReplyNote,
+    ) -> StoreReply {
         StoreReply {
             outcome,
             status: self.status(limit, now),

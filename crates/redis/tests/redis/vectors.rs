@@ -7,37 +7,42 @@ use tollgate_core::Timestamp;
 use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::{Limit, OpError};
 use tollgate_core::reservation::ReservationOptions;
-use tollgate_redis::Remembering;
+use tollgate_redis::ReservationRetention;
 use tollgate_redis::wire::{ScriptCall, Which, decode};
-use tollgate_store::{Op, QuotaCheck, Ruled, StoreKey, StoreReply};
+use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, StoreKey, StoreReply};
 use tollgate_testkit::redis::{Kind, Server};
 use tollgate_testkit::vectors::{Asked, Batches, Suite, run};
 
 use crate::SECRET;
-use crate::differential::{BLANK, ruled};
+use crate::differential::{BLANK, first_limit};
 use crate::server_time::connection;
 
 /// A server that decides at the instants that a vector names.
-struct Scripts(Connection);
+struct ScriptSubject(Connection);
 
-impl Batches for Scripts {
+impl Batches for ScriptSubject {
     fn batch(
         &mut self,
         now: Timestamp,
         terms: Option<&ReservationOptions>,
         asked: &[Asked<'_>],
     ) -> Result<(BatchOutcome, Vec<StoreReply>), OpError> {
-        let remembering = terms.map_or_else(Remembering::default, |terms| Remembering {
-            memory: terms.retention,
-            most: u32::try_from(terms.max_records).unwrap(),
+        let remembering = terms.map_or_else(ReservationRetention::default, |terms| {
+            ReservationRetention {
+                retention: terms.retention,
+                max_records: u32::try_from(terms.max_records).unwrap(),
+            }
         });
-        let ruleds: Vec<Ruled> = asked.iter().map(|(_, limit, _)| ruled(**limit)).collect();
+        let ruleds: Vec<IdentifiedLimit> = asked
+            .iter()
+            .map(|(_, limit, _)| first_limit(**limit))
+            .collect();
         let checks: Vec<QuotaCheck<'_>> = asked
             .iter()
             .zip(&ruleds)
             .map(|((key, _, op), ruled)| QuotaCheck {
-                key: StoreKey::of(key.as_bytes()).unwrap(),
-                ruled,
+                key: StoreKey::new(key.as_bytes()).unwrap(),
+                limit: ruled,
                 op: *op,
             })
             .collect();
@@ -75,7 +80,7 @@ fn passes(kind: Kind) {
         .collect();
     files.sort();
     let server = Server::start(kind);
-    let mut scripts = Scripts(connection(&server));
+    let mut scripts = ScriptSubject(connection(&server));
     for which in Which::EACH {
         let load = redis::cmd("SCRIPT")
             .arg("LOAD")

@@ -12,13 +12,13 @@ use tollgate_core::{
     Calendar, Concurrency, FixedWindow, LeakyBucket, Nanos, Rate, SlidingCounter, SlidingLog,
     Timestamp, TokenBucket, UtcOffset, Window,
 };
-use tollgate_redis::Remembering;
+use tollgate_redis::ReservationRetention;
 use tollgate_redis::wire::{ScriptCall, Which, decode};
 use tollgate_store::{Op, QuotaCheck, StoreKey, StoreReply};
 use tollgate_testkit::redis::{Kind, Server};
 
 use crate::SECRET;
-use crate::differential::{BLANK, ruled};
+use crate::differential::{BLANK, first_limit};
 use crate::server_time::connection;
 
 const START: Timestamp = Timestamp::from_secs(1_799_996_400);
@@ -129,12 +129,12 @@ fn collections() -> Vec<Case> {
     ]
 }
 
-struct Rig {
+struct ScriptHarness {
     connection: Connection,
     _server: Server,
 }
 
-impl Rig {
+impl ScriptHarness {
     fn start() -> Self {
         let server = Server::start(Kind::Redis);
         let mut connection = connection(&server);
@@ -153,14 +153,15 @@ impl Rig {
 
     /// Asks so many seconds after the start. Also says by which names.
     fn ask(&mut self, limit: Limit, after: u64, op: Op) -> (StoreReply, Vec<Vec<u8>>) {
-        let limit = ruled(limit);
+        let limit = first_limit(limit);
         let check = [QuotaCheck {
-            key: StoreKey::of(b"alice").unwrap(),
-            ruled: &limit,
+            key: StoreKey::new(b"alice").unwrap(),
+            limit: &limit,
             op,
         }];
         let now = START.after(Nanos::from_secs(after));
-        let request = ScriptCall::new(SECRET, Remembering::default(), &check, Some(now)).unwrap();
+        let request =
+            ScriptCall::new(SECRET, ReservationRetention::default(), &check, Some(now)).unwrap();
         let mut call = redis::cmd("EVALSHA");
         call.arg(&request.which.script().digest)
             .arg(request.keys.len());
@@ -209,7 +210,7 @@ fn bytes(hexadecimal: &str) -> Vec<u8> {
 
 #[test]
 fn s_41_states_of_the_version_before_are_read_and_ours_are_the_same() {
-    let mut rig = Rig::start();
+    let mut rig = ScriptHarness::start();
     let mut wrong = Vec::new();
     for case in numbers().into_iter().chain(collections()) {
         rig.forget();

@@ -23,7 +23,7 @@ impl Refusal {
     /// The refusal of a verdict: the status of the limit that refuses, 503 where the limiter cannot decide, 403 where an
     /// operator or the policy denies the request whatever its rate. `None` if the verdict admits.
     #[must_use]
-    pub fn of(verdict: &Verdict) -> Option<Self> {
+    pub fn from_verdict(verdict: &Verdict) -> Option<Self> {
         Some(Self {
             status: verdict.status()?,
             reason: verdict.reason(),

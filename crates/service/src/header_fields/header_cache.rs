@@ -10,7 +10,7 @@ use arc_swap::{ArcSwap, Guard};
 use tollgate_core::QuotaUnit;
 use tollgate_engine::{Generation, LimitState, QuotaInfo, Verdict};
 use tollgate_http::{QuotaPolicy, Scope};
-use tollgate_policy::rules::{Meter, MeterRef, Role, Rule};
+use tollgate_policy::rules::{Meter, MeterRef, MeterRole, Rule};
 
 use super::problem::role_name;
 
@@ -30,17 +30,17 @@ pub struct HeaderCache {
 #[derive(Debug)]
 struct MeterEntries {
     /// For each of its quotas.
-    listed: Box<[Entry]>,
+    listed: Box<[CachedPolicy]>,
     /// For quotas that are computed for a request, by what they count.
-    computed: [Entry; 3],
+    computed: [CachedPolicy; 3],
 }
 
 /// `None` where a name cannot be sent; names of policies that were read always can.
-type Entry = OnceLock<Option<Box<QuotaPolicy>>>;
+type CachedPolicy = OnceLock<Option<Box<QuotaPolicy>>>;
 
 impl HeaderCaches {
     /// The cache of the generation that decided.
-    pub(super) fn of(&self, generation: &Generation) -> Guard<Arc<HeaderCache>> {
+    pub(super) fn for_generation(&self, generation: &Generation) -> Guard<Arc<HeaderCache>> {
         let current = self.0.load();
         if current.generation == generation.number() {
             return current;
@@ -99,7 +99,7 @@ impl HeaderCache {
 impl MeterEntries {
     fn new(meter: &Meter) -> Self {
         Self {
-            listed: meter.quotas.iter().map(|_| Entry::new()).collect(),
+            listed: meter.quotas.iter().map(|_| CachedPolicy::new()).collect(),
             computed: Default::default(),
         }
     }
@@ -120,10 +120,10 @@ fn render(verdict: &Verdict, state: &LimitState, quota: &QuotaInfo<'_>) -> Optio
     } else {
         QuotaPolicy::new(&name, limit, quota.window(), quota.unit())
     };
-    let policy = policy.ok()?.scope(scope(verdict, rule, state));
+    let policy = policy.ok()?.with_scope(scope(verdict, rule, state));
     match &rule.bucket {
         // What limits share is one bucket to clients, whichever of them speaks.
-        Some(bucket) => policy.bucket(bucket).ok(),
+        Some(bucket) => policy.with_bucket(bucket).ok(),
         None => Some(policy),
     }
 }
@@ -133,8 +133,8 @@ fn full_name(rule: &Rule, meter: &Meter, state: &LimitState) -> String {
     let name = &rule.name;
     match (&meter.level, state.role(), state.meter_index()) {
         (Some(level), _, _) => format!("{name}/{level}"),
-        (None, Role::Main, 0) => name.to_string(),
-        (None, Role::Main, index) => format!("{name}#{}", index.saturating_add(1)),
+        (None, MeterRole::Main, 0) => name.to_string(),
+        (None, MeterRole::Main, index) => format!("{name}#{}", index.saturating_add(1)),
         (None, role, _) => format!("{name}!{}", role_name(role)),
     }
 }
@@ -146,7 +146,7 @@ fn scope(verdict: &Verdict, rule: &Rule, state: &LimitState) -> Scope {
         rule: state.rule_index(),
         meter: state.meter_index(),
     };
-    let recipe = verdict.generation().rules().recipe(place);
+    let recipe = verdict.generation().rules().key_spec(place);
     if recipe.is_none_or(|recipe| recipe.parts.is_empty()) {
         Scope::Shared
     } else if rule.applies_to_all {

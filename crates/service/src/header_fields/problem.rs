@@ -7,7 +7,7 @@ use std::fmt;
 use tollgate_core::Outcome;
 use tollgate_engine::{DenialReason, Verdict};
 use tollgate_http::{ProblemDetails, ProblemType, RateLimitStatus};
-use tollgate_policy::rules::Role;
+use tollgate_policy::rules::MeterRole;
 
 /// Appends the problem details of a refusal to `out`, with the policy's own message if it has one. `status` is the code
 /// that is really sent.
@@ -17,7 +17,7 @@ pub fn write_problem(
     status: u16,
     out: &mut Vec<u8>,
 ) {
-    let detail = Detail(verdict);
+    let detail = RefusalDetail(verdict);
     let cause = match verdict.reason() {
         Some(DenialReason::Rate | DenialReason::Quota | DenialReason::Concurrency) => {
             ProblemType::QuotaExceeded
@@ -28,36 +28,36 @@ pub fn write_problem(
             let phrase = http::StatusCode::from_u16(status).ok();
             let phrase = phrase.and_then(|status| status.canonical_reason());
             let title = phrase.unwrap_or("Refused");
-            return ProblemDetails::plain(status, title, detail.to_string()).write(out);
+            return ProblemDetails::new(status, title, detail.to_string()).write(out);
         }
     };
     if verdict.binding().is_some() {
-        answer.write_problem_saying(cause, status, detail, out);
+        answer.write_problem_with_detail(cause, status, detail, out);
     } else {
         // Refused before anybody was asked how much is left.
-        ProblemDetails::plain(status, cause.title(), detail.to_string())
-            .held_against(cause, verdict.rule_name(), answer.retry_after_ms())
+        ProblemDetails::new(status, cause.title(), detail.to_string())
+            .with_violated_policy(cause, verdict.rule_name(), answer.retry_after_ms())
             .write(out);
     }
 }
 
 /// The name of the part that a meter plays in its rule.
 #[must_use]
-pub const fn role_name(role: Role) -> &'static str {
+pub const fn role_name(role: MeterRole) -> &'static str {
     match role {
-        Role::Main => "main",
-        Role::Local => "local",
-        Role::Block => "block",
-        Role::Seen => "seen",
-        Role::Candidate => "candidate",
+        MeterRole::Main => "main",
+        MeterRole::Local => "local",
+        MeterRole::Block => "block",
+        MeterRole::Distinct => "seen",
+        MeterRole::Candidate => "candidate",
         _ => "other",
     }
 }
 
 /// What happened this time, for people.
-struct Detail<'a>(&'a Verdict);
+struct RefusalDetail<'a>(&'a Verdict);
 
-impl fmt::Display for Detail<'_> {
+impl fmt::Display for RefusalDetail<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = self.0;
         if let Some(message) = verdict.message() {

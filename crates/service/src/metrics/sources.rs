@@ -3,7 +3,7 @@
 //! Must not know: how numbers are counted or spelt, sockets.
 
 use tollgate_engine::LimitTotals;
-use tollgate_store::Memory;
+use tollgate_store::MemoryStore;
 
 use crate::fleet::Membership;
 use crate::reload::ReloadStatus;
@@ -17,7 +17,7 @@ pub struct MetricSources<'a, C> {
     /// What rules of envoyproxy/ratelimit have decided, by their names.
     pub descriptor_rules: &'a [(Box<str>, LimitTotals)],
     /// The store of Redis commands that bring their own quota.
-    pub throttle_store: Option<&'a Memory<C>>,
+    pub throttle_store: Option<&'a MemoryStore<C>>,
     /// Every listener by its name.
     pub listeners: &'a [(&'static str, ListenerCounts)],
     /// The certificate, if there is TLS.

@@ -65,24 +65,24 @@
 
 // Wires limits to a store that is awaited. Must not know: how scripts are called, policies, transports.
 
+mod batch;
 mod builder;
-mod errands;
-mod gate;
+mod concurrency;
+mod connection;
+mod limit_ids;
 mod limiter;
-mod number;
+mod operations;
 mod random;
-mod ready;
+mod release_queue;
 mod reservation;
-mod server;
-mod together;
-mod verbs;
+mod wait;
 
-pub use builder::Builder;
-pub use gate::{Gate, GateBuilder, Permit};
+pub use batch::{CheckItem, check_all, refund_all};
+pub use builder::LimiterBuilder;
+pub use concurrency::{ConcurrencyLimiter, ConcurrencyLimiterBuilder, Permit};
+pub use connection::Redis;
 pub use limiter::Limiter;
-pub use reservation::{Closing, Reservation};
-pub use server::Redis;
-pub use together::{Ask, check_all, refund_all};
+pub use reservation::{Reservation, SettlementOutcome};
 
 pub use tollgate_core::reservation::ReservationId;
 /// The former name of [`KeyHashSecret`]. It goes with the next release.
@@ -90,6 +90,6 @@ pub use tollgate_core::reservation::ReservationId;
 pub type Secret = KeyHashSecret;
 
 pub use tollgate_redis::{
-    Credentials, CredentialsProvider, Finding, Identity, KeyHashSecret, Options, PasswordFile,
-    RedisTls, Remembering, Unwise,
+    ClientIdentity, Credentials, CredentialsProvider, KeyHashSecret, PasswordFile, RedisOptions,
+    RedisTls, ReservationRetention, ServerWarning, ServerWarningKind,
 };

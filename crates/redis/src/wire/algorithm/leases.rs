@@ -7,13 +7,13 @@ use tollgate_core::Concurrency;
 use tollgate_core::concurrency::{Lease, LeaseId, LeaseSet};
 use tollgate_core::limit::{Op, State};
 
-use super::Scripted;
+use super::ScriptedAlgorithm;
 use crate::script::Which;
 use crate::wire::bytes::Blob;
 use crate::wire::code;
-use crate::wire::observed_state::{ObservedState, Reader};
+use crate::wire::observed_state::{ObservedState, ReplyReader};
 
-impl Scripted for Concurrency {
+impl ScriptedAlgorithm for Concurrency {
     const SCRIPT: Which = Which::Leases;
 
     fn encode(&self, op: Op) -> Option<Blob> {
@@ -25,7 +25,7 @@ impl Scripted for Concurrency {
             Op::Release(id) => (code::RELEASE, id.0, 0),
             _ => return None,
         };
-        let blob = Blob::of(5, operation)
+        let blob = Blob::new(5, operation)
             .count(self.limit())
             .pair(self.lease_duration().as_nanos())
             .count(weight)
@@ -33,7 +33,7 @@ impl Scripted for Concurrency {
         Some(blob)
     }
 
-    fn observe(&self, reader: &mut Reader<'_>, id: LeaseId) -> Option<ObservedState> {
+    fn observe(&self, reader: &mut ReplyReader<'_>, id: LeaseId) -> Option<ObservedState> {
         let (found, used) = (reader.int()?, reader.count()?);
         let (held, leaves, gone) = (reader.pair()?, reader.pair()?, reader.count()?);
         reader.int()?;

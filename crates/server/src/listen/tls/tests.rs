@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_testkit::certificates::Authority;
 
-use super::{DAY, NOTICE, ServerTls, TlsFiles, TlsLooked};
+use super::{DAY, NOTICE, ServerTls, TlsFiles, TlsReload};
 
 /// Within the life of everything that is made here.
 const NOW: Timestamp = Timestamp::from_secs(1_790_000_000); // 2026-09-21
@@ -146,30 +146,38 @@ fn changed_files_are_put_in_force_and_wrong_ones_change_nothing() {
     dir.pair(&authority, 2020, 2040);
     let tls = ServerTls::open(dir.files(), NOW).unwrap();
     let first = std::fs::read_to_string(dir.0.join("key.pem")).unwrap();
-    assert_eq!(tls.look(NOW), TlsLooked::Same);
+    assert_eq!(tls.reload_if_changed(NOW), TlsReload::Unchanged);
     dir.pair(&authority, 2020, 2041);
-    assert_eq!(tls.look(NOW), TlsLooked::Swapped);
+    assert_eq!(tls.reload_if_changed(NOW), TlsReload::Reloaded);
     assert_eq!(tls.expires(), 2_240_611_200, "2041-01-01");
     let second = std::fs::read_to_string(dir.0.join("key.pem")).unwrap();
     // The key of the first beside the certificate of the second.
     dir.write("key.pem", &first);
-    assert_eq!(tls.look(NOW), TlsLooked::Refused);
-    assert_eq!(tls.look(NOW), TlsLooked::Same, "once is enough");
-    dir.write("key.pem", &second);
-    assert_eq!(tls.look(NOW), TlsLooked::Same, "the mistake is taken back");
-    dir.pair(&authority, 2019, 2020);
-    assert_eq!(tls.look(NOW), TlsLooked::Refused, "expired");
-    std::fs::remove_file(dir.0.join("cert.pem")).unwrap();
-    assert_eq!(tls.look(NOW), TlsLooked::Refused);
+    assert_eq!(tls.reload_if_changed(NOW), TlsReload::Rejected);
     assert_eq!(
-        tls.look(NOW),
-        TlsLooked::Refused,
+        tls.reload_if_changed(NOW),
+        TlsReload::Unchanged,
+        "once is enough"
+    );
+    dir.write("key.pem", &second);
+    assert_eq!(
+        tls.reload_if_changed(NOW),
+        TlsReload::Unchanged,
+        "the mistake is taken back"
+    );
+    dir.pair(&authority, 2019, 2020);
+    assert_eq!(tls.reload_if_changed(NOW), TlsReload::Rejected, "expired");
+    std::fs::remove_file(dir.0.join("cert.pem")).unwrap();
+    assert_eq!(tls.reload_if_changed(NOW), TlsReload::Rejected);
+    assert_eq!(
+        tls.reload_if_changed(NOW),
+        TlsReload::Rejected,
         "it is tried again each time"
     );
-    assert_eq!((tls.loads(), tls.refusals()), (2, 3), "and told once");
+    assert_eq!((tls.loads(), tls.failed_reloads()), (2, 3), "and told once");
     assert_eq!(tls.expires(), 2_240_611_200);
     dir.pair(&authority, 2020, 2042);
-    assert_eq!(tls.look(NOW), TlsLooked::Swapped);
+    assert_eq!(tls.reload_if_changed(NOW), TlsReload::Reloaded);
 }
 
 #[test]
@@ -179,7 +187,7 @@ fn that_a_certificate_expires_is_said_from_two_weeks_before_once_a_day() {
     let tls = ServerTls::open(dir.files(), NOW).unwrap();
     let end = Timestamp::from_secs(tls.expires());
     let said_at = |now: Timestamp| {
-        tls.look(now);
+        tls.reload_if_changed(now);
         tls.seen().warned == Some(now)
     };
     let before = |span: Nanos| Timestamp::from_nanos(end.as_nanos() - span.as_nanos());

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead as _, AsyncWrite as _, DuplexStream, ReadBuf, duplex};
 use tokio::runtime::Runtime;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_policy::source::SourceFormat;
-use tollgate_server::listen::{Peer, Reached, Stop};
+use tollgate_server::listen::{LocalEndpoint, Peer, ShutdownTrigger};
 use tollgate_server::{App, HttpLimits};
 use tollgate_store::ManualClock;
 
@@ -122,7 +122,7 @@ pub(crate) fn peer() -> Peer {
     let address = SocketAddr::from(([127, 0, 0, 1], 9));
     Peer {
         address: Some(address),
-        local: Reached::Tcp(address),
+        local: LocalEndpoint::Tcp(address),
     }
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn answers(
     // Timers can be made and never run out: nobody runs the runtime.
     let _entered = runtime.enter();
     let (mut client, server) = duplex(PIPE_LEN);
-    let (_stop, stopping) = Stop::new();
+    let (_stop, stopping) = ShutdownTrigger::new();
     let mut connection = pin!(Arc::clone(app).serve_connection(server, peer(), limits, stopping));
     let mut answers = Vec::new();
     let mut is_over = poll_until_idle(connection.as_mut());
