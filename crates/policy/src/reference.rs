@@ -1,7 +1,7 @@
-//! The field reference of docs/policy.md: tables made from the declarations of fields and algorithms.
+//! The field reference in docs/policy.md: tables generated from the declarations of fields and algorithms.
 //!
-//! A document says where a table stands: `<!-- fields: limit -->`, and `<!-- end -->` after it. After a change of a field:
-//! `cargo run -p tollgate-policy --example reference`. Must not know: what else the document says.
+//! The document marks a table with `<!-- fields: limit -->` and `<!-- end -->`. After a change to a field run `cargo
+//! run -p tollgate-policy --example reference`. Must not know: the other content of the document.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::read::{FieldDefault, FieldSpec, tables};
 
 const END: &str = "<!-- end -->";
 
-/// A document with every table in it made anew.
+/// Returns the document with all tables regenerated.
 ///
 /// ```
 /// let old = "<!-- fields: fleet -->\nold\n<!-- end -->\n";
@@ -83,7 +83,7 @@ mod tests {
         assert_ne!(update_tables(&wrong), wrong);
     }
 
-    /// Policies with room for a field of a map.
+    /// Policies with a placeholder for a field of a map.
     const ROOM: [(&str, &str); 10] = [
         ("policy", "{ limits: [{ name: a, rate: 9/s }] @ }"),
         ("limit", "{ limits: [{ name: a, rate: 9/s @ }] }"),

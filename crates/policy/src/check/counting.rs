@@ -1,6 +1,6 @@
-//! What is counted: combinations of `cost`, `count`, `distinct`, `charge`, `overdraft` and `concurrency` that mean nothing.
+//! Checks combinations of `cost`, `count`, `distinct`, `charge`, `overdraft` and `concurrency`.
 //!
-//! Must not know: how anything is charged.
+//! Must not know: how costs are charged.
 
 use super::LimitContext;
 use crate::algorithm::AlgorithmProperties;
@@ -23,15 +23,18 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     if rule.overdraft > 0 && !pays_later {
         report.add(
             limit.location("overdraft"),
-            format!("{}: `overdraft` is for what is charged afterwards, and here everything is charged before", limit.name()),
-            "leave it out, or say `charge: always` or `cost: { response: … }`",
+            format!(
+                "{}: `overdraft` applies to charges after the response, and this limit has none",
+                limit.name()
+            ),
+            "leave it out, or use `charge: always` or `cost: { response: … }`",
         );
     }
     if rule.count != Count::Requests && matches!(rule.cost, Cost::Response { .. }) {
         report.add(
             limit.location("cost"),
             format!(
-                "{}: `cost` waits for the response, and `count` already counts only afterwards",
+                "{}: `cost` from the response and `count` both charge after the response",
                 limit.name()
             ),
             "keep one of the two",
@@ -55,11 +58,11 @@ fn check_distinct(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     };
     let name = limit.name();
     let given = |field: &str| limit.locations.field_location(limit.index, field);
-    let mut refuse = |place: SourceLocation, what: &str, help: &str| {
+    let mut refuse = |location: SourceLocation, what: &str, help: &str| {
         report.add(
-            place,
+            location,
             format!(
-                "{name}: `distinct` counts different values of `{}`, {what}",
+                "{name}: `distinct` counts distinct values of `{}`, {what}",
                 distinct.value
             ),
             help,
@@ -72,14 +75,14 @@ fn check_distinct(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     {
         refuse(
             distinct.location,
-            "which is part of the key, so there is always one",
+            "which is part of the key, so there is always exactly one",
             "leave it out of the key",
         );
     }
     if rule.cost != Cost::default() {
         refuse(
             limit.location("cost"),
-            "and each counts as one, whatever a request costs",
+            "and each value costs 1",
             "leave `cost` out",
         );
     }
@@ -100,24 +103,24 @@ fn check_distinct(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     match &rule.quota.value.amount {
         Amount::Concurrency { .. } => refuse(
             rule.quota.location,
-            "and none of them is held",
-            "say `rate` instead of `concurrency`",
+            "and values cannot be held like permits",
+            "use `rate` instead of `concurrency`",
         ),
         Amount::Rates(rates) if rates.len() > 1 => refuse(
             rule.quota.location,
-            "and remembers them for one period, not for several",
+            "and supports only one period",
             "write one limit for each rate",
         ),
         Amount::Computed(_) => refuse(
             rule.quota.location,
-            "by a rate that is the same for all",
+            "and does not support a computed rate",
             "write a plain rate",
         ),
         _ => {}
     }
 }
 
-/// Only a bucket can promise an instant to one request and count on it for the next.
+/// `wait` needs a bucket: only a bucket can reserve an instant for one request and count it for the next.
 fn check_wait(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     let rule = limit.rule;
     let Some(wait) = &rule.wait else {
@@ -135,10 +138,10 @@ fn check_wait(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         report.add(
             wait.location,
             format!(
-                "{}: `wait` promises everyone an instant of their own, which `{algorithm}` cannot",
+                "{}: `wait` needs an algorithm that can reserve an instant, and `{algorithm}` cannot",
                 limit.name()
             ),
-            "leave `wait` out, or say `algorithm: token_bucket` or `leaky_queue`",
+            "leave `wait` out, or use `algorithm: token_bucket` or `leaky_queue`",
         );
     }
 }
@@ -146,57 +149,57 @@ fn check_wait(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
 fn check_concurrency(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     let rule = limit.rule;
     let name = limit.name();
-    let mut refuse = |place: SourceLocation, what: &str, help: &str| {
-        report.add(place, format!("{name}: {what}"), help)
+    let mut refuse = |location: SourceLocation, what: &str, help: &str| {
+        report.add(location, format!("{name}: {what}"), help)
     };
     if let Some(wait) = &rule.wait {
         refuse(
             wait.location,
-            "`wait` needs to know when there will be room, and nobody knows when a place is given back",
+            "`wait` needs the time of the next free permit, which is unknown",
             "leave `wait` out",
         );
     }
     if rule.penalty.value == Penalty::Count {
         refuse(
             rule.penalty.location,
-            "`penalty: count` would hold a place for a request that was refused",
-            "leave it out, or say `penalty: block 1m`",
+            "`penalty: count` would hold a permit for a denied request",
+            "leave it out, or use `penalty: block 1m`",
         );
     }
     if rule.charge_always {
         refuse(
             limit.location("charge"),
-            "`charge: always` never denies, and places are only counted to be denied",
+            "`charge: always` never denies, so `concurrency` has no effect",
             "leave it out; `mode: shadow` counts without denying",
         );
     }
     if rule.count != Count::Requests {
         refuse(
             limit.location("count"),
-            "`count` looks at what was answered, when the place is already given back",
-            "leave it out, or say `rate` instead of `concurrency`",
+            "`count` uses the response, when the permit is already released",
+            "leave it out, or use `rate` instead of `concurrency`",
         );
     }
     if matches!(rule.cost, Cost::Response { .. }) {
         refuse(
             limit.location("cost"),
-            "`cost` comes with the response, when the place is already given back",
-            "leave it out, or say `rate` instead of `concurrency`",
+            "`cost` uses the response, when the permit is already released",
+            "leave it out, or use `rate` instead of `concurrency`",
         );
     }
 }
 
-/// `charge: always` never denies, so nothing that follows a denial can happen.
+/// `charge: always` never denies, so fields about denials have no effect.
 fn check_charge_always(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     let rule = limit.rule;
     if !rule.charge_always {
         return;
     }
     let name = limit.name();
-    let mut refuse = |place: SourceLocation, what: &str| {
+    let mut refuse = |location: SourceLocation, what: &str| {
         report.add(
-            place,
-            format!("{name}: `{what}` follows a denial, and `charge: always` never denies"),
+            location,
+            format!("{name}: `{what}` needs a denial, and `charge: always` never denies"),
             format!("leave out `{what}` or `charge`"),
         );
     };
@@ -207,17 +210,21 @@ fn check_charge_always(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         refuse(wait.location, "wait");
     }
     if rule.count != Count::Requests {
-        let place = limit.location("count");
+        let location = limit.location("count");
         report.add(
-            place,
-            format!("{name}: `count` already charges afterwards, so `charge: always` would only keep it from denying"),
+            location,
+            format!("{name}: `count` already charges after the response; `charge: always` would only disable denials"),
             "leave out `charge`",
         );
     }
 }
 
-/// Counting denials makes sense only where something else denies.
-pub(super) fn check_denials(policy: &Policy, places: &FieldLocations, report: &mut DiagnosticSink) {
+/// `count: denials` needs another rule that denies.
+pub(super) fn check_denials(
+    policy: &Policy,
+    locations: &FieldLocations,
+    report: &mut DiagnosticSink,
+) {
     let denies = !policy.deny.is_empty()
         || policy.limits.iter().any(|limit| {
             limit.count != Count::Denials && !limit.charge_always && limit.mode != Mode::Off
@@ -228,7 +235,7 @@ pub(super) fn check_denials(policy: &Policy, places: &FieldLocations, report: &m
     for (index, limit) in policy.limits.iter().enumerate() {
         if limit.count == Count::Denials {
             report.add(
-                places.field_location(index, "count").unwrap_or(limit.name.location),
+                locations.field_location(index, "count").unwrap_or(limit.name.location),
                 format!("limit `{}` counts denials, and nothing else in this policy denies", limit.name.value),
                 "add the limit whose denials it should count, or count responses: `count: { responses: [4xx] }`",
             );

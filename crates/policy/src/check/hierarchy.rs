@@ -1,5 +1,5 @@
-//! Levels: each must add to the key of the one above, and have a name of its own. And `colocate`, which must be part of
-//! every key that it puts into one place.
+//! Checks levels: each adds to the key of the level above and has a unique name. Checks that the `colocate` attribute
+//! is part of the key.
 //!
 //! Must not know: quotas.
 
@@ -17,12 +17,12 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
             report.add(
                 name.location,
                 format!(
-                    "{}: two levels are called `{}`; the first on line {}",
+                    "{}: two levels are named `{}`; the first on line {}",
                     limit.name(),
                     name.value,
                     first.name.location.line
                 ),
-                "give one of them another name: verdicts name the level that was violated",
+                "rename one of them: verdicts report the level that denied",
             );
         }
         if index > 0 && level.key.is_empty() {
@@ -33,7 +33,7 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
                     limit.name(),
                     name.value
                 ),
-                "give it a `key`, or give the level above the smaller quota",
+                "give it a `key`, or use the lower quota on the level above",
             );
         }
         for part in &level.key {
@@ -41,12 +41,12 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
                 report.add(
                     part.attribute.location,
                     format!(
-                        "{}: level `{}` names `{}`, which a level above already has",
+                        "{}: the key of level `{}` repeats `{}` of a level above",
                         limit.name(),
                         name.value,
                         part.attribute.value
                     ),
-                    "name only what this level adds",
+                    "write only the attributes that this level adds",
                 );
             }
             above.push(&part.attribute.value);
@@ -57,21 +57,21 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
             report.add(
                 level.quota.location,
                 format!(
-                    "{}: level `{}` counts {}, and the first level {}",
+                    "{}: level `{}` counts {}, and the first level counts {}",
                     limit.name(),
                     name.value,
                     level.quota.value.unit.name(),
                     first.quota.value.unit.name()
                 ),
-                "count the same unit on every level: a request has one cost",
+                "use the same unit on every level: a request has one cost",
             );
         }
     }
     check_colocate(limit, report);
 }
 
-/// A key's state lies where its `colocate` attribute says; if that were not part of the key, one key would have a state
-/// in several places, and its limit several times over.
+/// The `colocate` attribute decides the cluster slot of a state. If it were not part of the key, one key could have
+/// states in several slots, each with the full quota.
 fn check_colocate(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     let Some(colocate) = &limit.rule.colocate else {
         return;
@@ -87,11 +87,11 @@ fn check_colocate(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     {
         report.add(
             colocate.location,
-            format!("{}: `colocate` names `{}`, which is not part of the key, so one key would be counted in several places", limit.name(), colocate.value),
+            format!("{}: `colocate` is `{}`, which is not part of the key, so one key would have states in several slots", limit.name(), colocate.value),
             if limit.rule.levels.is_empty() {
-                "name an attribute of the key"
+                "use an attribute of the key"
             } else {
-                "name an attribute of the widest level's key"
+                "use an attribute of the widest level's key"
             },
         );
     }

@@ -1,4 +1,4 @@
-//! Conditions that contradict each other, or what else a limit says about the same attribute.
+//! Checks that conditions do not contradict each other, or other fields of the limit that use the same attribute.
 //!
 //! Must not know: other limits.
 
@@ -9,7 +9,7 @@ use crate::model::{Condition, Match, OnMissing, Policy, Test};
 use crate::read::DiagnosticSink;
 use crate::source::Located;
 
-/// What `exempt` and `deny` say.
+/// Checks the conditions of `exempt` and `deny`.
 pub(super) fn check_lists(policy: &Policy, report: &mut DiagnosticSink) {
     for matching in &policy.exempt {
         check_contradictions(matching, report);
@@ -37,7 +37,7 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
             report.add(
                 attribute.location,
                 format!(
-                    "{}: the key needs `{}`, which `match` asks to be absent, {outcome}",
+                    "{}: the key needs `{}`, which `match` requires to be absent, {outcome}",
                     limit.name(),
                     attribute.value
                 ),
@@ -51,7 +51,7 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         report.add(
             distinct.location,
             format!(
-                "{}: `distinct` counts values of `{}`, which `match` asks to be absent",
+                "{}: `distinct` counts values of `{}`, which `match` requires to be absent",
                 limit.name(),
                 distinct.value
             ),
@@ -70,7 +70,7 @@ fn check_tiers(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         Some(Test::Absent) => report.add(
             by.location,
             format!(
-                "{}: tiers go by `{}`, which `match` asks to be absent",
+                "{}: tiers use `{}`, which `match` requires to be absent",
                 limit.name(),
                 by.value
             ),
@@ -82,7 +82,7 @@ fn check_tiers(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
                     report.add(
                         name.location,
                         format!(
-                            "{}: tier `{}` is never reached: `match` wants another `{}`",
+                            "{}: tier `{}` is never reached: `match` does not allow this value of `{}`",
                             limit.name(),
                             name.value,
                             by.value
@@ -110,7 +110,7 @@ fn check_contradictions(matching: &Match, report: &mut DiagnosticSink) {
         report.add(
             path.location,
             format!(
-                "no path here lies under the `route` on line {}, so nothing matches",
+                "no path here matches the `route` on line {}, so nothing matches",
                 route.location.line
             ),
             "keep one of `route` and `path`",
@@ -125,7 +125,7 @@ fn check_contradictions(matching: &Match, report: &mut DiagnosticSink) {
             report.add(
                 cookie.location,
                 format!(
-                    "`{}` cannot be there while `header.cookie` is absent, so nothing matches",
+                    "`{}` cannot be present while `header.cookie` is absent, so nothing matches",
                     cookie.value.attribute
                 ),
                 "keep one of the two conditions",

@@ -1,6 +1,6 @@
-//! Quotas that core refuses, and quotas that can never admit what a request costs.
+//! Checks that core accepts the quotas and that they can admit the cost of a request.
 //!
-//! Must not know: how costs are found.
+//! Must not know: how costs are computed.
 
 use tollgate_core::Timestamp;
 use tollgate_core::limit::State;
@@ -15,13 +15,13 @@ use crate::source::{Located, SourceLocation};
 pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     let rule = limit.rule;
     for (_, quota) in deciding_quotas(limit) {
-        for problem in quota_diagnostics(quota, rule.overdraft) {
-            report.push(problem);
+        for diagnostic in quota_diagnostics(quota, rule.overdraft) {
+            report.push(diagnostic);
         }
     }
     for quota in [&rule.local, &rule.candidate].into_iter().flatten() {
-        for problem in quota_diagnostics(quota, 0) {
-            report.push(problem);
+        for diagnostic in quota_diagnostics(quota, 0) {
+            report.push(diagnostic);
         }
     }
     check_utc_offset(limit, report);
@@ -31,7 +31,7 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     }
 }
 
-/// Every quota that decides about requests of a limit, with what it is called.
+/// All quotas that decide requests of a limit, with their names for messages.
 pub(super) fn deciding_quotas<'a>(
     limit: &LimitContext<'a>,
 ) -> Vec<(String, &'a Located<QuotaSpec>)> {
@@ -55,7 +55,7 @@ pub(super) fn deciding_quotas<'a>(
     quotas
 }
 
-/// The most that a quota admits at once; none where it is unlimited, denies everything, or is refused anyway.
+/// The maximum that a quota admits at once. `None` if it is unlimited, denies everything, or is invalid.
 pub(super) fn capacity(quota: &Located<QuotaSpec>, overdraft: u64) -> Option<u64> {
     let limits = build_limits(quota, overdraft).ok()?;
     limits
@@ -66,7 +66,7 @@ pub(super) fn capacity(quota: &Located<QuotaSpec>, overdraft: u64) -> Option<u64
 }
 
 fn check_utc_offset(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
-    let Some(place) = limit.locations.field_location(limit.index, "utc_offset") else {
+    let Some(location) = limit.locations.field_location(limit.index, "utc_offset") else {
         return;
     };
     let turns = |quota: &QuotaSpec| {
@@ -81,12 +81,12 @@ fn check_utc_offset(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         .any(|(_, quota)| turns(&quota.value))
     {
         report.add(
-            place,
+            location,
             format!(
-                "{}: `utc_offset` says when days, weeks and months turn, and none are counted here",
+                "{}: `utc_offset` is only for windows of a day, week, month or year",
                 limit.name()
             ),
-            "leave it out, or choose `algorithm: fixed_window` with a rate per day, week or month",
+            "leave it out, or use `algorithm: fixed_window` with a rate per day, week, month or year",
         );
     }
 }
@@ -100,21 +100,21 @@ pub(super) fn periods(quota: &QuotaSpec) -> Vec<Period> {
     }
 }
 
-/// Bounds of a cost that exclude each other, and costs that count nothing.
+/// Checks the bounds of a cost.
 fn check_cost_bounds(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
-    let place = limit.location("cost");
+    let location = limit.location("cost");
     match &limit.rule.cost {
         Cost::Fixed(0) => report.add(
-            place,
+            location,
             format!("{}: a `cost` of 0 counts nothing", limit.name()),
-            "write at least 1, or leave the requests out with `exempt`",
+            "write at least 1, or exclude the requests with `exempt`",
         ),
         Cost::Attribute {
             at_least, at_most, ..
         } if at_least > at_most => report.add(
-            place,
+            location,
             format!(
-                "{}: `at_least` is {}, above `at_most`, {}",
+                "{}: `at_least` is {}, above `at_most` {}",
                 limit.name(),
                 format_number(*at_least),
                 format_number(*at_most)
@@ -124,29 +124,29 @@ fn check_cost_bounds(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         Cost::Response {
             estimate, at_most, ..
         } if estimate > at_most => report.add(
-            place,
+            location,
             format!(
-                "{}: `estimate` is {}, above `at_most`, {}",
+                "{}: `estimate` is {}, above `at_most` {}",
                 limit.name(),
                 format_number(*estimate),
                 format_number(*at_most)
             ),
-            "estimate at most as much as is ever charged",
+            "lower `estimate` or raise `at_most`",
         ),
         _ => {}
     }
 }
 
-/// Costs that no full bucket could pay.
+/// Checks that no cost is above the capacity of a quota.
 fn check_costs(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
-    let place = limit.location("cost");
+    let location = limit.location("cost");
     for (of, quota) in deciding_quotas(limit) {
         let Some(most) = capacity(quota, limit.rule.overdraft) else {
             continue;
         };
         let mut look = |what: &str, cost: u64| {
             if cost > most {
-                report_cost_above_capacity(report, place, &of, what, cost, most);
+                report_cost_above_capacity(report, location, &of, what, cost, most);
             }
         };
         match &limit.rule.cost {
@@ -176,16 +176,16 @@ fn check_costs(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
 
 fn report_cost_above_capacity(
     report: &mut DiagnosticSink,
-    place: SourceLocation,
+    location: SourceLocation,
     of: &str,
     what: &str,
     cost: u64,
     most: u64,
 ) {
     report.add(
-        place,
+        location,
         format!(
-            "{of} can never admit this: {what} {}, and at most {} fit at once",
+            "{of} can never admit a request: {what} {}, and the capacity is {}",
             format_number(cost),
             format_number(most)
         ),

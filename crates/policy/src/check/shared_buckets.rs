@@ -1,4 +1,4 @@
-//! Limits that name the same bucket share its state, so they must count alike.
+//! Checks that limits with the same bucket count in the same way, because they share its state.
 //!
 //! Must not know: what the bucket's id looks like.
 
@@ -36,11 +36,11 @@ pub(super) fn check(policy: &Policy, report: &mut DiagnosticSink) {
         report.add(
             bucket.location,
             format!(
-                "limits `{}` and `{}` share the bucket `{}` and have a different {differs}",
+                "limits `{}` and `{}` share the bucket `{}` but have a different {differs}",
                 first.name.value, limit.name.value, bucket.value
             ),
             format!(
-                "write the same {differs} as in `{}` on line {}, or name another bucket",
+                "use the same {differs} as `{}` on line {}, or another bucket",
                 first.name.value, first.name.location.line
             ),
         );

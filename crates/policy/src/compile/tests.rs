@@ -1,4 +1,4 @@
-//! Policies made by hand against the rules that they become.
+//! Compiles handwritten policies and checks the rules.
 
 use tollgate_core::limit::{Limit, Op, Quota, State};
 use tollgate_core::{Nanos, Timestamp};
@@ -22,8 +22,8 @@ fn rules(limits: Vec<LimitRule>) -> Rules {
 }
 
 fn messages(limits: Vec<LimitRule>) -> Vec<String> {
-    let problems = Rules::compile(&policy(limits), SECRET).unwrap_err();
-    problems.iter().map(|p| p.message.to_string()).collect()
+    let diagnostics = Rules::compile(&policy(limits), SECRET).unwrap_err();
+    diagnostics.iter().map(|p| p.message.to_string()).collect()
 }
 
 fn identities(rules: &Rules) -> Vec<String> {
@@ -60,14 +60,14 @@ fn overriding(values: &[&str], quota: Located<QuotaSpec>) -> QuotaOverride {
     }
 }
 
-/// What a request gets at each meter of the first rule.
+/// The quota of a request at each meter of the first rule.
 fn chosen(rules: &Rules, request: &Request) -> Vec<SelectedQuota> {
-    let mut found = MatchedRules::new();
-    rules.match_rules(request, &mut found);
+    let mut matched = MatchedRules::new();
+    rules.match_rules(request, &mut matched);
     let mut buffer = KeyBuffer::new();
     let first = MeterRef { rule: 0, meter: 0 };
     assert_eq!(
-        rules.write_key(first, request, &found, &mut buffer),
+        rules.write_key(first, request, &matched, &mut buffer),
         KeyOutcome::Complete
     );
     (0..rules.rules()[0].meters.len())
@@ -75,14 +75,14 @@ fn chosen(rules: &Rules, request: &Request) -> Vec<SelectedQuota> {
             rules.select_quota(
                 MeterRef { rule: 0, meter },
                 request,
-                &found,
+                &matched,
                 buffer.as_bytes(),
             )
         })
         .collect()
 }
 
-/// The quota that a request gets at the first meter of the first rule.
+/// The quota of a request at the first meter of the first rule.
 fn quota_for(rules: &Rules, request: &Request) -> Limit {
     match chosen(rules, request)[0] {
         SelectedQuota::Index(index) => rules.rules()[0].meters[0].quotas[index],
@@ -158,11 +158,11 @@ fn a_hierarchy_has_a_state_per_level_whose_keys_grow() {
     assert_eq!(identities(&rules), ["api/org", "api/project"]);
     assert_eq!(rules.rules()[0].meters[1].level.as_deref(), Some("project"));
     let request = Request::with(&[("claim.org", "acme"), ("claim.project", "web")]);
-    let mut found = MatchedRules::new();
-    rules.match_rules(&request, &mut found);
+    let mut matched = MatchedRules::new();
+    rules.match_rules(&request, &mut matched);
     let key = |meter| {
         let mut buffer = KeyBuffer::new();
-        rules.write_key(MeterRef { rule: 0, meter }, &request, &found, &mut buffer);
+        rules.write_key(MeterRef { rule: 0, meter }, &request, &matched, &mut buffer);
         buffer.as_bytes().to_vec()
     };
     assert!(key(1).starts_with(&key(0)) && key(1).len() > key(0).len());
@@ -225,8 +225,7 @@ fn windows_of_tiers_find_those_of_the_same_period_and_strangers_count_apart() {
     assert_eq!(of("trial"), [Unlimited, Unlimited, Index(0)]);
 }
 
-/// How much a client gets in one instant that spends as a rich key and then asks again and again as a poor one, while the
-/// clock stands still but for the refill of the poor quota.
+/// How much a client gets that alternates between a rich and a poor tier within two seconds.
 fn minted(rich: Limit, poor: Limit) -> u64 {
     let mut state = State::default();
     let mut now = Timestamp::from_secs(1_000);
@@ -243,7 +242,7 @@ fn minted(rich: Limit, poor: Limit) -> u64 {
     for _ in 0..5_000 {
         spend(&rich, now);
     }
-    // A denial writes a clamped state back. Two seconds later the clamp of the poor quota alone would have passed.
+    // A denial writes a clamped state. After two seconds the clamp of the poor quota alone would have expired.
     spend(&poor, now);
     now = now.after(Nanos::from_secs(2));
     for _ in 0..5_000 {
@@ -260,7 +259,7 @@ fn changing_between_tiers_mints_nothing_because_all_share_the_largest_ceiling() 
     let rules = rules(vec![api]);
     let shared = &rules.rules()[0].meters[0].quotas;
     assert_eq!(minted(shared[1], shared[0]), 5_000 + 166);
-    // Without sharing, the poor quota forgives what the rich one has lent.
+    // Without a shared ceiling, the poor quota forgives the debt of the rich one.
     let apart = |spec: &Located<QuotaSpec>| super::quota::build_limits(spec, 0).unwrap()[0];
     assert!(minted(apart(&rich), apart(&poor)) > 9_000);
 }
@@ -342,7 +341,7 @@ fn limits_that_share_a_bucket_share_its_state_and_its_id() {
     assert_eq!(rules.rules()[0].bucket, rules.rules()[1].bucket);
     assert_eq!(
         messages(vec![with("send", 5), with("edit", 6)]),
-        ["`edit` shares the bucket `messages` with `send` but has another quota"]
+        ["`edit` shares the bucket `messages` with `send` but has a different quota"]
     );
 }
 
@@ -387,17 +386,17 @@ fn what_cannot_be_honoured_is_refused_all_at_once() {
     third.levels = vec![level("org", &["claim.org"], bucket(5, SECOND))];
     third.tiers = tiers("header.x-plan", &[("pro", bucket(5, SECOND))]);
     let again = limit("c", bucket(1, SECOND));
-    let mut found = messages(vec![first, second, third, again]);
-    found.sort();
+    let mut matched = messages(vec![first, second, third, again]);
+    matched.sort();
     assert_eq!(
-        found,
+        matched,
         [
-            "`c` has the same `name` as `c`, so both would count in one place",
-            "`distinct` counts different values in one window, and this limit has several",
-            "`rate` cannot be 20,000/min: it is more than this algorithm can count",
-            "`tiers` cannot stand beside `levels`: it would not be clear which level is meant",
-            "an override of `b` gives 2 values, and its key has 1 parts",
-            "an override of `b` has a value for `ip` that is no address",
+            "`c` has the same `name` as `c`, so both would share one state",
+            "`distinct` supports one window, and this limit has several",
+            "`rate` cannot be 20,000/min: it is above the maximum of this algorithm",
+            "`tiers` cannot be combined with `levels`",
+            "an override of `b` has 2 values, and its key has 1 parts",
+            "an override of `b` has an invalid address for `ip`",
         ]
     );
 }

@@ -1,4 +1,4 @@
-//! Whatever compiles explains, whatever the request, and nothing panics. Must not know: any one sentence.
+//! Every policy that compiles can be explained, with any request, without a panic. Must not know: exact texts.
 
 use std::cell::Cell;
 
@@ -10,7 +10,7 @@ use super::{explain, explain_request};
 use crate::rules::{KeyBuffer, MatchedRules, MeterRef, Rules, SelectedQuota};
 use crate::tests::arbitrary::{any_policy, any_request};
 
-/// What a run finds is shown in full and becomes a case of its own, so no file remembers seeds.
+/// Failing cases become tests of their own, so no file keeps seeds.
 fn runner(cases: u32) -> TestRunner {
     TestRunner::new(Config {
         cases,
@@ -27,9 +27,9 @@ fn any_policy_that_compiles_explains_and_never_panics() {
         .run(&(any_policy(), any_request()), |(policy, request)| {
             let rules = match Rules::compile(&policy, [3; 16]) {
                 Ok(rules) => rules,
-                Err(problems) => {
-                    assert!(!problems.is_empty());
-                    assert_eq!(explain(&policy), Err(problems), "for the same reasons");
+                Err(diagnostics) => {
+                    assert!(!diagnostics.is_empty());
+                    assert_eq!(explain(&policy), Err(diagnostics), "for the same reasons");
                     return Ok(());
                 }
             };
@@ -38,10 +38,10 @@ fn any_policy_that_compiles_explains_and_never_panics() {
             assert_eq!(explanation.limits.len(), policy.limits.len());
             assert!(!explanation.to_string().is_empty());
             serde_json::to_string(&explanation).unwrap();
-            let seen = explain_request(&policy, &rules, &request);
-            assert_eq!(seen.limits.len(), policy.limits.len());
-            assert!(!seen.to_string().is_empty());
-            serde_json::to_string(&seen).unwrap();
+            let explanation = explain_request(&policy, &rules, &request);
+            assert_eq!(explanation.limits.len(), policy.limits.len());
+            assert!(!explanation.to_string().is_empty());
+            serde_json::to_string(&explanation).unwrap();
             Ok(())
         })
         .unwrap();
@@ -57,11 +57,11 @@ fn what_is_explained_of_a_request_is_what_the_rules_find() {
             let Ok(rules) = Rules::compile(&policy, [3; 16]) else {
                 return Ok(());
             };
-            let seen = explain_request(&policy, &rules, &request);
-            let mut found = MatchedRules::new();
-            rules.match_rules(&request, &mut found);
-            for (index, limit) in seen.limits.iter().enumerate() {
-                let is_found = found.rules().contains(&index);
+            let explanation = explain_request(&policy, &rules, &request);
+            let mut matched = MatchedRules::new();
+            rules.match_rules(&request, &mut matched);
+            for (index, limit) in explanation.limits.iter().enumerate() {
+                let is_found = matched.rules().contains(&index);
                 let all_hold = limit.conditions.iter().all(|condition| condition.held);
                 assert!(is_found || !limit.applies, "applies only if it is found");
                 assert!(
@@ -90,21 +90,22 @@ fn every_quota_that_is_chosen_can_be_decided_by() {
             let Ok(rules) = Rules::compile(&policy, [3; 16]) else {
                 return Ok(());
             };
-            let mut found = MatchedRules::new();
-            rules.match_rules(&request, &mut found);
+            let mut matched = MatchedRules::new();
+            rules.match_rules(&request, &mut matched);
             let mut buffer = KeyBuffer::new();
             for (rule, compiled) in rules.rules().iter().enumerate() {
                 for (index, meter) in compiled.meters.iter().enumerate() {
                     let at = MeterRef { rule, meter: index };
-                    rules.write_key(at, &request, &found, &mut buffer);
-                    let limit = match rules.select_quota(at, &request, &found, buffer.as_bytes()) {
+                    rules.write_key(at, &request, &matched, &mut buffer);
+                    let limit = match rules.select_quota(at, &request, &matched, buffer.as_bytes())
+                    {
                         SelectedQuota::Index(listed) => meter.quotas[listed],
                         SelectedQuota::Computed(limit) => limit,
                         SelectedQuota::Unlimited => continue,
                     };
-                    // Concurrency knows no spending; everything else does.
+                    // Concurrency has no spend operation; all other algorithms do.
                     let now = Timestamp::from_secs(1_000_000);
-                    let cost = rules.cost(rule, &request, &found);
+                    let cost = rules.cost(rule, &request, &matched);
                     let answer = limit.decide(&State::default(), now, Op::Spend(cost));
                     let holds_places = matches!(limit.quota(), Quota::Concurrency(_));
                     assert_ne!(answer.is_ok(), holds_places);

@@ -1,4 +1,4 @@
-//! The words themselves, as people read them.
+//! Tests of the exact texts.
 
 use tollgate_core::{Nanos, QuotaUnit};
 
@@ -62,7 +62,7 @@ fn per_user() -> LimitRule {
     user
 }
 
-/// The words of one quota by itself.
+/// The description of one quota.
 fn words(quota: crate::source::Located<crate::model::QuotaSpec>) -> String {
     let explained = explain(&policy(vec![limit("x", quota)])).unwrap();
     let words = explained.limits[0].quotas[0].words.clone();
@@ -100,19 +100,19 @@ fn every_algorithm_has_its_own_words() {
             Algorithm::LeakyQueue,
             10,
             SECOND,
-            "one every 100 ms, with up to 10 waiting their turn for at most 1 s; never lets more than 11 through in any second",
+            "one every 100 ms, with up to 10 waiting for at most 1 s; never admits more than 11 in any second",
         ),
         (
             Algorithm::FixedWindow,
             100,
             MINUTE,
-            "at most 100 in each minute, and up to 200 close together where one minute turns into the next; windows turn at whole multiples of 1 min since 1970, UTC",
+            "at most 100 in each minute, and up to 200 around the end of a minute; windows begin at whole multiples of 1 min since 1970, UTC",
         ),
         (
             Algorithm::FixedWindow,
             1_000_000,
             Period::Month,
-            "at most 1,000,000 in each calendar month, and up to 2,000,000 close together where one calendar month turns into the next; months turn at midnight before the first, UTC",
+            "at most 1,000,000 in each calendar month, and up to 2,000,000 around the end of a calendar month; months begin at midnight, UTC",
         ),
         (
             Algorithm::SlidingWindow,
@@ -141,12 +141,12 @@ fn every_algorithm_has_its_own_words() {
 
 #[test]
 fn what_is_not_a_plain_number_per_period_has_words_too() {
-    let places = Amount::Concurrency {
+    let permits = Amount::Concurrency {
         permits: 20,
         lease: Nanos::MINUTE,
     };
     assert_eq!(
-        words(quota_of_amount(Algorithm::Concurrency, places)),
+        words(quota_of_amount(Algorithm::Concurrency, permits)),
         "at most 20 at the same time, each held for at most 1 min unless it is renewed"
     );
     assert_eq!(
@@ -172,7 +172,7 @@ fn what_is_not_a_plain_number_per_period_has_words_too() {
     );
     let mut day = quota(Algorithm::FixedWindow, &[(5, DAY)]);
     day.value.utc_offset_minutes = -330;
-    assert!(words(day).ends_with("days turn at midnight, at UTC-05:30"));
+    assert!(words(day).ends_with("days begin at midnight, at UTC-05:30"));
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn leased_windows_are_asked_about_each_time_and_leased_buckets_are_not() {
     let (of_bucket, words) = trips(bucket(10, MINUTE));
     assert_eq!(of_bucket, 0);
     assert!(
-        words.contains("no round trip while a slice lasts"),
+        words.contains("no round trip while a lease lasts"),
         "{words}"
     );
     let (of_window, words) = trips(quota(Algorithm::FixedWindow, &[(10, MINUTE)]));
@@ -291,11 +291,11 @@ fn a_request_is_told_what_applies_and_why() {
         ("method", "POST"),
         ("path", "/login/"),
     ]);
-    let seen = explain_request(&policy, &rules, &without);
-    assert!(seen.limits[0].applies);
-    assert_eq!(seen.limits[0].key[0].value, "2001:db8::/64");
+    let explanation = explain_request(&policy, &rules, &without);
+    assert!(explanation.limits[0].applies);
+    assert_eq!(explanation.limits[0].key[0].value, "2001:db8::/64");
     assert_eq!(
-        seen.limits[1].reason.as_deref(),
+        explanation.limits[1].reason.as_deref(),
         Some("header.x-api-key is missing, and the limit is skipped without it")
     );
 }
@@ -308,8 +308,8 @@ fn a_request_is_told_the_number_that_was_computed_for_it() {
     );
     let policy = policy(vec![limit("api", spec)]);
     let rules = Rules::compile(&policy, [7; 16]).unwrap();
-    let seen = explain_request(&policy, &rules, &Request::with(&[("claim.repos", "10")]));
-    let quota = seen.limits[0].quota.as_ref().unwrap();
+    let explanation = explain_request(&policy, &rules, &Request::with(&[("claim.repos", "10")]));
+    let quota = explanation.limits[0].quota.as_ref().unwrap();
     assert_eq!(quota.who, "everyone, computed by claim.repos");
     assert_eq!(quota.windows[0].units, 5_500);
 }
@@ -327,5 +327,8 @@ fn a_limit_that_only_charges_promises_no_number() {
             .starts_with("never denies, only charges against: at most 100 at once")
     );
     assert_eq!(limit.quotas[0].windows[0].most_in_any_period, None);
-    assert_eq!(limit.notes[0], "what is over goes into debt, down to 50");
+    assert_eq!(
+        limit.notes[0],
+        "charges above the quota go into debt, down to 50"
+    );
 }

@@ -1,7 +1,7 @@
 //! Networks and addresses: `10.0.0.0/8`, `2001:db8::/32`, `192.0.2.7`.
 //!
-//! An address whose bits go on beyond the network's length is refused, because one of the two is a mistake. IPv4
-//! addresses in the clothes of IPv6 are IPv4. Must not know: what networks are for.
+//! A network with host bits set is rejected, because either the address or the prefix length is a mistake. IPv4-mapped
+//! IPv6 is IPv4. Must not know: what networks are for.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 use super::{GrammarError, quote};
 
-/// A network, or an address as a network of one.
+/// Parses a network; a single address is a network of one address.
 ///
 /// ```
 /// use tollgate_policy::words::network;
@@ -42,14 +42,14 @@ pub fn parse_network(text: &str) -> Result<IpNet, GrammarError> {
     }
     Err(GrammarError::with_help(
         format!(
-            "{} has bits beyond its length: {host} is one address in that network",
+            "{} has host bits set: {host} is a single address",
             quote(text)
         ),
         format!("did you mean `{right}` or `{host}`?"),
     ))
 }
 
-/// One address.
+/// Parses one address.
 ///
 /// # Errors
 /// The text is not an address.
@@ -65,7 +65,7 @@ pub fn parse_address(text: &str) -> Result<IpAddr, GrammarError> {
 
 fn not_an_address(text: &str) -> GrammarError {
     let help = if text.contains('%') {
-        "leave the zone out"
+        "leave the zone id out"
     } else if text.starts_with('[') {
         "write the address without brackets"
     } else {
@@ -83,7 +83,7 @@ fn not_a_length(text: &str, host: &str, bits: &str) -> GrammarError {
     );
     GrammarError::with_help(
         format!(
-            "{} is not a network: {} is not its length",
+            "{} is not a network: {} is not a prefix length",
             quote(text),
             quote(bits)
         ),
@@ -91,12 +91,12 @@ fn not_a_length(text: &str, host: &str, bits: &str) -> GrammarError {
     )
 }
 
-/// `+8` and `08` parse as numbers and are no lengths.
+/// `+8` and `08` parse as numbers but are not prefix lengths.
 fn is_plain_number(bits: &str) -> bool {
     bits == "0" || !bits.starts_with(['0', '+'])
 }
 
-/// A network of IPv4 addresses that is written as one of IPv6 is one of IPv4.
+/// Converts an IPv4-mapped IPv6 network to an IPv4 network.
 pub(crate) fn unmap_ipv4(network: IpNet) -> IpNet {
     let v4 = match network {
         IpNet::V6(v6) => v6
@@ -109,7 +109,7 @@ pub(crate) fn unmap_ipv4(network: IpNet) -> IpNet {
         .unwrap_or(network)
 }
 
-/// The length of a network whose mask is written as an address.
+/// The prefix length of a network mask.
 fn mask_bits(mask: Ipv4Addr) -> Option<u32> {
     let bits = mask.to_bits().leading_ones();
     (mask.to_bits().count_ones() == bits).then_some(bits)
@@ -122,7 +122,7 @@ mod tests {
     fn read(text: &str) -> String {
         match parse_network(text) {
             Ok(network) => network.to_string(),
-            Err(wrong) => format!("{}; {}", wrong.message, wrong.help.unwrap_or_default()),
+            Err(error) => format!("{}; {}", error.message, error.help.unwrap_or_default()),
         }
     }
 
@@ -157,7 +157,7 @@ mod tests {
             ("10.0.0", "not an address"),
             ("010.0.0.1", "not an address"),
             ("example.com", "not an address"),
-            ("fe80::1%eth0", "leave the zone out"),
+            ("fe80::1%eth0", "leave the zone id out"),
             ("[::1]", "without brackets"),
             ("", "not an address"),
         ] {

@@ -1,11 +1,11 @@
-//! Statuses of responses: `401`, or `4xx` for a hundred of them.
+//! Response statuses: `401`, or `4xx` for a class.
 //!
-//! Must not know: what is counted by them.
+//! Must not know: what they are used for.
 
 use super::{GrammarError, quote};
 use crate::model::StatusClass;
 
-/// One status from 100 to 599, or a class of them.
+/// Parses one status from 100 to 599, or a class.
 ///
 /// # Errors
 /// The text is neither.

@@ -1,9 +1,9 @@
-//! The known name that somebody probably meant.
+//! Suggests the known name that was probably meant.
 //!
-//! Must not know: what the names stand for.
+//! Must not know: what the names refer to.
 
-/// The known name nearest to what was written, if it is near enough to be a slip: one change in a short name, about a
-/// third of the letters in a longer one. Letters' case, `-` and `_` do not count.
+/// The known name nearest to the written one, if it is near enough to be a typo: one edit in a short name, about a
+/// third of the letters in a longer one. Case, `-` and `_` are ignored.
 ///
 /// ```
 /// use tollgate_policy::words::nearest;
@@ -38,7 +38,7 @@ fn normalize(name: &str) -> Vec<char> {
         .collect()
 }
 
-/// How many letters must be put in, left out, changed, or swapped with their neighbour.
+/// The edit distance: insertions, deletions, replacements, and swaps of neighbours.
 fn edit_distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();

@@ -1,6 +1,6 @@
-//! `match`: what attributes must be like.
+//! Reads `match`.
 //!
-//! Must not know: how rules are found by a request.
+//! Must not know: how requests are matched.
 
 use serde_json::{Value as Json, json};
 
@@ -14,7 +14,7 @@ use crate::model::{Condition, IpNet, Match, Test};
 use crate::schema::{definition_ref, object, one_or_list};
 use crate::source::{Located, MapEntry, SourceNode, SourceValue};
 
-/// A test that is written as a map: one of these.
+/// A test written as a map; exactly one field is set.
 #[derive(Default)]
 pub(crate) struct TestDraft {
     not: Option<SourceNode>,
@@ -23,12 +23,12 @@ pub(crate) struct TestDraft {
     present: Option<SourceNode>,
 }
 
-/// The fields of a test that is written as a map.
+/// The fields of a test written as a map.
 pub(crate) const TEST: [Field<TestDraft>; 4] = [
     Field::new(
         "not",
         FieldDefault::None,
-        "It is there, and this does not hold.",
+        "The attribute is present and does not pass this test.",
         || definition_ref("test"),
         |_, node, _, test| test.not = Some(node.clone()),
     ),
@@ -49,13 +49,13 @@ pub(crate) const TEST: [Field<TestDraft>; 4] = [
     Field::new(
         "present",
         FieldDefault::None,
-        "Whether it is there, whatever its value.",
+        "Whether the attribute is present.",
         || json!({ "type": "boolean" }),
         |_, node, _, test| test.present = Some(node.clone()),
     ),
 ];
 
-/// The schema of a test that is written as a map.
+/// The schema of a test written as a map.
 pub(crate) fn test_schema() -> Json {
     let mut map = object(field_specs(&TEST));
     if let Some(map) = map.as_object_mut() {
@@ -65,7 +65,7 @@ pub(crate) fn test_schema() -> Json {
     map
 }
 
-/// The conditions of a map. What is wrong with one does not hide the others.
+/// Reads the conditions of a map. An invalid condition does not hide the others.
 pub(super) fn read_match(reader: &mut TreeReader, node: &SourceNode) -> Option<Match> {
     let fields = FieldReader::open(reader, node, "`match`", "{ method: POST, route: /login }")?;
     let mut conditions: Vec<(&str, Located<Condition>)> = Vec::new();
@@ -81,7 +81,7 @@ pub(super) fn read_match(reader: &mut TreeReader, node: &SourceNode) -> Option<M
                 &entry.name.value,
                 Located::new(condition, entry.name.location),
             )),
-            // The very same name twice is reported for every map.
+            // Exact duplicates are reported for all maps elsewhere.
             Some((written, _)) if *written == &*entry.name.value => {}
             Some((_, first)) => reader.diagnostics.add(
                 entry.name.location,
@@ -89,7 +89,7 @@ pub(super) fn read_match(reader: &mut TreeReader, node: &SourceNode) -> Option<M
                     "`match` names `{}` twice; first on line {}",
                     condition.attribute, first.location.line
                 ),
-                "keep one; a list of values means one of them",
+                "keep one; a list of values matches any of them",
             ),
         }
     }
@@ -101,7 +101,7 @@ pub(super) fn read_match(reader: &mut TreeReader, node: &SourceNode) -> Option<M
     })
 }
 
-/// `header: { x-plan: free }` says the same as `header.x-plan: free`, and is what TOML makes of a name with a dot.
+/// `header: { x-plan: free }` means `header.x-plan: free`. TOML parses a dotted name to this form.
 fn flatten_families(entries: &[MapEntry]) -> Vec<(&MapEntry, String)> {
     let mut all = Vec::with_capacity(entries.len());
     for entry in entries {
@@ -124,7 +124,7 @@ fn read_condition(reader: &mut TreeReader, entry: &MapEntry, name: &str) -> Opti
     if ["status", "message", "match"].contains(&name) {
         reader.diagnostics.add(
             entry.name.location,
-            format!("`match`: there is no attribute `{name}`"),
+            format!("`match`: unknown attribute `{name}`"),
             format!("write the conditions under `match:` and `{name}` beside it"),
         );
         return None;
@@ -145,7 +145,7 @@ fn read_test(
             reader.diagnostics.add(
                 node.location,
                 format!("`{name}` has no value"),
-                "say a value, or `present` or `absent`",
+                "write a value, `present` or `absent`",
             );
             None
         }
@@ -164,8 +164,8 @@ fn read_test(
             if nodes.is_empty() {
                 reader.diagnostics.add(
                     node.location,
-                    format!("`{name}` lists no value, so nothing would match"),
-                    "say at least one value, or leave the condition out",
+                    format!("`{name}` has an empty list, so nothing would match"),
+                    "write at least one value, or leave the condition out",
                 );
                 return None;
             }
@@ -186,8 +186,8 @@ fn read_map_test(
     if fields.entries.len() > 1 {
         reader.diagnostics.add(
             node.location,
-            format!("`{name}` asks for several things at once"),
-            "say one of `not`, `glob`, `in` and `present`",
+            format!("`{name}` has several tests"),
+            "write one of `not`, `glob`, `in` and `present`",
         );
         return None;
     }
@@ -197,7 +197,7 @@ fn read_map_test(
         reader.diagnostics.add(
             node.location,
             format!("`{name}` has no value"),
-            "say a value, or `present` or `absent`",
+            "write a value, `present` or `absent`",
         );
         return None;
     }
@@ -220,8 +220,8 @@ fn read_map_test(
         Test::Present | Test::Absent | Test::Not(_) => {
             reader.diagnostics.add(
                 node.location,
-                format!("`{name}`: what is denied here can be said directly"),
-                "say `present`, `absent`, or the values themselves",
+                format!("`{name}`: this `not` is redundant"),
+                "write `present`, `absent`, or the values",
             );
             None
         }
@@ -229,7 +229,7 @@ fn read_map_test(
     }
 }
 
-/// `{ in: office }`: the networks of a list, or of several.
+/// `{ in: office }`: the networks of one or more lists.
 fn read_in_lists(
     reader: &mut TreeReader,
     attribute: &Attribute,
@@ -262,7 +262,7 @@ fn read_in_lists(
             };
             reader.diagnostics.add(
                 node.location,
-                format!("there is no list {}", quote(wanted)),
+                format!("unknown list {}", quote(wanted)),
                 help,
             );
             return None;
@@ -327,7 +327,7 @@ fn read_values(
         {
             reader.diagnostics.add(
                 node.location,
-                format!("`{name}`: `{text}` cannot stand in a list of values"),
+                format!("`{name}`: `{text}` cannot be in a list of values"),
                 format!(
                     "write two limits, or put it in quotes if the value is the text \"{text}\""
                 ),
@@ -377,7 +377,10 @@ fn parse_host(text: &str) -> Result<Box<str>, GrammarError> {
         .filter(|(name, port)| !name.contains(':') && port.bytes().all(|b| b.is_ascii_digit()));
     if let Some((name, _)) = port {
         return Err(GrammarError::with_help(
-            format!("{} has a port, and hosts are compared without", quote(text)),
+            format!(
+                "{} has a port, and hosts are compared without ports",
+                quote(text)
+            ),
             format!("write {}", quote(name)),
         ));
     }
@@ -400,7 +403,7 @@ fn parse_path(text: &str) -> Result<Box<str>, GrammarError> {
     ))
 }
 
-/// Each value by the same grammar; none if any of them is wrong.
+/// Parses all values with the same grammar; `None` if any is invalid.
 fn parse_all<T>(
     reader: &mut TreeReader,
     nodes: &[SourceNode],
@@ -414,7 +417,7 @@ fn parse_all<T>(
     (read.len() == nodes.len()).then_some(read)
 }
 
-/// The networks of a list, without those that are wrong, which are reported.
+/// Reads networks. Invalid ones are reported and skipped.
 pub(super) fn read_networks(
     reader: &mut TreeReader,
     nodes: &[SourceNode],

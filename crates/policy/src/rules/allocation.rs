@@ -1,4 +1,4 @@
-//! Finding and keying allocate nothing: counted by the allocator of this crate's tests.
+//! Matching and keying do not allocate: the test allocator counts allocations.
 
 use tollgate_testkit::allocation::{Counting, calls};
 
@@ -15,7 +15,7 @@ fn the_allocator_counts() {
     assert!(calls(|| drop(std::hint::black_box(vec![1]))) >= 2);
 }
 
-/// A limit for each kind of condition, each with a key of everything.
+/// A limit for each kind of condition, each with a key of many attributes.
 fn every_kind() -> Policy {
     let network: IpNet = "10.0.0.0/8".parse().unwrap();
     let tests = [
@@ -71,17 +71,17 @@ fn finding_and_keying_allocate_nothing_whatever_the_request_looks_like() {
             ("header.x", header),
         ];
         let request = Request::with(&values);
-        let mut found = MatchedRules::new();
+        let mut matched = MatchedRules::new();
         let mut buffer = KeyBuffer::new();
         let mut keys = 0;
         let counted = calls(|| {
-            rules.match_rules(&request, &mut found);
-            for rule in found.rules() {
+            rules.match_rules(&request, &mut matched);
+            for rule in matched.rules() {
                 for meter in 0..rules.rules()[*rule].meters.len() {
                     rules.write_key(
                         MeterRef { rule: *rule, meter },
                         &request,
-                        &found,
+                        &matched,
                         &mut buffer,
                     );
                     keys += 1;

@@ -1,4 +1,4 @@
-//! The index finds what asking every limit finds, for any policy and any request.
+//! The index matches the same rules as a linear search, for any policy and any request.
 //!
 //! Must not know: how the index works.
 
@@ -51,7 +51,7 @@ impl Attributes for RandomRequest {
     }
 }
 
-/// Some of these pieces in a row.
+/// A concatenation of some of these pieces.
 fn text(pieces: &'static [&'static str], most: usize) -> impl Strategy<Value = String> {
     vec(select(pieces), 0..=most).prop_map(|pieces| pieces.concat())
 }
@@ -170,7 +170,7 @@ fn policy() -> impl Strategy<Value = Policy> {
                 let mut limit = limit(&format!("limit-{index}"), bucket(10, MINUTE));
                 limit.matching = matching;
                 limit.group = group.map(|group| Box::<str>::from(group).into());
-                // What is not enforced takes nobody's place in a group.
+                // Limits that are not enforced do not replace others in a group.
                 limit.mode = [Mode::Enforce, Mode::Enforce, Mode::Shadow, Mode::Off][index % 4];
                 limit
             });
@@ -224,18 +224,18 @@ fn inputs() -> impl Strategy<Value = (Policy, Vec<RandomRequest>)> {
 }
 
 fn compare(rules: &Rules, policy: &Policy, request: &RandomRequest) -> Result<(), String> {
-    let mut found = MatchedRules::new();
-    rules.match_rules(request, &mut found);
+    let mut matched = MatchedRules::new();
+    rules.match_rules(request, &mut matched);
     let expected = naive::find(policy, request);
-    let route = rules.matcher.template(&found).map(str::to_owned);
+    let route = rules.matcher.template(&matched).map(str::to_owned);
     let answer = naive::NaiveMatch {
-        listed: found.list_verdict(),
-        rules: found.rules().to_vec(),
+        listed: matched.list_verdict(),
+        rules: matched.rules().to_vec(),
         route,
     };
-    if answer != expected || found.is_truncated() || found.is_uri_too_long() {
+    if answer != expected || matched.is_truncated() || matched.is_uri_too_long() {
         return Err(format!(
-            "found {found:?}, {answer:?}, expected {expected:?} of {request:?}"
+            "found {matched:?}, {answer:?}, expected {expected:?} of {request:?}"
         ));
     }
     Ok(())
@@ -245,7 +245,7 @@ fn compiled(policy: &Policy) -> Rules {
     Rules::compile(policy, [7; 16]).unwrap()
 }
 
-/// What kind of test this is; one that negates names what it negates.
+/// The kind of a test; a negation includes the kind of its inner test.
 fn kind(test: &Test) -> String {
     match test {
         Test::OneOf(_) => "one of".to_owned(),
@@ -268,7 +268,7 @@ fn the_index_finds_what_asking_every_limit_finds() {
         seen.borrow_mut().entry(what.to_owned()).or_default()[usize::from(is)] += 1;
     };
     let config = Config {
-        // More with PROPTEST_CASES.
+        // `PROPTEST_CASES` can raise this.
         cases: Config::default().cases.max(800),
         failure_persistence: None,
         ..Config::default()
@@ -329,7 +329,7 @@ fn the_index_finds_what_asking_every_limit_finds() {
 #[test]
 fn control_an_index_that_forgot_something_is_caught() {
     for broken in IndexFault::ALL {
-        // Always the same inputs, so that a control never fails by chance.
+        // A fixed seed, so that a control never fails by chance.
         let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
         let config = Config {
             cases: 800,

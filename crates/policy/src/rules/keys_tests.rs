@@ -1,4 +1,4 @@
-//! Keys are told apart whatever the requests say, and always fit.
+//! Different requests have different keys, and every key fits into the buffer.
 
 use std::net::IpAddr;
 
@@ -15,8 +15,8 @@ use crate::attributes::Attribute;
 use crate::model::{KeyPart, LimitRule, Match, OnMissing};
 use crate::tests::fixtures::{MINUTE, Request, attribute, bucket, key as parts, limit, policy};
 
-/// The rules of one limit whose only key is made like this.
-fn keyed_by(recipe: KeySpec) -> Rules {
+/// The rules of one limit with this key.
+fn keyed_by(key_spec: KeySpec) -> Rules {
     let compiled = Rules::compile(&policy(vec![limit("l", bucket(10, MINUTE))]), SECRET).unwrap();
     let rule = compiled.rules.into_vec().pop().unwrap();
     let draft = RulesDraft {
@@ -24,7 +24,7 @@ fn keyed_by(recipe: KeySpec) -> Rules {
             rule,
             matching: Match::default(),
             group: None,
-            keys: vec![recipe],
+            keys: vec![key_spec],
         }],
         ..RulesDraft::default()
     };
@@ -35,21 +35,21 @@ const SECRET: [u8; 16] = *b"0123456789abcdef";
 const FIRST: MeterRef = MeterRef { rule: 0, meter: 0 };
 
 fn key_of(rules: &Rules, meter: MeterRef, request: &Request) -> (KeyOutcome, Vec<u8>) {
-    let mut found = MatchedRules::new();
-    rules.match_rules(request, &mut found);
+    let mut matched = MatchedRules::new();
+    rules.match_rules(request, &mut matched);
     let mut buffer = KeyBuffer::new();
-    let keyed = rules.write_key(meter, request, &found, &mut buffer);
+    let keyed = rules.write_key(meter, request, &matched, &mut buffer);
     assert!(buffer.as_bytes().len() <= KEY_CAPACITY);
     (keyed, buffer.as_bytes().to_vec())
 }
 
-fn key(recipe: &KeySpec, values: &[(&str, &str)]) -> Vec<u8> {
-    let (keyed, key) = key_of(&keyed_by(recipe.clone()), FIRST, &Request::with(values));
+fn key(key_spec: &KeySpec, values: &[(&str, &str)]) -> Vec<u8> {
+    let (keyed, key) = key_of(&keyed_by(key_spec.clone()), FIRST, &Request::with(values));
     assert_eq!(keyed, KeyOutcome::Complete);
     key
 }
 
-/// A request whose header `n` is the n-th of these.
+/// A request whose header `h<n>` has the n-th value.
 fn tuple(values: &[Option<Vec<u8>>]) -> Request {
     let values = values.iter().enumerate();
     Request {
@@ -65,7 +65,7 @@ fn recipe_of(count: usize) -> KeySpec {
     KeySpec::new(parts(&names.iter().map(String::as_str).collect::<Vec<_>>()))
 }
 
-/// What attackers send: nothing, empty, separators, our own encoding, NUL, bytes that are no text, and far too much.
+/// Hostile values: absent, empty, separators, our own encoding, NUL, invalid UTF-8, too long.
 fn nasty() -> impl Strategy<Value = Option<Vec<u8>>> {
     let small = vec(
         select(&[0_u8, 1, 2, 3, b'a', b':', b'|', b'/', 0xff, 0xc3][..]),
@@ -142,61 +142,64 @@ fn a_digest_cannot_be_sent_as_a_value() {
 
 #[test]
 fn addresses_count_by_their_leading_bits_and_ipv4_is_ipv4_however_it_is_written() {
-    let mut recipe = KeySpec::new(parts(&["ip"]));
-    let ip = |recipe: &KeySpec, address: &str| key(recipe, &[("ip", address)]);
-    assert_eq!(ip(&recipe, "10.1.2.3"), [1, 0, 4, 10, 1, 2, 3]);
-    assert_eq!(ip(&recipe, "::ffff:10.1.2.3"), ip(&recipe, "10.1.2.3"));
-    assert_ne!(ip(&recipe, "10.1.2.3"), ip(&recipe, "10.1.2.4"));
+    let mut key_spec = KeySpec::new(parts(&["ip"]));
+    let ip = |key_spec: &KeySpec, address: &str| key(key_spec, &[("ip", address)]);
+    assert_eq!(ip(&key_spec, "10.1.2.3"), [1, 0, 4, 10, 1, 2, 3]);
+    assert_eq!(ip(&key_spec, "::ffff:10.1.2.3"), ip(&key_spec, "10.1.2.3"));
+    assert_ne!(ip(&key_spec, "10.1.2.3"), ip(&key_spec, "10.1.2.4"));
     assert_eq!(
-        ip(&recipe, "2001:db8::1"),
-        ip(&recipe, "2001:db8::ffff:1:2:3")
+        ip(&key_spec, "2001:db8::1"),
+        ip(&key_spec, "2001:db8::ffff:1:2:3")
     );
-    assert_ne!(ip(&recipe, "2001:db8::1"), ip(&recipe, "2001:db8:0:1::1"));
-    recipe.parts[0].v4_bits = 24;
-    recipe.parts[0].v6_bits = 0;
-    assert_eq!(ip(&recipe, "10.1.2.3"), ip(&recipe, "10.1.2.255"));
-    assert_ne!(ip(&recipe, "10.1.2.3"), ip(&recipe, "10.1.3.3"));
-    assert_eq!(ip(&recipe, "::"), ip(&recipe, "ffff::"));
-    assert_ne!(ip(&recipe, "::"), ip(&recipe, "0.0.0.0"));
+    assert_ne!(
+        ip(&key_spec, "2001:db8::1"),
+        ip(&key_spec, "2001:db8:0:1::1")
+    );
+    key_spec.parts[0].v4_bits = 24;
+    key_spec.parts[0].v6_bits = 0;
+    assert_eq!(ip(&key_spec, "10.1.2.3"), ip(&key_spec, "10.1.2.255"));
+    assert_ne!(ip(&key_spec, "10.1.2.3"), ip(&key_spec, "10.1.3.3"));
+    assert_eq!(ip(&key_spec, "::"), ip(&key_spec, "ffff::"));
+    assert_ne!(ip(&key_spec, "::"), ip(&key_spec, "0.0.0.0"));
 }
 
 #[test]
 fn letters_count_alike_where_it_is_asked_for_and_in_hosts_always() {
-    let mut recipe = KeySpec::new(parts(&["header.user", "host"]));
-    let of = |recipe: &KeySpec, user: &str, host: &str| {
-        key(recipe, &[("header.user", user), ("host", host)])
+    let mut key_spec = KeySpec::new(parts(&["header.user", "host"]));
+    let of = |key_spec: &KeySpec, user: &str, host: &str| {
+        key(key_spec, &[("header.user", user), ("host", host)])
     };
-    assert_ne!(of(&recipe, "Ann", "a"), of(&recipe, "ann", "a"));
-    assert_eq!(of(&recipe, "ann", "A.Com"), of(&recipe, "ann", "a.com"));
-    recipe.parts[0].lower = true;
-    assert_eq!(of(&recipe, "Ann", "a"), of(&recipe, "ann", "a"));
+    assert_ne!(of(&key_spec, "Ann", "a"), of(&key_spec, "ann", "a"));
+    assert_eq!(of(&key_spec, "ann", "A.Com"), of(&key_spec, "ann", "a.com"));
+    key_spec.parts[0].lower = true;
+    assert_eq!(of(&key_spec, "Ann", "a"), of(&key_spec, "ann", "a"));
     let long = "Ab".repeat(1_000);
     assert_eq!(
-        of(&recipe, &long, "a"),
-        of(&recipe, &long.to_lowercase(), "a")
+        of(&key_spec, &long, "a"),
+        of(&key_spec, &long.to_lowercase(), "a")
     );
-    recipe.parts[0].hash = true;
-    assert_eq!(of(&recipe, "Ann", "a"), of(&recipe, "ann", "a"));
+    key_spec.parts[0].hash = true;
+    assert_eq!(of(&key_spec, "Ann", "a"), of(&key_spec, "ann", "a"));
 }
 
 #[test]
 fn a_hashed_part_shows_nothing_of_its_value_and_depends_on_the_secret() {
-    let mut recipe = KeySpec::new(parts(&["header.token"]));
-    recipe.parts[0].hash = true;
-    let key = key(&recipe, &[("header.token", "secret")]);
+    let mut key_spec = KeySpec::new(parts(&["header.token"]));
+    key_spec.parts[0].hash = true;
+    let key = key(&key_spec, &[("header.token", "secret")]);
     assert_eq!(key[..3], [2, 0, 16]);
     let mut buffer = KeyBuffer::new();
-    recipe
+    key_spec
         .write_key_of_values(&["secret"], SECRET, &mut buffer)
         .unwrap();
     assert_eq!(buffer.as_bytes(), key);
-    recipe
+    key_spec
         .write_key_of_values(&["secret"], [0; 16], &mut buffer)
         .unwrap();
     assert_ne!(buffer.as_bytes(), key);
 }
 
-/// The vector with a key and a message of bytes counting up, from the authors of `SipHash`.
+/// The test vector of the `SipHash` authors: the key is the bytes counting up, the message is empty.
 #[test]
 fn digests_are_siphash_2_4_of_128_bits() {
     let secret = std::array::from_fn(|n| u8::try_from(n).unwrap());
@@ -211,11 +214,11 @@ fn digests_are_siphash_2_4_of_128_bits() {
 #[test]
 fn a_missing_attribute_means_what_its_part_says_and_refusing_comes_first() {
     let keyed = |missing: &[OnMissing], request: &Request| {
-        let mut recipe = recipe_of(missing.len());
-        for (part, missing) in recipe.parts.iter_mut().zip(missing) {
+        let mut key_spec = recipe_of(missing.len());
+        for (part, missing) in key_spec.parts.iter_mut().zip(missing) {
             part.missing = *missing;
         }
-        key_of(&keyed_by(recipe), FIRST, request).0
+        key_of(&keyed_by(key_spec), FIRST, request).0
     };
     let nothing = tuple(&[]);
     assert_eq!(keyed(&[OnMissing::Shared], &nothing), KeyOutcome::Complete);
@@ -242,8 +245,8 @@ fn a_missing_attribute_means_what_its_part_says_and_refusing_comes_first() {
 
 #[test]
 fn each_value_that_is_counted_has_a_key_of_its_own_and_each_path_one() {
-    let recipe = KeySpec::new(parts(&["ip"])).with_distinct(Attribute::Path);
-    let of = |path: &str| key(&recipe, &[("ip", "10.0.0.1"), ("path", path)]);
+    let key_spec = KeySpec::new(parts(&["ip"])).with_distinct(Attribute::Path);
+    let of = |path: &str| key(&key_spec, &[("ip", "10.0.0.1"), ("path", path)]);
     assert_ne!(of("/a"), of("/b"));
     assert_eq!(of("/a/b"), of("//a/./%62/?q"));
     assert_eq!(of("/a").len(), 7 + 19);
@@ -262,10 +265,10 @@ fn each_value_that_is_counted_has_a_key_of_its_own_and_each_path_one() {
 
 #[test]
 fn a_key_that_a_policy_names_is_the_key_that_requests_have() {
-    let mut recipe = KeySpec::new(parts(&["ip", "host", "header.plan"]));
-    recipe.parts[0].v4_bits = 24;
+    let mut key_spec = KeySpec::new(parts(&["ip", "host", "header.plan"]));
+    key_spec.parts[0].v4_bits = 24;
     let mut buffer = KeyBuffer::new();
-    recipe
+    key_spec
         .write_key_of_values(&["10.0.0.0", "A.com", "pro"], SECRET, &mut buffer)
         .unwrap();
     let request = [
@@ -273,13 +276,13 @@ fn a_key_that_a_policy_names_is_the_key_that_requests_have() {
         ("host", "a.COM"),
         ("header.plan", "pro"),
     ];
-    assert_eq!(buffer.as_bytes(), key(&recipe, &request));
+    assert_eq!(buffer.as_bytes(), key(&key_spec, &request));
     assert_eq!(
-        recipe.write_key_of_values(&["10.0.0.0"], SECRET, &mut buffer),
+        key_spec.write_key_of_values(&["10.0.0.0"], SECRET, &mut buffer),
         None
     );
     assert_eq!(
-        recipe.write_key_of_values(&["here", "a", "b"], SECRET, &mut buffer),
+        key_spec.write_key_of_values(&["here", "a", "b"], SECRET, &mut buffer),
         None
     );
 }

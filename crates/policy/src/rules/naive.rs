@@ -1,6 +1,6 @@
-//! The same question answered the long way: every limit, every condition, one after the other.
+//! A naive matcher: evaluates every condition of every limit.
 //!
-//! Written to be read and believed, with none of the code that it judges. Must not know: the index.
+//! Simple enough to verify by reading, and shares no code with the index. Must not know: the index.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use super::ListVerdict;
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{Condition, GroupSelection, IpNet, LimitRule, Match, Mode, Policy, Test};
 
-/// What a request falls under.
+/// The rules that match a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NaiveMatch {
     pub(super) listed: ListVerdict,
@@ -65,14 +65,14 @@ pub(super) fn find(policy: &Policy, request: &dyn Attributes) -> NaiveMatch {
     answer(ListVerdict::Limits, kept.collect())
 }
 
-/// Whether one condition holds, for counting how often each kind does.
+/// Whether one condition matches, to count how often each kind does.
 pub(super) fn holds(policy: &Policy, condition: &Condition, request: &dyn Attributes) -> bool {
     NaiveRequest::new(policy, request).holds(&condition.attribute, &condition.test)
 }
 
 struct NaiveRequest<'a> {
     request: &'a dyn Attributes,
-    /// The segments of the path, and whether a slash follows the last.
+    /// The segments of the path, and whether it has a trailing slash.
     path: Option<(Vec<Vec<u8>>, bool)>,
     template: Option<String>,
 }
@@ -97,7 +97,7 @@ impl<'a> NaiveRequest<'a> {
             path.as_ref()
                 .is_some_and(|(path, _)| path_matches(path, template))
         });
-        // Stable, so of templates that mean the same the first stays first.
+        // The sort is stable, so of equivalent templates the first stays first.
         under.sort_by_key(|template| specificity(template));
         Self {
             request,
@@ -111,7 +111,7 @@ impl<'a> NaiveRequest<'a> {
         conditions.all(|condition| self.holds(&condition.value.attribute, &condition.value.test))
     }
 
-    /// Every spelling of the attribute that conditions may go by; none if it is absent.
+    /// All spellings of the attribute that conditions may match; empty if it is absent.
     fn spellings(&self, attribute: &Attribute) -> Vec<Vec<u8>> {
         match attribute {
             Attribute::Ip => {
@@ -136,8 +136,9 @@ impl<'a> NaiveRequest<'a> {
                 host.map(<[u8]>::to_ascii_lowercase).into_iter().collect()
             }
             Attribute::Route => {
-                let said = self.request.get(attribute).map(<[u8]>::to_vec);
-                said.or(self.template.clone().map(String::into_bytes))
+                let route = self.request.get(attribute).map(<[u8]>::to_vec);
+                route
+                    .or(self.template.clone().map(String::into_bytes))
                     .into_iter()
                     .collect()
             }
@@ -296,7 +297,7 @@ fn decode(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Tries every way to read the pattern.
+/// Tries every match of the pattern.
 fn glob_matches(before: Option<char>, pattern: &[char], text: &[char]) -> bool {
     match pattern {
         [] => text.is_empty(),

@@ -1,4 +1,4 @@
-//! What finding and keying promise, one story at a time.
+//! What matching guarantees.
 
 use std::sync::Mutex;
 
@@ -48,9 +48,9 @@ fn limit_on(name: &str, conditions: &[(&str, Test)]) -> LimitRule {
 
 fn match_policy(policy: &Policy, request: &dyn Attributes) -> MatchedRules {
     let rules = Rules::compile(policy, [7; 16]).unwrap();
-    let mut found = MatchedRules::new();
-    rules.match_rules(request, &mut found);
-    found
+    let mut matched = MatchedRules::new();
+    rules.match_rules(request, &mut matched);
+    matched
 }
 
 fn matched_indexes(policy: &Policy, values: &[(&str, &str)]) -> Vec<usize> {
@@ -73,8 +73,8 @@ fn refusing_comes_before_being_exempt_and_being_exempt_before_every_limit() {
     ];
     policy.exempt = vec![matching(&[("route", under("/health"))])];
     let listed = |values: &[(&str, &str)]| {
-        let found = match_policy(&policy, &Request::with(values));
-        (found.list_verdict(), found.rules().len())
+        let matched = match_policy(&policy, &Request::with(values));
+        (matched.list_verdict(), matched.rules().len())
     };
     assert_eq!(listed(&[("path", "/")]), (ListVerdict::Limits, 1));
     assert_eq!(listed(&[("path", "/health/")]), (ListVerdict::Exempt, 0));
@@ -171,14 +171,14 @@ fn the_route_is_what_the_transport_says_or_else_the_most_specific_template() {
     let rules = Rules::compile(&policy, [7; 16]).unwrap();
     let route = |values: &[(&str, &str)]| {
         let request = Request::with(values);
-        let mut found = MatchedRules::new();
-        rules.match_rules(&request, &mut found);
-        rules.route(&request, &found).map(<[u8]>::to_vec)
+        let mut matched = MatchedRules::new();
+        rules.match_rules(&request, &mut matched);
+        rules.route(&request, &matched).map(<[u8]>::to_vec)
     };
     assert_eq!(route(&[("path", "/items/7")]).unwrap(), b"/items/{id}");
     assert_eq!(route(&[("path", "/other")]).unwrap(), b"/{*rest}");
-    let said = [("path", "/items/7"), ("route", "/items/:id")];
-    assert_eq!(route(&said).unwrap(), b"/items/:id");
+    let transport_route = [("path", "/items/7"), ("route", "/items/:id")];
+    assert_eq!(route(&transport_route).unwrap(), b"/items/:id");
     assert_eq!(route(&[]), None);
 }
 
@@ -189,17 +189,17 @@ fn a_path_of_any_length_is_matched_and_one_that_cannot_be_rewritten_is_said() {
         limit_on("all", &[("route", under("/items/{*rest}"))]),
     ]);
     let long = "x".repeat(100_000);
-    let found = |path: String| {
-        let found = match_policy(&policy, &Request::with(&[("path", &path)]));
-        (found.rules().to_vec(), found.is_uri_too_long())
+    let matched = |path: String| {
+        let matched = match_policy(&policy, &Request::with(&[("path", &path)]));
+        (matched.rules().to_vec(), matched.is_uri_too_long())
     };
-    assert_eq!(found(format!("/items/{long}")), (vec![0, 1], false));
+    assert_eq!(matched(format!("/items/{long}")), (vec![0, 1], false));
     assert_eq!(
-        found(format!("/items/{}", "a/".repeat(1_000))),
+        matched(format!("/items/{}", "a/".repeat(1_000))),
         (vec![1], false)
     );
-    assert_eq!(found(format!("//items/{long}/../7")), (vec![0, 1], false));
-    assert_eq!(found(format!("//items/{long}")), (vec![1], true));
+    assert_eq!(matched(format!("//items/{long}/../7")), (vec![0, 1], false));
+    assert_eq!(matched(format!("//items/{long}")), (vec![1], true));
     let host = "A".repeat(2_000);
     let mut by_host = policy.clone();
     by_host.limits.push(limit_on("host", &[("host", is("a"))]));
@@ -226,7 +226,7 @@ fn as_many_meters_as_fit_are_found_and_one_more_is_said() {
         (more.rules().len(), more.is_truncated()),
         (MAX_METERS, true)
     );
-    // What is not enforced is not asked in the same step, and takes none of its room.
+    // Limits that are not enforced are not part of the batch.
     let mut shadowed = one_more;
     for limit in shadowed.iter_mut().skip(1) {
         limit.mode = Mode::Shadow;
@@ -241,7 +241,7 @@ fn as_many_meters_as_fit_are_found_and_one_more_is_said() {
         &Request::default(),
     );
     assert!(crowd.is_truncated());
-    // Limits with several windows take the room of several.
+    // A limit with several windows takes several meters.
     let mut windows: Vec<LimitRule> = limits(11).collect();
     for limit in &mut windows {
         limit.quota = quota(
@@ -249,8 +249,8 @@ fn as_many_meters_as_fit_are_found_and_one_more_is_said() {
             &[(10, SECOND), (20, MINUTE), (30, HOUR)],
         );
     }
-    let found = match_policy(&policy(windows), &Request::default());
-    assert_eq!((found.rules().len(), found.is_truncated()), (10, true));
+    let matched = match_policy(&policy(windows), &Request::default());
+    assert_eq!((matched.rules().len(), matched.is_truncated()), (10, true));
 }
 
 #[test]
@@ -266,8 +266,8 @@ fn what_is_too_large_is_refused_with_where_and_why() {
     ]);
     wrong.routes = vec![Template(deep.into()).into()];
     wrong.limits[0].key = crate::tests::fixtures::key(&["header.a"; 17]);
-    let problems = Rules::compile(&wrong, [7; 16]).unwrap_err();
-    let all = format!("{problems:?}");
+    let diagnostics = Rules::compile(&wrong, [7; 16]).unwrap_err();
+    let all = format!("{diagnostics:?}");
     assert!(
         all.contains("17 parts") && all.contains("64 segments") && all.contains("1024 bytes"),
         "{all}"
@@ -275,7 +275,7 @@ fn what_is_too_large_is_refused_with_where_and_why() {
     assert!(RuleOrigin::Limit(0) < RuleOrigin::Limit(1));
 }
 
-/// Remembers what it was asked for.
+/// Records the attributes that were read.
 struct RecordingRequest {
     inner: Request,
     requested: Mutex<Vec<Attribute>>,
@@ -332,7 +332,7 @@ fn more_attributes_than_are_remembered_are_matched_all_the_same() {
     );
 }
 
-/// Many tenants on one route: only the one whose header it is may be looked at.
+/// Many tenants on one route: only the limits of the request's tenant are evaluated.
 #[test]
 fn a_condition_that_everyone_shares_is_not_what_limits_are_filed_under() {
     let limits = (0..1_000).map(|n| {

@@ -1,4 +1,4 @@
-//! What the three formats have in common, and where each is refused.
+//! What the three formats have in common, and what each rejects.
 
 use std::fmt::Write as _;
 
@@ -9,15 +9,15 @@ use super::{
     parse,
 };
 
-/// A tree as a text with the place of everything, to compare whole trees at once.
-fn shown(node: &SourceNode) -> String {
+/// A tree as text with all locations, to compare whole trees.
+fn node_text(node: &SourceNode) -> String {
     let mut out = String::new();
-    show(node, &mut out);
+    write_node(node, &mut out);
     out
 }
 
-fn show(node: &SourceNode, out: &mut String) {
-    let place = node.location;
+fn write_node(node: &SourceNode, out: &mut String) {
+    let location = node.location;
     match &node.value {
         SourceValue::Null => out.push('-'),
         SourceValue::Scalar { text, quoted: true } => write!(out, "{text:?}").unwrap(),
@@ -25,7 +25,7 @@ fn show(node: &SourceNode, out: &mut String) {
         SourceValue::List(values) => {
             out.push('[');
             for value in values {
-                show(value, out);
+                write_node(value, out);
                 out.push(' ');
             }
             out.push(']');
@@ -40,42 +40,47 @@ fn show(node: &SourceNode, out: &mut String) {
                     name.value, at.line, at.column, at.width
                 )
                 .unwrap();
-                show(value, out);
+                write_node(value, out);
                 out.push(' ');
             }
             out.push('}');
         }
     }
-    write!(out, "@{}:{}+{}", place.line, place.column, place.width).unwrap();
+    write!(
+        out,
+        "@{}:{}+{}",
+        location.line, location.column, location.width
+    )
+    .unwrap();
 }
 
 fn yaml(text: &str) -> String {
-    shown(&parse(text, SourceFormat::Yaml).unwrap())
+    node_text(&parse(text, SourceFormat::Yaml).unwrap())
 }
 
-/// The first problem: `line:column+width message | help`.
-fn wrong(text: &str, format: SourceFormat) -> String {
-    let problems = parse(text, format).expect_err(text);
-    let first = &problems[0];
-    let place = first.location;
+/// The first diagnostic: `line:column+width message | help`.
+fn first_error(text: &str, format: SourceFormat) -> String {
+    let diagnostics = parse(text, format).expect_err(text);
+    let first = &diagnostics[0];
+    let location = first.location;
     format!(
         "{}:{}+{} {} | {}",
-        place.line,
-        place.column,
-        place.width,
+        location.line,
+        location.column,
+        location.width,
         first.message,
         first.help.as_deref().unwrap_or("-")
     )
 }
 
-fn assert_wrong(format: SourceFormat, table: &[(&str, &str)]) {
+fn assert_errors(format: SourceFormat, table: &[(&str, &str)]) {
     let mut different = String::new();
     for (text, expected) in table {
-        let said = wrong(text, format);
-        if !said.starts_with(expected) {
+        let error = first_error(text, format);
+        if !error.starts_with(expected) {
             writeln!(
                 different,
-                "{text:?}\n  said     {said}\n  expected {expected}"
+                "{text:?}\n  said     {error}\n  expected {expected}"
             )
             .unwrap();
         }
@@ -107,7 +112,7 @@ fn yaml_places_do_not_move_with_a_byte_order_mark_or_other_line_ends() {
     ] {
         assert_eq!(yaml(text), plain, "{text:?}");
     }
-    // Negative control: the comparison sees places.
+    // Negative control: the comparison includes locations.
     assert_ne!(yaml("a: 1\nb:\n - x\n - 'y'\n"), plain);
 }
 
@@ -136,28 +141,25 @@ fn block_texts_are_texts() {
 
 #[test]
 fn yaml_that_says_more_than_it_shows_is_refused() {
-    assert_wrong(
+    assert_errors(
         SourceFormat::Yaml,
         &[
             ("a: &x 1\n", "1:4+2 `&x` is an anchor"),
             ("a: &x 1\nb: *x\n", "1:4+2 `&x` is an anchor"),
             (
                 "host: *.example.com\n",
-                "1:7+13 YAML reads `*.example.com` as an alias, and a policy has none | quote a text that begins with `*`: \"*.example.com\"",
+                "1:7+13 YAML reads `*.example.com` as an alias, and policies do not support aliases | quote a text that begins with `*`: \"*.example.com\"",
             ),
             ("host: *\n", "1:7+1 a value that begins with `*`"),
             ("a: !!str 5\n", "1:4+5 YAML reads `!!str` as a tag"),
             ("a: !no x\n", "1:4+3 YAML reads `!no` as a tag"),
-            ("a: 1\n<<: {b: 2}\n", "2:1+2 `<<` merges"),
+            ("a: 1\n<<: {b: 2}\n", "2:1+2 `<<` is a merge key"),
             ("a: 1\n---\nb: 2\n", "2:1+3 a second document begins here"),
-            (
-                "? [a]\n: 1\n",
-                "1:3+3 a list or a map stands here as a name",
-            ),
+            ("? [a]\n: 1\n", "1:3+3 a list or a map cannot be a name"),
             ("a: 1\n: 2\n", "2:1+1 a name is missing before this `:`"),
         ],
     );
-    // Negative controls: the same texts in quotes, and one document with its line.
+    // Negative controls: the same texts in quotes, and one document with its marker.
     for text in [
         "---\nhost: '*.example.com'\n",
         "'<<': 1\n...\n",
@@ -170,21 +172,24 @@ fn yaml_that_says_more_than_it_shows_is_refused() {
 
 #[test]
 fn everything_that_is_refused_is_told_at_once() {
-    let problems = parse("a: &x 1\nb: !t 2\nc: *x\n", SourceFormat::Yaml).unwrap_err();
-    let lines: Vec<_> = problems
+    let diagnostics = parse("a: &x 1\nb: !t 2\nc: *x\n", SourceFormat::Yaml).unwrap_err();
+    let lines: Vec<_> = diagnostics
         .iter()
-        .map(|problem| problem.location.line)
+        .map(|diagnostic| diagnostic.location.line)
         .collect();
     assert_eq!(lines, [1, 2, 3]);
 }
 
 #[test]
 fn yaml_errors_are_told_in_plain_words() {
-    assert_wrong(
+    assert_errors(
         SourceFormat::Yaml,
         &[
-            ("a:\n\tb: 1\n", "2:1+1 a tab stands where YAML wants spaces"),
-            ("a: 'x\nb: 1\n", "2:1+1 a text in quotes goes on here"),
+            (
+                "a:\n\tb: 1\n",
+                "2:1+1 a tab is not allowed as YAML indentation",
+            ),
+            ("a: 'x\nb: 1\n", "2:1+1 a quoted text continues"),
             ("a: \"x", "1:4+1 this text has no closing quote"),
             (
                 "routes: [/v1/items/{id}]\n",
@@ -194,23 +199,23 @@ fn yaml_errors_are_told_in_plain_words() {
                 "a: {route: /v1/{id}/x}\n",
                 "1:16+1 inside `{…}` a bracket ends a text",
             ),
-            ("a: [1, 2\nb: 3\n", "2:2+1 a `:` cannot stand here"),
+            ("a: [1, 2\nb: 3\n", "2:2+1 unexpected `:`"),
             ("a: {b: 1\n", "1:4+1 this `{` is never closed"),
             ("a: [1}\n", "1:4+1 this `[` is closed by `}`"),
-            ("a: 1]\nb: ]\n", "2:4+1 this bracket closes nothing"),
+            ("a: 1]\nb: ]\n", "2:4+1 unmatched closing bracket"),
             ("a: @x\n", "1:4+1 a value cannot begin with `@`"),
             ("a: %5\n", "1:4+1 a value cannot begin with `%`"),
-            ("a: b: c\n", "1:5+1 a `:` cannot stand here"),
-            ("a: 1\n  b: 2\n", "2:4+1 a `:` cannot stand here"),
+            ("a: b: c\n", "1:5+1 unexpected `:`"),
+            ("a: 1\n  b: 2\n", "2:4+1 unexpected `:`"),
             (
                 "  a: 1\n b: 2\n",
-                "2:2+1 this does not belong to what stands above it",
+                "2:2+1 this line does not belong to the block above",
             ),
             ("a: 1\nrate 5\nb: 2\n", "2:1+1 a `:` is missing"),
-            ("a: 1\n- b\n", "2:1+1 a list and fields of a map"),
+            ("a: 1\n- b\n", "2:1+1 a list and the fields of a map"),
             ("a:\n  b: 1\n c: 2\n", "3:2+1 this line is indented"),
-            ("a: 'x' y\n", "1:8+1 something follows a text in quotes"),
-            ("a: \"\\d\"\n", "1:4+1 this text has an escape"),
+            ("a: 'x' y\n", "1:8+1 unexpected text after a closing quote"),
+            ("a: \"\\d\"\n", "1:4+1 unknown escape in a quoted text"),
         ],
     );
 }
@@ -219,7 +224,7 @@ fn yaml_errors_are_told_in_plain_words() {
 fn toml_values_know_their_places_and_keep_their_order() {
     let text = "mode = \"off\"\n# é\n[[limits]]\nname = 'a'\nid = 1_000\nx.y = [true, 2.50]\n\n[fleet]\nnodes = 3\n";
     assert_eq!(
-        shown(&parse(text, SourceFormat::Toml).unwrap()),
+        node_text(&parse(text, SourceFormat::Toml).unwrap()),
         "{mode@1:1+4 \"off\"@1:8+5 limits@3:3+6 [{name@4:1+4 \"a\"@4:8+3 id@5:1+2 1_000@5:6+5 \
          x@6:1+1 {y@6:3+1 [true@6:8+4 2.50@6:14+4 ]@6:7+12 }@6:1+1 }@3:1+10 ]@3:1+10 \
          fleet@8:2+5 {nodes@9:1+5 3@9:9+1 }@8:1+7 }@1:1+1"
@@ -228,7 +233,7 @@ fn toml_values_know_their_places_and_keep_their_order() {
 
 #[test]
 fn toml_errors_name_both_places_and_speak_plainly() {
-    assert_wrong(
+    assert_errors(
         SourceFormat::Toml,
         &[
             (
@@ -250,7 +255,7 @@ fn toml_errors_name_both_places_and_speak_plainly() {
     );
     for text in ["rate = 10/s\n", "rate\n", "a = [1\n"] {
         assert!(
-            wrong(text, SourceFormat::Toml).contains("this is not valid TOML"),
+            first_error(text, SourceFormat::Toml).contains("this is not valid TOML"),
             "{text}"
         );
     }
@@ -261,7 +266,7 @@ fn json_values_know_their_places() {
     let text =
         "{ \"é\": [1, -2.5e3, true, null],\r\n  \"b\": {\"c\": \"x\\u00e9\\ud83d\\ude00\\n\"} }\n";
     assert_eq!(
-        shown(&parse(text, SourceFormat::Json).unwrap()),
+        node_text(&parse(text, SourceFormat::Json).unwrap()),
         "{é@1:3+3 [1@1:9+1 -2.5e3@1:12+6 true@1:20+4 -@1:26+4 ]@1:8+23 b@2:3+3 \
          {c@2:9+3 \"xé😀\\n\"@2:14+23 }@2:8+30 }@1:1+31"
     );
@@ -269,18 +274,15 @@ fn json_values_know_their_places() {
 
 #[test]
 fn json_is_read_strictly_and_refused_in_plain_words() {
-    assert_wrong(
+    assert_errors(
         SourceFormat::Json,
         &[
-            ("{\"a\": 1,}", "1:8+1 there is nothing after this comma"),
-            (
-                "{\"a\": 1} x",
-                "1:10+1 the file goes on after its value has ended",
-            ),
+            ("{\"a\": 1,}", "1:8+1 trailing comma"),
+            ("{\"a\": 1} x", "1:10+1 unexpected text after the value"),
             ("{\"a\": 1 // no\n}", "1:9+1 JSON has no comments"),
-            ("{'a': 1}", "1:2+1 JSON knows only double quotes"),
-            ("{a: 1}", "1:2+1 a name should stand here"),
-            ("{\"a\" 1}", "1:6+1 a `:` should stand here"),
+            ("{'a': 1}", "1:2+1 JSON strings need double quotes"),
+            ("{a: 1}", "1:2+1 expected a name in double quotes"),
+            ("{\"a\" 1}", "1:6+1 expected `:`"),
             ("{\"a\": 10/s}", "1:7+4 `10/s` is not a JSON number"),
             ("{\"a\": 01}", "1:7+2 `01` is not a JSON number"),
             ("{\"a\": yes}", "1:7+3 `yes` is not a JSON value"),
@@ -288,17 +290,14 @@ fn json_is_read_strictly_and_refused_in_plain_words() {
                 "{\"a\": \"x\n\"}",
                 "1:7+2 this text has no closing quote on its line",
             ),
-            ("{\"a\": \"\\d\"}", "1:8+2 JSON does not know this escape"),
-            (
-                "{\"a\": \"\\ud800\"}",
-                "1:8+6 this escape names no character",
-            ),
+            ("{\"a\": \"\\d\"}", "1:8+2 unknown escape"),
+            ("{\"a\": \"\\ud800\"}", "1:8+6 invalid Unicode escape"),
             (
                 "{\"a\": \"\t\"}",
-                "1:8+1 the character \\u{9} may not stand",
+                "1:8+1 the control character \\u{9} must be escaped",
             ),
-            ("{\"a\": [1", "1:9+1 the file ends here"),
-            ("[1 2]", "1:4+1 a `,` or `]` should stand here"),
+            ("{\"a\": [1", "1:9+1 unexpected end of file"),
+            ("[1 2]", "1:4+1 expected `,` or `]`"),
         ],
     );
 }
@@ -319,10 +318,10 @@ fn a_text_that_says_nothing_is_never_a_policy_without_limits() {
         ("{}", SourceFormat::Json),
         ("{\"$schema\": \"x\"}", SourceFormat::Json),
     ] {
-        let said = wrong(text, format);
+        let error = first_error(text, format);
         assert!(
-            said.starts_with("1:1+1 the file says nothing"),
-            "{text:?}: {said}"
+            error.starts_with("1:1+1 the file is empty"),
+            "{text:?}: {error}"
         );
     }
 }
@@ -335,7 +334,7 @@ fn what_json_tells_editors_is_not_part_of_the_policy() {
     )
     .unwrap();
     assert_eq!(
-        shown(&tree),
+        node_text(&tree),
         "{a@1:18+3 {$schema@1:24+9 1@1:35+1 }@1:23+14 }@1:1+37"
     );
     assert!(yaml("$schema: x\n").contains("$schema"));
@@ -362,7 +361,7 @@ fn names_that_stand_twice_are_told_with_both_lines() {
     assert_eq!(find_duplicate_names(&once), []);
 }
 
-/// A text with lists so deep in each other.
+/// A text with lists nested this deep.
 fn nested(depth: usize, format: SourceFormat) -> String {
     let lists = format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
     match format {
@@ -382,16 +381,16 @@ fn depth_is_bounded_in_every_format_whatever_is_written() {
         };
         parse(&nested(most, format), format).unwrap();
         for depth in [most + 1, 60, 1_000, 100_000] {
-            let said = wrong(&nested(depth, format), format);
-            assert!(said.contains("deep"), "{format:?} {depth}: {said}");
+            let error = first_error(&nested(depth, format), format);
+            assert!(error.contains("deep"), "{format:?} {depth}: {error}");
         }
     }
     let dashes = format!("{}1\n", "- ".repeat(40));
-    assert!(wrong(&dashes, SourceFormat::Yaml).contains("deep"));
+    assert!(first_error(&dashes, SourceFormat::Yaml).contains("deep"));
     let dots = format!("{}a = 1\n", "a.".repeat(50_000));
-    assert!(wrong(&dots, SourceFormat::Toml).contains("deep"));
+    assert!(first_error(&dots, SourceFormat::Toml).contains("deep"));
     let header = format!("[{}a]\n", "a.".repeat(40));
-    assert!(wrong(&header, SourceFormat::Toml).contains("deep"));
+    assert!(first_error(&header, SourceFormat::Toml).contains("deep"));
 }
 
 #[test]
@@ -400,39 +399,39 @@ fn length_and_number_of_values_are_bounded() {
     let many = format!("a: [{}1]\n", "1,".repeat(250_000));
     let json = format!("[{}1]", "1,".repeat(250_000));
     let toml = format!("a = [{}1]", "1,".repeat(250_000));
-    assert!(wrong(&long, SourceFormat::Yaml).contains("bytes"));
-    assert!(wrong(&many, SourceFormat::Yaml).contains("more than 200000 values"));
-    assert!(wrong(&json, SourceFormat::Json).contains("more than 200000 values"));
-    assert!(wrong(&toml, SourceFormat::Toml).contains("more than 200000 values"));
+    assert!(first_error(&long, SourceFormat::Yaml).contains("bytes"));
+    assert!(first_error(&many, SourceFormat::Yaml).contains("more than 200000 values"));
+    assert!(first_error(&json, SourceFormat::Json).contains("more than 200000 values"));
+    assert!(first_error(&toml, SourceFormat::Toml).contains("more than 200000 values"));
     parse(&format!("[{}1]", "1,".repeat(150_000)), SourceFormat::Json).unwrap();
 }
 
-/// What the usual library makes of a JSON text, as far as it can be compared.
+/// Compares a tree with the value of `serde_json`.
 fn same(ours: &SourceNode, theirs: &serde_json::Value) -> bool {
     match (&ours.value, theirs) {
         (SourceValue::Null, serde_json::Value::Null) => true,
-        (SourceValue::Scalar { text, quoted: true }, serde_json::Value::String(said)) => {
-            **text == **said
+        (SourceValue::Scalar { text, quoted: true }, serde_json::Value::String(error)) => {
+            **text == **error
         }
         (
             SourceValue::Scalar {
                 text,
                 quoted: false,
             },
-            serde_json::Value::Bool(said),
-        ) => **text == *said.to_string(),
+            serde_json::Value::Bool(error),
+        ) => **text == *error.to_string(),
         (
             SourceValue::Scalar {
                 text,
                 quoted: false,
             },
-            serde_json::Value::Number(said),
-        ) => text.parse::<f64>().ok() == said.as_f64(),
+            serde_json::Value::Number(error),
+        ) => text.parse::<f64>().ok() == error.as_f64(),
         (SourceValue::List(ours), serde_json::Value::Array(theirs)) => {
             ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| same(a, b))
         }
         (SourceValue::Map(ours), serde_json::Value::Object(theirs)) => ours.iter().all(|entry| {
-            // Of two with one name the library keeps the last.
+            // `serde_json` keeps the last of two equal names.
             let last = ours.iter().rfind(|other| other.name == entry.name);
             theirs
                 .get(&*entry.name.value)
@@ -443,7 +442,7 @@ fn same(ours: &SourceNode, theirs: &serde_json::Value) -> bool {
     }
 }
 
-/// Whether both read a text alike, or both refuse it.
+/// Whether both parse a text to the same value, or both reject it.
 fn agree(text: &str) -> bool {
     match (
         parse(text, SourceFormat::Json),
@@ -451,9 +450,9 @@ fn agree(text: &str) -> bool {
     ) {
         (Ok(ours), Ok(theirs)) => same(&ours, &theirs),
         (Err(_), Err(_)) => true,
-        // Numbers are ours to keep as written; the library refuses what no float holds.
+        // We keep numbers as written; `serde_json` rejects numbers out of the range of floats.
         (Ok(_), Err(error)) => error.to_string().contains("out of range"),
-        (Err(problems), Ok(_)) => problems[0].message.contains("says nothing"),
+        (Err(diagnostics), Ok(_)) => diagnostics[0].message.contains("is empty"),
     }
 }
 
@@ -473,7 +472,7 @@ fn the_comparison_with_the_usual_library_can_tell_a_difference() {
     }
 }
 
-/// Texts that are plain, or such that only quotes and escapes keep them whole, in lists and maps.
+/// Texts, some of which need quotes and escapes, in lists and maps.
 fn any_tree() -> impl Strategy<Value = serde_json::Value> {
     let text = || {
         prop_oneof![
@@ -515,23 +514,23 @@ proptest! {
         prop_assert!(agree(&wrapped), "{wrapped:?}");
     }
 
-    /// JSON whose texts are quoted is YAML too, so both readers must find the same tree in it.
+    /// JSON with quoted texts is also YAML, so both parsers must return the same tree.
     #[test]
     fn quoted_texts_are_read_alike_as_yaml_and_as_json(tree in any_tree()) {
         let text = serde_json::Value::Array(vec![tree]).to_string();
         let yaml = parse(&text, SourceFormat::Yaml);
-        let yaml = yaml.map_err(|problems| TestCaseError::fail(format!("{problems:?}\n{text}")))?;
+        let yaml = yaml.map_err(|diagnostics| TestCaseError::fail(format!("{diagnostics:?}\n{text}")))?;
         prop_assert!(same(&yaml, &serde_json::from_str(&text).unwrap()), "{text}");
-        prop_assert_eq!(parse(&text, SourceFormat::Json).map(|json| shown(&json)), Ok(shown(&yaml)));
+        prop_assert_eq!(parse(&text, SourceFormat::Json).map(|json| node_text(&json)), Ok(node_text(&yaml)));
     }
 
     #[test]
     fn no_text_in_any_format_does_harm(text in "[ -~\n\t\r\u{feff}é{}\\[\\]:,#&*!|>'\"%@-]{0,60}") {
         for format in [SourceFormat::Yaml, SourceFormat::Toml, SourceFormat::Json] {
-            if let Err(problems) = parse(&text, format) {
-                prop_assert!(!problems.is_empty());
-                for problem in problems {
-                    prop_assert!(problem.location.line > 0 && problem.location.column > 0 && problem.location.width > 0);
+            if let Err(diagnostics) = parse(&text, format) {
+                prop_assert!(!diagnostics.is_empty());
+                for diagnostic in diagnostics {
+                    prop_assert!(diagnostic.location.line > 0 && diagnostic.location.column > 0 && diagnostic.location.width > 0);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Random policies of every field, such that a reader accepts most of them.
+//! Random policies with all fields, most of which are valid.
 //!
 //! Must not know: how policies are written or read.
 
@@ -19,7 +19,7 @@ use crate::model::{
     StatusClass, Template, Test, Tiers,
 };
 
-/// A text that a value may have: plain, or such that only quotes and escapes keep it whole.
+/// A text value: some need quotes and escapes.
 fn text() -> impl Strategy<Value = Box<str>> {
     prop_oneof![
         4 => "[a-z][a-z0-9-]{0,8}",
@@ -33,7 +33,7 @@ fn word() -> impl Strategy<Value = Box<str>> {
     "[a-z][a-z0-9_-]{0,10}".prop_map(Into::into)
 }
 
-/// An attribute that may be a part of a key.
+/// An attribute for a key.
 fn attribute() -> impl Strategy<Value = Attribute> {
     prop_oneof![
         Just(Attribute::Ip),
@@ -48,7 +48,7 @@ fn attribute() -> impl Strategy<Value = Attribute> {
     ]
 }
 
-/// An attribute whose value is any text.
+/// An attribute with any text as value.
 fn texts_attribute() -> impl Strategy<Value = Attribute> {
     prop_oneof![
         word().prop_map(Attribute::Header),
@@ -62,7 +62,7 @@ fn network() -> impl Strategy<Value = IpNet> {
     prop_oneof![
         (any::<u32>(), 1..=32_u8)
             .prop_map(|(address, bits)| network_of(Ipv4Addr::from(address).into(), bits)),
-        // Not below ::ffff:0:0/96, which would be another way to write IPv4.
+        // Outside of ::ffff:0:0/96, which is IPv4.
         (any::<u128>(), 8..=128_u8).prop_map(|(address, bits)| network_of(
             Ipv6Addr::from(address | 1 << 125).into(),
             bits
@@ -87,7 +87,7 @@ fn glob() -> impl Strategy<Value = Glob> {
         .prop_map(|(first, rest)| Glob(format!("{first}{rest}").into()))
 }
 
-/// At least one of something, each once.
+/// At least one value, without duplicates.
 fn several<T: Ord + Clone + std::fmt::Debug>(
     one: impl Strategy<Value = T>,
 ) -> impl Strategy<Value = Vec<T>> {
@@ -184,7 +184,7 @@ fn rate() -> impl Strategy<Value = RateSpec> {
     (100..1_000_000_u64, period).prop_map(|(units, period)| RateSpec { units, period })
 }
 
-/// A quota that counts over time.
+/// A rate quota.
 fn rate_quota() -> impl Strategy<Value = QuotaSpec> {
     let bucket =
         (rate(), option::of(1_000_000..2_000_000_u64)).prop_map(|(rate, burst)| QuotaSpec {
@@ -247,14 +247,11 @@ fn quota(amount: Amount) -> QuotaSpec {
     }
 }
 
-/// Any quota that a limit may have.
+/// Any quota of a limit.
 fn own_quota() -> impl Strategy<Value = QuotaSpec> {
-    let at_once = (1..500_u64, span()).prop_map(|(places, lease)| QuotaSpec {
+    let at_once = (1..500_u64, span()).prop_map(|(permits, lease)| QuotaSpec {
         algorithm: Algorithm::Concurrency,
-        ..quota(Amount::Concurrency {
-            permits: places,
-            lease,
-        })
+        ..quota(Amount::Concurrency { permits, lease })
     });
     let computed = (100..900_u64, 1..9_u64, texts_attribute()).prop_map(|(base, each, times)| {
         let rate = |units| {
@@ -274,7 +271,7 @@ fn own_quota() -> impl Strategy<Value = QuotaSpec> {
     prop_oneof![6 => rate_quota(), 1 => at_once, 1 => computed]
 }
 
-/// A quota of the same kind as another: tiers and overrides only change how much.
+/// A quota of the same kind with another number, for tiers and overrides.
 fn same_kind(own: &QuotaSpec, units: u64) -> QuotaSpec {
     let mut other = own.clone();
     match &mut other.amount {
@@ -283,9 +280,7 @@ fn same_kind(own: &QuotaSpec, units: u64) -> QuotaSpec {
                 rate.value.units += units;
             }
         }
-        Amount::Concurrency {
-            permits: places, ..
-        } => *places += units,
+        Amount::Concurrency { permits, .. } => *permits += units,
         Amount::Computed(computed) => computed.at_most.value.units += units,
         Amount::Unlimited => {}
     }
@@ -305,7 +300,7 @@ const LOCAL: RateSpec = RateSpec {
     period: Period::Span(Nanos::from_secs(1)),
 };
 
-/// A candidate that takes over what a reader takes over: `burst: auto` holds for every bucket of a limit.
+/// A candidate with what it inherits: `burst: auto` applies to every bucket of a limit.
 fn candidate_beside(own: &QuotaSpec, mut candidate: QuotaSpec) -> QuotaSpec {
     let auto = own.burst.filter(|burst| burst.value == Burst::Auto);
     if matches!(
@@ -349,7 +344,7 @@ fn count() -> impl Strategy<Value = Count> {
     ]
 }
 
-/// The fields that say how much and of what.
+/// The fields about quota, key and cost.
 fn amounts() -> impl Strategy<Value = LimitRule> {
     let tier_names = proptest::collection::btree_set(text(), 0..3);
     (
@@ -394,7 +389,7 @@ fn amounts() -> impl Strategy<Value = LimitRule> {
                     tiers,
                 });
                 limit.overrides = overrides;
-                // Most of these stand alone in real policies too, and together many contradict each other.
+                // Real policies rarely combine these fields, and many combinations are invalid.
                 match dice % 8 {
                     0 => limit.cost = cost,
                     1 => limit.count = count,
@@ -414,7 +409,7 @@ fn amounts() -> impl Strategy<Value = LimitRule> {
         )
 }
 
-/// A limit of levels.
+/// A limit with levels.
 fn levels() -> impl Strategy<Value = LimitRule> {
     vec((word(), rate_quota()), 2..4).prop_map(|levels| {
         let mut limit = minimal_limit(Vec::new(), quota(Amount::Unlimited));
@@ -433,7 +428,7 @@ fn levels() -> impl Strategy<Value = LimitRule> {
     })
 }
 
-/// A limit that says only what it must.
+/// A limit with required fields only.
 pub(super) fn minimal_limit(key: Vec<KeyPart>, quota: QuotaSpec) -> LimitRule {
     LimitRule {
         key,
@@ -441,7 +436,7 @@ pub(super) fn minimal_limit(key: Vec<KeyPart>, quota: QuotaSpec) -> LimitRule {
     }
 }
 
-/// Adds one of the fields that say what happens then, or none.
+/// Sets one of the fields about enforcement and denials, or none.
 fn with_action(mut limit: LimitRule, dice: u8, span: Nanos, text: Box<str>) -> LimitRule {
     match dice % 14 {
         0 => limit.mode = Mode::Shadow,
@@ -451,7 +446,7 @@ fn with_action(mut limit: LimitRule, dice: u8, span: Nanos, text: Box<str>) -> L
         4 => limit.penalty = Penalty::Count.into(),
         5 => limit.penalty = Penalty::Block(span).into(),
         6 => {
-            // Only what is charged afterwards can go into debt.
+            // Only charges after the request can go into debt.
             limit.charge_always = true;
             limit.overdraft = u64::from(dice) + 1;
         }
@@ -485,7 +480,7 @@ fn limit() -> impl Strategy<Value = LimitRule> {
         })
 }
 
-/// A policy of which every field may be set.
+/// A policy with any field set.
 pub(super) fn policy() -> impl Strategy<Value = Policy> {
     let deny =
         (matching(1), 400..600_u16, option::of(text())).prop_map(|(matching, status, message)| {

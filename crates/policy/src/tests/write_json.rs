@@ -1,7 +1,6 @@
-//! A policy as the JSON text of a file that says it: reading the text gives the policy again.
+//! Writes a policy as JSON. Reading the text returns the same policy.
 //!
-//! Properties about readers and about the schema begin with a model, so they need its text. Must not know: how files
-//! are read.
+//! Property tests of readers and of the schema generate a model and need its text. Must not know: how files are read.
 
 use std::fmt;
 
@@ -13,9 +12,9 @@ use crate::model::{
     QuotaOverride, QuotaSpec, RateSpec, Test, Tiers,
 };
 
-/// A value of JSON whose fields keep their order: conditions, tiers and groups have one.
+/// A JSON value with ordered fields, because conditions, tiers and groups are ordered.
 pub(super) enum Json {
-    /// A number or a truth value.
+    /// A number or a boolean.
     Bare(String),
     Text(String),
     List(Vec<Json>),
@@ -55,7 +54,7 @@ fn texts<T: fmt::Display>(values: impl IntoIterator<Item = T>) -> Json {
     Json::List(values.into_iter().map(text).collect())
 }
 
-/// A map of those fields that are given.
+/// A map of the fields that are `Some`.
 fn map(fields: Vec<(&str, Option<Json>)>) -> Json {
     let given = fields
         .into_iter()
@@ -63,7 +62,7 @@ fn map(fields: Vec<(&str, Option<Json>)>) -> Json {
     Json::Map(given.collect())
 }
 
-/// The value unless it is the default.
+/// The value, unless it is the default.
 fn unless_default<T: PartialEq>(
     value: &T,
     default: &T,
@@ -107,7 +106,7 @@ pub(super) fn policy(policy: &Policy) -> String {
         ("groups", Some(Json::Map(groups.collect()))),
         ("exempt", list(exempt.collect())),
         ("deny", list(policy.deny.iter().map(deny).collect())),
-        // Given even if there are none, because a file that says nothing is refused.
+        // Always written, because an empty file is rejected.
         (
             "limits",
             Some(Json::List(policy.limits.iter().map(limit).collect())),
@@ -142,7 +141,7 @@ fn conditions(matching: &Match) -> Json {
 
 fn test(test: &Test) -> Json {
     match test {
-        // Always a list: as a single value `absent` would be the word.
+        // Always a list, because the single value `absent` is a keyword.
         Test::OneOf(values) => texts(values),
         Test::Route(routes) => texts(routes.iter().map(|route| &route.0)),
         Test::Within(networks) => texts(networks),
@@ -263,7 +262,7 @@ fn key(parts: &[KeyPart]) -> Option<Json> {
     list(parts.iter().map(key_part).collect())
 }
 
-/// A part by its name, or as a map where it is not as usual.
+/// A part as its name, or as a map if it has options.
 fn key_part(part: &KeyPart) -> Json {
     let usual = KeyPart::new(part.attribute.clone());
     let attribute = text(&part.attribute.value);
@@ -363,19 +362,16 @@ fn alternative_quota(other: &QuotaSpec, own: &QuotaSpec) -> Json {
     map(quota(other, Some(own)))
 }
 
-/// The fields of a quota. Beside a limit's own quota everything is given that is no default there or here, so that
-/// nothing is taken over by accident.
+/// The fields of a quota. Inside a limit, all fields that differ from a default there or here are written, so that none
+/// is inherited by accident.
 fn quota(quota: &QuotaSpec, own: Option<&QuotaSpec>) -> Vec<(&'static str, Option<Json>)> {
     let mut fields = match &quota.amount {
         Amount::Rates(rates) => {
             let rates = rates.iter().map(|at| rate(&at.value));
             vec![("rate", Some(texts(rates)))]
         }
-        Amount::Concurrency {
-            permits: places,
-            lease,
-        } => vec![
-            ("concurrency", Some(number(*places))),
+        Amount::Concurrency { permits, lease } => vec![
+            ("concurrency", Some(number(*permits))),
             ("lease", Some(text(duration(*lease)))),
         ],
         Amount::Computed(one) => vec![("rate", Some(computed(one)))],
@@ -408,7 +404,7 @@ fn quota(quota: &QuotaSpec, own: Option<&QuotaSpec>) -> Vec<(&'static str, Optio
     fields
 }
 
-/// Whether a property is no default, of this quota or of the one beside it.
+/// Whether a property differs from its default, in this quota or in the limit's own.
 fn is_explicit<T: Default + PartialEq>(
     quota: &QuotaSpec,
     own: Option<&QuotaSpec>,

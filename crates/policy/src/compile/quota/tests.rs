@@ -1,4 +1,4 @@
-//! Quotas as files say them, against what core makes of them and what it refuses.
+//! Compiled quotas and the quotas that core rejects.
 
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{Calendar, Nanos, QuotaUnit, UtcOffset, Window};
@@ -44,7 +44,7 @@ fn with_burst(mut quota: Located<QuotaSpec>, burst: Burst) -> Located<QuotaSpec>
     quota
 }
 
-/// The most at once and the interval of a bucket.
+/// The burst and the interval of a bucket.
 fn bucket(limit: &Limit) -> (u64, u64) {
     match limit.quota() {
         Quota::TokenBucket(bucket) => (bucket.limit(), bucket.interval().as_nanos()),
@@ -60,9 +60,9 @@ fn the_burst_is_the_rates_number_unless_the_file_says_otherwise() {
         bucket(&build_limits(&plain, 0).unwrap()[0]),
         (1_000, 60_000_000)
     );
-    let said = with_burst(plain.clone(), Burst::Units(200));
+    let explicit = with_burst(plain.clone(), Burst::Units(200));
     assert_eq!(
-        bucket(&build_limits(&said, 0).unwrap()[0]),
+        bucket(&build_limits(&explicit, 0).unwrap()[0]),
         (200, 60_000_000)
     );
     let auto = with_burst(plain, Burst::Auto);
@@ -173,7 +173,7 @@ fn bytes_above_a_million_a_second_are_charged_in_blocks_and_requests_are_refused
     );
     assert_eq!(
         refused[0].help.as_deref(),
-        Some("the nearest that can be honoured is 500,000,000/s")
+        Some("the nearest supported value is 500,000,000/s")
     );
     quota.value.unit = QuotaUnit::Bytes;
     assert!(build_limits(&quota, 0).is_ok());
@@ -185,22 +185,22 @@ fn what_core_refuses_is_said_in_the_words_of_the_file_at_its_place() {
         spec(Algorithm::TokenBucket, &[(1, Period::Year)]),
         Burst::Units(200),
     );
-    let problems = build_limits(&burst, 0).unwrap_err();
-    assert_eq!(problems[0].location, at(9));
+    let diagnostics = build_limits(&burst, 0).unwrap_err();
+    assert_eq!(diagnostics[0].location, at(9));
     assert_eq!(
-        &*problems[0].message,
+        &*diagnostics[0].message,
         "`burst` cannot be 200 with a rate of 1/year: it would take longer than 2^62 ns (146 years) to refill"
     );
     assert_eq!(
-        problems[0].help.as_deref(),
-        Some("the nearest that can be honoured is 146")
+        diagnostics[0].help.as_deref(),
+        Some("the nearest supported value is 146")
     );
     let log = spec(Algorithm::SlidingLog, &[(20_000, MINUTE)]);
     assert_eq!(
         problems_of(&log),
         [(
-            "`rate` cannot be 20,000/min: it is more than this algorithm can count".to_owned(),
-            "the nearest that can be honoured is 10,000/min".to_owned()
+            "`rate` cannot be 20,000/min: it is above the maximum of this algorithm".to_owned(),
+            "the nearest supported value is 10,000/min".to_owned()
         )]
     );
     let useless = with_burst(spec(Algorithm::SlidingLog, &[(1, MINUTE)]), Burst::Auto);
@@ -247,5 +247,5 @@ fn a_computed_quota_is_bounded_below_and_above() {
     quota.value.amount = amount(5_000, 50, 12_500);
     assert_eq!(bucket(&build_limits(&quota, 0).unwrap()[0]).0, 5_000);
     quota.value.amount = amount(5_000, 50, 100);
-    assert!(problems_of(&quota)[0].0.contains("below the 5,000"));
+    assert!(problems_of(&quota)[0].0.contains("below the base 5,000"));
 }

@@ -1,4 +1,4 @@
-//! A request as matching sees it: every attribute is asked for once, paths and hosts have one spelling.
+//! A request during matching: reads each attribute at most once, and normalizes path and host.
 //!
 //! Must not know: rules, conditions.
 
@@ -7,23 +7,23 @@ use std::net::IpAddr;
 use super::super::path::{self, NormalizedPath, PATH_CAPACITY};
 use crate::attributes::{Attribute, Attributes};
 
-/// How many attributes are remembered; further ones are asked for again. Those that most conditions ask for come first.
+/// How many attributes are cached; further ones are read again. The attributes that most conditions use come first.
 const CACHED_ATTRIBUTES: usize = 32;
-/// How long a host may be that has to be rewritten.
+/// The maximum length of a host that has to be lower-cased.
 const HOST_CAPACITY: usize = 1_024;
 
-/// What a condition is about.
+/// The attribute of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Subject {
     Ip,
     Path,
     Host,
     Route,
-    /// Any other attribute, by its index in the list of them.
+    /// Any other attribute, by its index in the list.
     Other(usize),
 }
 
-/// Which of the attributes that cost something to look at are needed at all.
+/// Which of the expensive attributes are needed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NeededAttributes {
     pub(super) ip: bool,
@@ -32,7 +32,7 @@ pub(super) struct NeededAttributes {
     pub(super) route: bool,
 }
 
-/// A request, looked at.
+/// The attributes of a request, read once and normalized.
 pub(super) struct RequestView<'a> {
     request: &'a dyn Attributes,
     attributes: &'a [Attribute],
@@ -44,7 +44,7 @@ pub(super) struct RequestView<'a> {
     values: [Option<&'a [u8]>; CACHED_ATTRIBUTES],
 }
 
-/// Path and host as the transport has them.
+/// Path, host and route as the transport provides them.
 #[derive(Clone, Copy)]
 pub(super) struct RawAttributes<'a> {
     path: Option<&'a [u8]>,
@@ -52,14 +52,14 @@ pub(super) struct RawAttributes<'a> {
     route: Option<&'a [u8]>,
 }
 
-/// Room for a path and a host that have to be rewritten.
+/// Buffers for a path and a host that have to be normalized.
 pub(super) struct NormalizationBuffers {
     path: [u8; PATH_CAPACITY],
     host: [u8; HOST_CAPACITY],
 }
 
 impl<'a> RawAttributes<'a> {
-    /// Where only the route is known, it stands for the path: it lies under its own template.
+    /// If only the route is known, it is used as the path, because a template matches itself.
     pub(super) fn of(request: &'a dyn Attributes, needs: NeededAttributes) -> Self {
         let get =
             |needed: bool, attribute: &Attribute| needed.then(|| request.get(attribute)).flatten();
@@ -86,7 +86,7 @@ impl NormalizationBuffers {
 }
 
 impl<'a> RequestView<'a> {
-    /// Looks at a request whose path and host are spelled as they should be; `None` if they are not.
+    /// Views a request whose path and host are already normalized; `None` if they are not.
     pub(super) fn if_normalized(
         request: &'a dyn Attributes,
         attributes: &'a [Attribute],
@@ -103,31 +103,31 @@ impl<'a> RequestView<'a> {
         Some(Self::new(request, attributes, needs, raw, path, raw.host))
     }
 
-    /// Looks at any request. The second answer is whether the path or the host was too long to be rewritten.
+    /// Views any request. The second value is whether the path or the host was too long to normalize.
     pub(super) fn normalized(
         request: &'a dyn Attributes,
         attributes: &'a [Attribute],
         needs: NeededAttributes,
         raw: RawAttributes<'a>,
-        room: &'a mut NormalizationBuffers,
+        buffers: &'a mut NormalizationBuffers,
     ) -> (Self, bool) {
-        let path_room = &mut room.path;
+        let path_room = &mut buffers.path;
         let path = raw.path.map(|raw| match path::already_normalized(raw) {
             Some(path) => path,
             None => path::normalize(raw, path_room),
         });
-        let host = raw.host.map(|raw| match room.host.get_mut(..raw.len()) {
-            Some(room) if has_uppercase(raw) => {
-                room.copy_from_slice(raw);
-                room.make_ascii_lowercase();
-                &*room
+        let host = raw.host.map(|raw| match buffers.host.get_mut(..raw.len()) {
+            Some(buffers) if has_uppercase(raw) => {
+                buffers.copy_from_slice(raw);
+                buffers.make_ascii_lowercase();
+                &*buffers
             }
             _ => raw,
         });
         let unreadable =
             path.is_some_and(|path| path.is_truncated) || host.is_some_and(has_uppercase);
-        let look = Self::new(request, attributes, needs, raw, path, host);
-        (look, unreadable)
+        let view = Self::new(request, attributes, needs, raw, path, host);
+        (view, unreadable)
     }
 
     fn new(
@@ -150,7 +150,7 @@ impl<'a> RequestView<'a> {
         }
     }
 
-    /// The bytes of an attribute. Paths come without a slash at the end; addresses have none.
+    /// The bytes of an attribute. Paths have no trailing slash; addresses have no bytes.
     pub(super) fn value(&mut self, subject: Subject) -> Option<&'a [u8]> {
         match subject {
             Subject::Ip => None,
@@ -161,7 +161,7 @@ impl<'a> RequestView<'a> {
         }
     }
 
-    /// Whether the attribute is there.
+    /// Whether the attribute is present.
     pub(super) fn has(&mut self, subject: Subject) -> bool {
         match subject {
             Subject::Ip => self.ip.is_some(),

@@ -1,5 +1,5 @@
-//! As much of a JSON Schema validator as our own schema needs. A keyword that it does not know is an error, so that
-//! nothing in the schema goes unchecked.
+//! The parts of a JSON Schema validator that our schema needs. An unknown keyword is an error, so that no part of the
+//! schema is ignored.
 //!
 //! Must not know: policies.
 
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use regex_lite::Regex;
 use serde_json::{Map, Value};
 
-/// What is wrong with a value, each with its path.
+/// The errors of a value, each with its path.
 pub(super) fn errors(schema: &Value, value: &Value) -> Vec<String> {
     let mut found = Vec::new();
     Validator { root: schema }.check(schema, value, "", &mut found);
@@ -52,7 +52,7 @@ impl Validator<'_> {
                     }
                     true
                 }
-                // Looked at together with `properties`.
+                // Handled together with `properties`.
                 "patternProperties" => keywords.contains_key("properties"),
                 "items" => {
                     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
@@ -97,7 +97,7 @@ impl Validator<'_> {
 }
 
 thread_local! {
-    /// Patterns are few and compiled once.
+    /// There are few patterns; each is compiled once.
     static PATTERNS: RefCell<HashMap<String, Regex>> = RefCell::default();
 }
 
@@ -114,7 +114,7 @@ fn list(rule: &Value) -> &[Value] {
     rule.as_array().expect("a list")
 }
 
-/// The keywords that need no other schema.
+/// The keywords without subschemas.
 fn simple(keyword: &str, rule: &Value, value: &Value) -> bool {
     let count = |list: Option<usize>, at_least: bool| {
         let bound = usize::try_from(rule.as_u64().unwrap()).unwrap();
