@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_time_are_exact_and_in_plain_units() {
+    fn durations_are_exact_and_in_common_units() {
         for (nanos, text) in [
             (0, "0 s"),
             (1, "1 ns"),

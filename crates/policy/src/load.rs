@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_in_the_format_that_its_ending_says() {
+    fn the_file_extension_selects_the_format() {
         let yaml = TempFile::new("a.yaml", b"limits: [{ name: a, rate: 1/s }]");
         let json = TempFile::new(
             "a.json",
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_text_is_refused_with_the_first_wrong_byte() {
+    fn a_file_that_is_not_utf8_is_rejected_with_the_first_invalid_byte() {
         let file = TempFile::new("latin.yaml", b"limits:\n  - name: caf\xe9\n");
         assert_eq!(
             file.refusal(),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_beyond_the_bound_is_refused_without_reading_it_all() {
+    fn a_file_above_the_maximum_size_is_rejected_without_reading_all_of_it() {
         let file = TempFile::new("large.yaml", &vec![b'#'; MAX_BYTES + 1]);
         assert!(file.refusal().contains("more than 1048576 bytes"));
         let missing = load_path(Path::new("/nowhere/policy.yaml")).unwrap_err();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn presence_is_a_word_in_every_format_and_a_text_in_a_list() {
+    fn presence_is_a_keyword_in_every_format_and_a_text_in_a_list() {
         let yaml = |test: &str| {
             let text = format!("limits: [{{ name: a, rate: 1/s, match: {{ header.x: {test} }} }}]");
             load(&text, "a.yaml", SourceFormat::Yaml).unwrap()

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_left_out_means_the_default_of_the_reference() {
+    fn an_omitted_field_has_the_documented_default() {
         let mut compared = 0;
         for (name, fields) in tables() {
             let room = ROOM.iter().filter(|(of, _)| *of == name);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn control_another_value_than_the_default_makes_another_policy() {
+    fn control_a_value_other_than_the_default_changes_the_policy() {
         for (name, text) in ROOM.iter().filter(|(name, _)| *name == "limit").take(2) {
             assert_ne!(with(text, ""), with(text, ", mode: off"), "{name}");
         }

@@ -85,7 +85,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn the_number_is_met_exactly_by_an_adversary(
+    fn an_adversary_reaches_the_bound_exactly(
         which in 0_usize..6, units in 1_u64..20, burst in prop::option::of(1_u64..20), tenths in 1_u64..5,
     ) {
         // Long enough that every rate is within 0.1 %, and whole microseconds for the log.
@@ -100,7 +100,7 @@ proptest! {
     }
 
     #[test]
-    fn the_number_is_never_exceeded(
+    fn no_schedule_exceeds_the_bound(
         which in 0_usize..6, units in 1_u64..20, burst in prop::option::of(1_u64..20),
         gaps in prop::collection::vec(0_u64..60, 1..400), offset in 0_u64..400,
     ) {
@@ -142,7 +142,7 @@ fn worst_case_of_windows(limit: &Limit, which: usize, period: u64, begin: u64) -
 }
 
 #[test]
-fn the_adversary_finds_nothing_where_there_is_less_to_find() {
+fn control_the_adversary_does_not_reach_the_bound_of_a_larger_quota() {
     // Negative control: the adversary does not reach the maximum of a larger quota.
     let limit = build_limit(0, 10, Some(5), 400_000);
     let other = build_limit(0, 10, Some(6), 400_000);
@@ -152,7 +152,7 @@ fn the_adversary_finds_nothing_where_there_is_less_to_find() {
 }
 
 #[test]
-fn the_example_of_every_description() {
+fn the_bound_of_the_documented_example_is_right() {
     let mut builder = QuotaBuilder::new(
         AlgorithmSpec::TokenBucket(Nanos::MINUTE),
         QuotaUnit::Requests,
@@ -166,7 +166,7 @@ fn the_example_of_every_description() {
 }
 
 #[test]
-fn a_dear_request_is_let_through_whole() {
+fn a_queue_admits_an_expensive_request_as_a_whole() {
     let queue = QuotaBuilder::new(
         AlgorithmSpec::LeakyQueue(Nanos::SECOND),
         QuotaUnit::Requests,

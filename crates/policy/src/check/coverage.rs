@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_alike_is_not_covered() {
+    fn similar_tests_do_not_cover_each_other() {
         let pairs = [
             (within("::/0"), within("10.0.0.0/8")),
             (route("/a/{*rest}"), route("/a")),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_said_to_be_covered_is_covered_for_every_value() {
+    fn covered_tests_are_covered_for_every_value() {
         let values = with_their_opposites(vec![
             one_of(&["a"]),
             one_of(&["a", "b"]),

@@ -98,7 +98,7 @@ fn most(limit: &Limit) -> u64 {
 }
 
 #[test]
-fn every_part_of_a_limit_has_a_state_with_an_identity_of_its_own() {
+fn every_meter_of_a_limit_has_its_own_identity() {
     let mut login = limit(
         "login",
         quota(Algorithm::TokenBucket, &[(10, MINUTE), (100, HOUR)]),
@@ -148,7 +148,7 @@ fn every_part_of_a_limit_has_a_state_with_an_identity_of_its_own() {
 }
 
 #[test]
-fn a_hierarchy_has_a_state_per_level_whose_keys_grow() {
+fn a_hierarchy_has_one_state_per_level_with_growing_keys() {
     let mut org = limit("api", bucket(1, SECOND));
     org.levels = vec![
         level("org", &["claim.org"], bucket(10_000, MINUTE)),
@@ -169,7 +169,7 @@ fn a_hierarchy_has_a_state_per_level_whose_keys_grow() {
 }
 
 #[test]
-fn an_override_comes_before_a_tier_and_a_tier_before_the_limits_own() {
+fn an_override_comes_before_a_tier_and_a_tier_before_the_own_quota() {
     let mut api = limit("api", bucket(100, MINUTE));
     api.key = key(&["header.x-api-key", "ip"]);
     api.tiers = tiers(
@@ -201,7 +201,7 @@ fn an_override_comes_before_a_tier_and_a_tier_before_the_limits_own() {
 }
 
 #[test]
-fn windows_of_tiers_find_those_of_the_same_period_and_strangers_count_apart() {
+fn windows_of_tiers_share_states_by_period() {
     let mut api = limit(
         "api",
         quota(Algorithm::FixedWindow, &[(10, SECOND), (1_000, HOUR)]),
@@ -252,7 +252,7 @@ fn minted(rich: Limit, poor: Limit) -> u64 {
 }
 
 #[test]
-fn changing_between_tiers_mints_nothing_because_all_share_the_largest_ceiling() {
+fn changing_between_tiers_gains_no_quota() {
     let (rich, poor) = (bucket(5_000, MINUTE), bucket(1, SECOND));
     let mut api = limit("api", poor.clone());
     api.tiers = tiers("header.x-plan", &[("pro", rich.clone())]);
@@ -287,7 +287,7 @@ fn a_computed_quota_follows_its_attribute_within_its_bounds() {
 }
 
 #[test]
-fn every_computed_quota_accepts_what_any_other_has_lent() {
+fn all_computed_quotas_share_one_ceiling() {
     for (algorithm, base, each, at_most, overdraft) in [
         (Algorithm::TokenBucket, 7, 3, 1_000, 0),
         (Algorithm::TokenBucket, 0, 1, 77, 5),
@@ -346,7 +346,7 @@ fn limits_that_share_a_bucket_share_its_state_and_its_id() {
 }
 
 #[test]
-fn the_whole_policy_and_a_limit_are_each_free_to_relax() {
+fn the_more_permissive_of_policy_mode_and_limit_mode_applies() {
     use crate::model::Mode;
     for (all, own, holds) in [
         (Mode::Enforce, Mode::Shadow, Mode::Shadow),
@@ -365,7 +365,7 @@ fn the_whole_policy_and_a_limit_are_each_free_to_relax() {
 }
 
 #[test]
-fn what_cannot_be_honoured_is_refused_all_at_once() {
+fn all_unsupported_parts_are_reported_at_once() {
     let mut first = limit("a", quota(Algorithm::SlidingLog, &[(20_000, MINUTE)]));
     first.name.location = SourceLocation {
         line: 2,

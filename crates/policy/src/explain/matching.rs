@@ -145,7 +145,7 @@ mod tests {
     use crate::tests::fixtures::attribute;
 
     #[test]
-    fn every_test_has_its_words() {
+    fn every_test_has_a_description() {
         let words = |name: &str, test: Test| {
             describe_condition(&Condition {
                 attribute: attribute(name),

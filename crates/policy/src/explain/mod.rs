@@ -17,8 +17,6 @@ mod request;
 mod window;
 
 #[cfg(test)]
-mod properties;
-#[cfg(test)]
 mod tests;
 
 pub use fleet::{OverAdmission, SlotExplanation};

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_multiplication_may_be_typed_on_any_keyboard() {
+    fn a_computed_rate_accepts_ascii_spellings_of_the_multiplication_sign() {
         let expected = parse_computed_rate(
             "5000/h + 50/h × claim.repos, at most 12500/h",
             QuotaUnit::Requests,
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn the_missing_part_of_a_computed_rate_is_named() {
         let cases = [
             ("5000/h + 50/h × claim.repos", "at most"),
             ("5000/h + 50/h, at most 10/h", "× ATTRIBUTE"),

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_people_write_are_read() {
+    fn common_spellings_of_numbers_are_parsed() {
         let cases = [
             ("0", 0),
             ("10", 10),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn s_30_what_only_looks_like_a_number_is_refused_by_name() {
+    fn s_30_texts_that_only_look_like_a_number_are_rejected_with_the_reason() {
         let cases = [
             ("", "missing"),
             ("NaN", "not a finite number"),
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_for_digits_come_with_the_digits() {
+    fn letters_that_look_like_digits_come_with_a_suggestion() {
         let help = |text| parse_count(text).unwrap_err().help.unwrap();
         assert_eq!(&*help("1O0"), "did you mean `100`?");
         assert_eq!(&*help("-0"), "write `0`");

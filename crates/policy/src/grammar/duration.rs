@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_that_people_write_are_read() {
+    fn common_spellings_of_durations_are_parsed() {
         let cases = [
             ("250ms", 250 * MILLI),
             ("10s", 10 * SECOND),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused_with_the_reason() {
+    fn invalid_durations_are_rejected_with_the_reason() {
         let cases = [
             ("", "missing"),
             ("10", "no unit of time"),

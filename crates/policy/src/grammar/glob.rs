@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_misunderstood_is_refused() {
+    fn ambiguous_patterns_are_rejected() {
         for (text, expected) in [
             (String::new(), "empty"),
             ("***".to_owned(), "`***`"),

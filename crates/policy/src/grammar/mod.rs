@@ -81,7 +81,7 @@ mod tests {
     use super::quote;
 
     #[test]
-    fn texts_in_messages_are_bounded_and_show_what_cannot_be_seen() {
+    fn quoted_texts_are_bounded_and_escape_control_characters() {
         assert_eq!(quote("a\"b"), "`a\"b`");
         assert_eq!(quote("a\nb\u{0}"), "`a\\nb\\0`");
         assert_eq!(quote(&"x".repeat(1_000)).chars().count(), 63);

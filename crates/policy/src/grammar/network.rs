@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_and_addresses_are_read() {
+    fn networks_and_addresses_are_parsed() {
         for (text, expected) in [
             ("10.0.0.0/8", "10.0.0.0/8"),
             ("0.0.0.0/0", "0.0.0.0/0"),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused_and_the_right_one_named() {
+    fn invalid_networks_are_rejected_with_a_suggestion() {
         for (text, expected) in [
             ("10.1.2.3/8", "did you mean `10.0.0.0/8` or `10.1.2.3`?"),
             ("2001:db8::1/32", "did you mean `2001:db8::/32`"),

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offsets_are_read_in_minutes() {
+    fn offsets_are_parsed_to_minutes() {
         for (text, expected) in [
             ("Z", 0),
             ("UTC", 0),
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_offset_is_refused() {
+    fn invalid_offsets_are_rejected() {
         for (text, expected) in [
             ("", "not an offset"),
             ("2", "not an offset"),

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_read_to_a_hundredth_of_a_percent() {
+    fn percentages_are_parsed_to_a_hundredth_of_a_percent() {
         for (text, expected) in [
             ("0%", 0),
             ("25%", 2_500),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_share_is_refused() {
+    fn invalid_percentages_are_rejected() {
         for (text, expected) in [
             ("25", "`%` is missing"),
             ("0.5", "`%` is missing"),

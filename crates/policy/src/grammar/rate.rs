@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_that_people_write_are_read() {
+    fn common_spellings_of_rates_are_parsed() {
         let span = |secs| Period::Span(Nanos::from_secs(secs));
         let cases = [
             ("10/s", 10, span(1)),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rate_is_refused_with_the_reason_and_a_suggestion() {
+    fn invalid_rates_are_rejected_with_the_reason_and_a_suggestion() {
         let cases = [
             ("", "a rate is missing"),
             ("100", "has no period"),

@@ -42,14 +42,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_and_their_classes_are_read() {
+    fn statuses_and_their_classes_are_parsed() {
         assert_eq!(parse_status_class("401"), Ok(StatusClass::Code(401)));
         assert_eq!(parse_status_class("4xx"), Ok(StatusClass::Class(4)));
         assert_eq!(parse_status_class("5XX"), Ok(StatusClass::Class(5)));
     }
 
     #[test]
-    fn what_is_no_status_is_refused() {
+    fn invalid_statuses_are_rejected() {
         for text in [
             "", "4", "40", "4x", "xx", "0xx", "9xx", "099", "600", "4010", "+40", "-401", "NaN",
             "1e2", "4O1", "400-499",

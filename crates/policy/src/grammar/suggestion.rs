@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_are_found_and_strangers_are_not() {
+    fn typos_get_a_suggestion_and_unrelated_names_do_not() {
         let known = [
             "rate",
             "burst",

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn templates_are_read_and_lose_a_slash_at_the_end() {
+    fn templates_are_parsed_without_a_trailing_slash() {
         for (text, expected) in [
             ("/", "/"),
             ("/login", "/login"),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_template_is_refused_with_what_would_be() {
+    fn invalid_templates_are_rejected_with_a_suggestion() {
         for (text, expected) in [
             ("", "write `/`"),
             ("login", "write `/login`"),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_lie_under_templates_segment_by_segment() {
+    fn paths_match_templates_segment_by_segment() {
         let holds = |t: &str, path| template_matches(&parse_template(t).unwrap(), path);
         assert!(holds("/a/{id}", "/a/7"));
         assert!(!holds("/a/{id}", "/a"));

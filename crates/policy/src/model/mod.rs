@@ -36,7 +36,7 @@ pub struct Policy {
     pub groups: Vec<Group>,
     /// Route templates that no limit matches by.
     pub routes: Vec<Located<Template>>,
-    /// `mode` of the whole policy. The stricter of this and the limit's own mode applies.
+    /// `mode` of the whole policy. The more permissive of this and the limit's own mode applies.
     pub mode: Mode,
     /// `fleet.nodes`: the number of nodes, if the fleet does not know it.
     pub nodes: Option<u32>,

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn problems_come_in_the_order_of_the_file_and_too_many_are_only_counted() {
+    fn diagnostics_are_in_file_order_and_bounded() {
         let mut report = DiagnosticSink::default();
         for line in (1..=20_000_u32).rev() {
             let location = SourceLocation {

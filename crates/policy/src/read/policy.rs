@@ -82,7 +82,7 @@ pub(crate) const POLICY: [Field<PolicyDraft>; 9] = [
     Field::new(
         "mode",
         FieldDefault::Value("enforce"),
-        "The mode of the whole policy: `enforce`, `shadow` (count and report only) or `off`. The stricter of this and a limit's own mode applies.",
+        "The mode of the whole policy: `enforce`, `shadow` (count and report only) or `off`. The more permissive of this and a limit's own mode applies.",
         || definition_ref("mode"),
         |reader, node, name, draft| {
             set_if_some(&mut draft.policy.mode, reader.keyword(node, name, &MODES));

@@ -88,7 +88,7 @@ const NUMBERS: [(&str, &str); 22] = [
 ];
 
 #[test]
-fn s_30_what_is_no_number_is_refused_in_every_field_and_the_field_is_named() {
+fn s_30_invalid_numbers_are_rejected_in_every_field_by_name() {
     for (field, form) in NUMBERS {
         for number in NO_NUMBERS {
             // Percentages may have decimals, and a period without a number means one.
@@ -131,7 +131,7 @@ fn control_the_same_fields_accept_a_number() {
 }
 
 #[test]
-fn s_41_a_policy_that_was_cut_off_never_panics_the_reader() {
+fn s_41_a_truncated_policy_never_panics_the_reader() {
     let mut refused = 0;
     for end in (0..EVERYTHING.len())
         .step_by(13)
@@ -143,7 +143,7 @@ fn s_41_a_policy_that_was_cut_off_never_panics_the_reader() {
 }
 
 #[test]
-fn any_value_in_any_place_is_answered() {
+fn values_of_the_wrong_type_never_panic_the_reader() {
     let strange = ["~", "[]", "{ a: b }", "absent", "\"\0\"", "-0"];
     let lines: Vec<&str> = EVERYTHING.lines().collect();
     let mut refused = 0;
@@ -162,7 +162,7 @@ fn any_value_in_any_place_is_answered() {
 }
 
 #[test]
-fn all_problems_of_a_file_are_told_at_once() {
+fn all_mistakes_of_a_file_are_reported_at_once() {
     let text = "mode: on\nlimits:\n  - { name: a b, rate: 1, brust: 2 }\n  - { name: c, rate: 1/s, burst: x, key: path }\n";
     let diagnostics = load(text, "a.yaml", SourceFormat::Yaml).unwrap_err();
     assert_eq!(diagnostics.list.len(), 6, "{diagnostics}");

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn points_by_method_fall_back_where_no_value_fits() {
+    fn a_cost_by_value_falls_back_for_other_values() {
         let price = CostRule::new(&Cost::ByValue {
             attribute: Attribute::Method,
             values: vec![("POST".into(), 5), ("GET".into(), 1), ("POST".into(), 9)],
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_that_an_attribute_says_stays_within_its_bounds() {
+    fn a_cost_from_an_attribute_stays_within_its_bounds() {
         let price = CostRule::new(&Cost::Attribute {
             attribute: Attribute::Header("x-cost".into()),
             at_least: 2,
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_corrects_the_estimate_only_if_it_says_a_number() {
+    fn a_response_corrects_the_estimate_only_with_a_number() {
         let price = CostRule::new(&Cost::Response {
             header: "x-tokens-used".into(),
             estimate: 100,

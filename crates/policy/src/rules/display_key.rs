@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn values_and_addresses_are_shown_as_they_were_given() {
+    fn values_and_addresses_are_displayed_as_text() {
         let key_spec = key_spec(&["header.user", "ip", "method"]);
         let key = key(&key_spec, &["alice\n", "203.0.113.7", "POST"]);
         assert_eq!(key_spec.display_key(&key), "alice\\n, 203.0.113.7, POST");
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_a_key_is_shown_with_an_ellipsis() {
+    fn a_truncated_key_is_displayed_with_an_ellipsis() {
         let key_spec = key_spec(&["header.user", "method"]);
         let key = key(&key_spec, &["alice", "POST"]);
         assert_eq!(key_spec.display_key(&key[..key.len() - 1]), "alice, …");

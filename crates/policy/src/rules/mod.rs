@@ -20,14 +20,6 @@ mod route_tree;
 mod variant_selector;
 
 #[cfg(test)]
-mod allocation;
-#[cfg(test)]
-mod differential;
-#[cfg(test)]
-mod keys_tests;
-#[cfg(test)]
-mod naive;
-#[cfg(test)]
 mod tests;
 
 pub use crate::algorithm::{AlgorithmSpec, share_state};

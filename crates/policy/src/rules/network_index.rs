@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn every_network_around_an_address_is_found_from_the_narrowest_outwards() {
+    fn all_enclosing_networks_are_found_narrowest_first() {
         let matched = networks(&[
             "0.0.0.0/0",
             "10.0.0.0/8",
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_outside_lies_in_none() {
+    fn an_address_outside_of_all_networks_is_in_none() {
         let matched = networks(&["10.0.0.0/8", "::ffff:192.168.0.0/112"]);
         assert!(!matched.contains("9.255.255.255".parse().unwrap()));
         assert!(!matched.contains("11.0.0.0".parse().unwrap()));

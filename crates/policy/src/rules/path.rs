@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_a_path_becomes_the_same() {
+    fn every_spelling_of_a_path_normalizes_to_the_same_path() {
         for raw in [
             "/a/b",
             "//a//b",
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_something_else_stays_different() {
+    fn paths_with_different_meanings_stay_different() {
         assert_eq!(spelled("/a%2fb"), "/a%2Fb");
         assert_eq!(spelled("/a%252fb"), "/a%252fb");
         assert_eq!(spelled("/a%zz%4"), "/a%zz%4");
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_in_its_one_spelling_is_not_copied_however_long_it_is() {
+    fn a_normalized_path_of_any_length_is_not_copied() {
         let long = format!("/{}", "x/".repeat(10_000));
         let path = already_normalized(long.as_bytes()).unwrap();
         assert_eq!(path.full(), long.as_bytes());
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_said_and_what_comes_back_from_there_is_found() {
+    fn a_truncated_path_is_reported_unless_later_segments_remove_the_excess() {
         let long = "x/".repeat(PATH_CAPACITY);
         let mut buffer = [0; PATH_CAPACITY];
         let cut = normalize(format!("//a/{long}").as_bytes(), &mut buffer);

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_beginnings_of_a_value_are_found_and_no_others() {
+    fn all_prefixes_of_a_value_are_found_and_no_others() {
         let texts = [
             "", "a", "abc", "abd", "abcde", "b", "ab", "abc", "/files/", "/fi",
         ];

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaky_bucket_admits_its_burst_at_once_and_a_queue_holds_its_burst_beside_the_first() {
+    fn a_leaky_bucket_admits_its_burst_and_a_queue_its_burst_plus_one() {
         let meter = QuotaBuilder::new(
             AlgorithmSpec::LeakyBucket(Nanos::SECOND),
             QuotaUnit::Requests,
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn auto_is_ten_seconds_worth_and_at_least_one() {
+    fn burst_auto_is_the_units_of_ten_seconds_and_at_least_one() {
         let auto = |units, period| {
             let mut builder =
                 QuotaBuilder::new(AlgorithmSpec::TokenBucket(period), QuotaUnit::Requests);

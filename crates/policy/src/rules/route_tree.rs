@@ -228,7 +228,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_template_that_a_path_lies_under_is_found_the_most_specific_first() {
+    fn all_templates_that_match_a_path_are_found_most_specific_first() {
         assert_eq!(
             under(&ALL, "/v1/items/mine"),
             [
@@ -255,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_spelled_in_one_way_too() {
+    fn templates_are_normalized_like_paths() {
         assert_eq!(RoutePattern::new("/%61//b/"), RoutePattern::new("/a/b"));
         assert_eq!(RoutePattern::new("/a%2fb"), RoutePattern::new("/a%2Fb"));
         assert_eq!(RoutePattern::new("/{x}"), RoutePattern::new("/{y}"));
     }
 
     #[test]
-    fn the_deepest_template_is_found_and_one_deeper_is_refused() {
+    fn the_deepest_template_matches_and_a_deeper_one_is_rejected() {
         let deepest = "/{x}".repeat(MAX_SEGMENTS);
         let path = "/1".repeat(MAX_SEGMENTS);
         let route = RoutePattern::new(&deepest).unwrap();

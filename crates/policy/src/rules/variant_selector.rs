@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tier_is_found_by_its_exact_name_and_anything_else_is_the_rules_own() {
+    fn a_tier_is_selected_by_its_exact_name_and_other_values_get_the_own_quota() {
         let variant = |plan| tiers().variant(&Plan(plan), None, b"");
         assert_eq!(variant(b"pro"), 1);
         assert_eq!(variant(b"free"), 2);

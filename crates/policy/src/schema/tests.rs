@@ -89,7 +89,7 @@ fn unexplained(schema: &Value, path: &str, found: &mut Vec<String>) {
 }
 
 #[test]
-fn every_field_is_explained() {
+fn every_field_has_a_description() {
     let mut found = Vec::new();
     unexplained(&schema(), "", &mut found);
     assert_eq!(found, [""; 0]);
@@ -103,7 +103,7 @@ fn every_field_is_explained() {
 }
 
 #[test]
-fn what_policies_say_is_valid() {
+fn valid_policies_pass_the_schema() {
     for file in [
         "mode: off\nfleet: { nodes: 3 }\ndivergence_threshold: 2%\nlimits: []\n",
         "lists: { office: [10.0.0.0/8, \"2001:db8::/32\"], one: 192.0.2.1 }\nroutes: [\"/v1/items/{id}\"]\n",
@@ -142,7 +142,7 @@ fn what_policies_say_is_valid() {
 }
 
 #[test]
-fn what_is_wrong_in_shape_is_refused() {
+fn invalid_shapes_fail_the_schema() {
     for fields in [
         "rat: 10/s",
         "key: ip",

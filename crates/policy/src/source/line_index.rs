@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_end_a_line_counts_once() {
+    fn every_kind_of_line_end_counts_once() {
         let lines = LineIndex::new("a\nb\r\nc\rd\n");
         for (offset, line) in [(0, 1), (2, 2), (5, 3), (7, 4), (9, 5)] {
             assert_eq!(lines.locate(offset..offset + 1).line, line, "at {offset}");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_and_widths_count_characters_however_long_they_are() {
+    fn columns_and_widths_count_characters_not_bytes() {
         let text = "é€😀x: ü\n";
         let lines = LineIndex::new(text);
         let x = text.find('x').unwrap();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_counted_right_beyond_every_stride() {
+    fn columns_of_a_long_line_are_right_beyond_every_stride() {
         let text = "é".repeat(1_000);
         let lines = LineIndex::new(&text);
         for character in 0..1_000_u32 {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_covers_several_lines_is_marked_to_the_end_of_the_first() {
+    fn a_range_over_several_lines_is_truncated_to_the_first_line() {
         let lines = LineIndex::new("abc\r\ndef\n");
         assert_eq!(lines.locate(1..8), location(1, 2, 2));
         // Both bytes of the line end are located at the end of the line.
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_text_and_beyond_is_a_place_too() {
+    fn offsets_at_the_end_of_the_text_and_beyond_have_a_location() {
         let lines = LineIndex::new("ab");
         assert_eq!(lines.locate(2..2), location(1, 3, 1));
         assert_eq!(lines.locate(70..90), location(1, 3, 1));

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caret_stands_below_what_is_meant() {
+    fn the_carets_are_below_the_value() {
         assert_eq!(
             render("a: 1\nrate: 10/q # x\n", 2, 7, 4),
             "p.yaml:2:7: wrong\n  2 | rate: 10/q # x\n    |       ^^^^\n  help: right\n"
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_line_can_be_meant() {
+    fn the_caret_can_be_at_the_end_of_a_line() {
         assert_eq!(
             render("[1", 1, 3, 1),
             "p.yaml:1:3: wrong\n  1 | [1\n    |   ^\n  help: right\n"
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_nowhere_is_told_of_the_file() {
+    fn a_diagnostic_without_a_location_names_only_the_file() {
         assert_eq!(render("a\n", 0, 0, 0), "p.yaml: wrong\n  help: right\n");
     }
 
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_around_the_caret_which_stays_below_the_same_word() {
+    fn a_long_line_is_truncated_around_the_carets() {
         for filler in ["x", "日", "é"] {
             for (left, right) in [
                 (0, 300),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_a_file_says_reaches_the_terminal_as_a_command() {
+    fn control_characters_of_a_file_never_reach_the_terminal() {
         let location = SourceLocation {
             line: 1,
             column: 1,
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_only_where_they_are_asked_for() {
+    fn colours_are_optional() {
         let list = vec![Diagnostic::new(SourceLocation::START, "wrong", "right")];
         let diagnostics = Diagnostics::new("f", "x\n", list);
         assert!(!diagnostics.render(false).contains('\x1b'));

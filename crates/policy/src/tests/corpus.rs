@@ -45,7 +45,7 @@ fn verdict(path: &Path) -> Result<crate::model::Policy, String> {
 }
 
 #[test]
-fn every_wrong_policy_is_refused_with_exactly_its_words() {
+fn every_invalid_policy_has_its_expected_messages() {
     let update = std::env::var_os("TOLLGATE_UPDATE_CORPUS").is_some();
     let files = policies(&root().join("corpus/invalid"));
     assert!(
@@ -79,7 +79,7 @@ fn every_wrong_policy_is_refused_with_exactly_its_words() {
 }
 
 #[test]
-fn control_a_changed_word_or_an_accepted_policy_would_be_noticed() {
+fn control_a_changed_message_and_an_accepted_policy_are_detected() {
     let path = root().join("corpus/invalid/rate_without_period.yaml");
     let message = verdict(&path).unwrap_err();
     let expected = std::fs::read_to_string(path.with_extension("expected")).unwrap();
@@ -216,7 +216,7 @@ fn contains_in_order(text: &str, pieces: &[String]) -> bool {
 
 /// Every message in the source occurs in the corpus, so that somebody has read it at least once.
 #[test]
-fn every_message_has_a_wrong_policy_that_provokes_it() {
+fn every_message_has_an_invalid_policy_that_causes_it() {
     let mut message = Vec::new();
     let mut add = |text: &str, name: &str| {
         let diagnostics = load(
@@ -260,7 +260,7 @@ fn every_message_has_a_wrong_policy_that_provokes_it() {
 }
 
 #[test]
-fn every_right_policy_is_accepted() {
+fn every_valid_policy_is_accepted() {
     let files = policies(&root().join("corpus/valid"));
     assert!(files.len() >= 3);
     for path in files {
@@ -271,7 +271,7 @@ fn every_right_policy_is_accepted() {
 }
 
 #[test]
-fn every_right_policy_says_the_same_after_it_was_written_again() {
+fn every_valid_policy_survives_a_round_trip() {
     let mut files = policies(&root().join("corpus/valid"));
     files.extend(policies(&root().join("../../policies")));
     for path in files {
@@ -284,7 +284,7 @@ fn every_right_policy_says_the_same_after_it_was_written_again() {
 }
 
 #[test]
-fn every_right_policy_is_valid_by_the_schema() {
+fn every_valid_policy_passes_the_schema() {
     let mut files = policies(&root().join("corpus/valid"));
     files.extend(policies(&root().join("../../policies")));
     for path in files
@@ -297,7 +297,7 @@ fn every_right_policy_is_valid_by_the_schema() {
 }
 
 #[test]
-fn the_same_policy_says_the_same_in_yaml_toml_and_json() {
+fn the_same_policy_in_yaml_toml_and_json_is_equal() {
     let read = |ending| {
         verdict(
             &root()
@@ -312,7 +312,7 @@ fn the_same_policy_says_the_same_in_yaml_toml_and_json() {
 }
 
 #[test]
-fn the_policies_that_are_shipped_are_accepted() {
+fn the_shipped_policies_are_accepted() {
     let files = policies(&root().join("../../policies"));
     let names: Vec<String> = files.iter().map(|path| name_of(path)).collect();
     for expected in [

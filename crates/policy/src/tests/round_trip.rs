@@ -18,7 +18,7 @@ fn back(policy: &Policy) -> (String, Option<Policy>) {
 }
 
 #[test]
-fn most_random_policies_are_accepted_so_that_reading_them_back_proves_something() {
+fn most_random_policies_are_valid() {
     let mut runner = TestRunner::deterministic();
     let mut refused = Vec::new();
     for _ in 0..300 {
@@ -55,7 +55,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_written_is_valid_by_the_schema(policy in arbitrary_valid::policy()) {
+    fn written_policies_pass_the_schema(policy in arbitrary_valid::policy()) {
         let text = write_json::policy(&policy);
         let schema_errors = crate::schema::tests::schema_errors_of_json(&text);
         prop_assert!(schema_errors.is_empty(), "{schema_errors:?}\n{text}");

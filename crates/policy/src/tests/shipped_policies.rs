@@ -64,7 +64,7 @@ fn limits(rules: &Rules, attributes: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn an_address_is_limited_only_while_nobody_is_authenticated() {
+fn an_address_is_limited_only_without_authentication() {
     let rules = rules("absence");
     let anonymous = [("ip", "192.0.2.7"), ("path", "/"), ("method", "GET")];
     assert_eq!(limits(&rules, &anonymous), ["anonymous"]);
@@ -77,7 +77,7 @@ fn an_address_is_limited_only_while_nobody_is_authenticated() {
 }
 
 #[test]
-fn the_five_keys_are_layered_and_each_needs_what_it_is_keyed_by() {
+fn the_five_limits_are_layered_and_each_needs_its_key() {
     let rules = rules("layered");
     let address = ("ip", "192.0.2.7");
     let stranger = [address, ("method", "GET"), ("path", "/")];
@@ -160,7 +160,7 @@ fn writing_costs_five_points_and_reading_one() {
 }
 
 #[test]
-fn what_is_critical_keeps_its_reserve() {
+fn critical_requests_keep_their_reserve() {
     let rules = rules("stripe");
     let key = ("header.authorization", "Bearer sk_live_1");
     let charge = [("method", "POST"), ("path", "/v1/charges"), key];

@@ -54,7 +54,7 @@ fn bucket(limit: &Limit) -> (u64, u64) {
 }
 
 #[test]
-fn the_burst_is_the_rates_number_unless_the_file_says_otherwise() {
+fn the_burst_defaults_to_the_number_of_the_rate() {
     let plain = spec(Algorithm::TokenBucket, &[(1_000, MINUTE)]);
     assert_eq!(
         bucket(&build_limits(&plain, 0).unwrap()[0]),
@@ -84,7 +84,7 @@ fn the_burst_of_several_windows_belongs_to_the_shortest() {
 }
 
 #[test]
-fn months_and_years_are_the_calendars_only_in_fixed_windows() {
+fn months_and_years_follow_the_calendar_only_in_fixed_windows() {
     let month = |algorithm| build_limits(&spec(algorithm, &[(100, Period::Month)]), 0).unwrap()[0];
     let Quota::FixedWindow(fixed) = *month(Algorithm::FixedWindow).quota() else {
         panic!("a fixed window");
@@ -112,7 +112,7 @@ fn months_and_years_are_the_calendars_only_in_fixed_windows() {
 }
 
 #[test]
-fn days_turn_at_the_offset_that_the_file_says() {
+fn days_begin_at_the_utc_offset() {
     let mut quota = spec(
         Algorithm::FixedWindow,
         &[(5, Period::Span(Nanos::DAY)), (2, HOUR)],
@@ -163,7 +163,7 @@ fn a_rate_of_zero_denies_everything_whatever_the_overdraft_of_the_limit() {
 }
 
 #[test]
-fn bytes_above_a_million_a_second_are_charged_in_blocks_and_requests_are_refused() {
+fn bytes_above_a_million_per_second_are_charged_in_blocks_and_requests_are_rejected() {
     let mut quota = spec(Algorithm::TokenBucket, &[(700_000_000, SECOND)]);
     let refused = build_limits(&quota, 0).unwrap_err();
     assert_eq!(refused[0].location, at(2));
@@ -180,7 +180,7 @@ fn bytes_above_a_million_a_second_are_charged_in_blocks_and_requests_are_refused
 }
 
 #[test]
-fn what_core_refuses_is_said_in_the_words_of_the_file_at_its_place() {
+fn errors_of_core_are_reported_in_terms_of_the_file() {
     let burst = with_burst(
         spec(Algorithm::TokenBucket, &[(1, Period::Year)]),
         Burst::Units(200),
@@ -220,7 +220,7 @@ fn problems_of(quota: &Located<QuotaSpec>) -> Vec<(String, String)> {
 }
 
 #[test]
-fn all_windows_are_looked_at_before_the_quota_is_refused() {
+fn the_errors_of_all_windows_are_reported() {
     let quota = spec(
         Algorithm::SlidingLog,
         &[(20_000, MINUTE), (5, SECOND), (30_000, HOUR)],

@@ -6,7 +6,7 @@ use proptest::test_runner::{Config, TestRunner};
 use tollgate_core::Timestamp;
 use tollgate_core::limit::{Op, Quota, State};
 
-use super::{explain, explain_request};
+use crate::explain::{explain, explain_request};
 use crate::rules::{KeyBuffer, MatchedRules, MeterRef, Rules, SelectedQuota};
 use crate::tests::arbitrary::{any_policy, any_request};
 
@@ -20,7 +20,7 @@ fn runner(cases: u32) -> TestRunner {
 }
 
 #[test]
-fn any_policy_that_compiles_explains_and_never_panics() {
+fn every_policy_that_compiles_can_be_explained() {
     let mut runner = runner(600);
     let compiled = Cell::new(0);
     runner
@@ -49,7 +49,7 @@ fn any_policy_that_compiles_explains_and_never_panics() {
 }
 
 #[test]
-fn what_is_explained_of_a_request_is_what_the_rules_find() {
+fn the_explanation_of_a_request_agrees_with_the_rules() {
     let mut runner = runner(400);
     let (applied, not) = (Cell::new(0), Cell::new(0));
     runner
@@ -83,7 +83,7 @@ fn what_is_explained_of_a_request_is_what_the_rules_find() {
 }
 
 #[test]
-fn every_quota_that_is_chosen_can_be_decided_by() {
+fn every_selected_quota_can_decide() {
     let mut runner = runner(400);
     runner
         .run(&(any_policy(), any_request()), |(policy, request)| {

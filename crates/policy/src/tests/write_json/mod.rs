@@ -2,78 +2,15 @@
 //!
 //! Property tests of readers and of the schema generate a model and need its text. Must not know: how files are read.
 
-use std::fmt;
-
-use tollgate_core::Nanos;
+mod quota;
+mod value;
 
 use crate::model::{
-    Amount, Burst, ComputedRate, Consistency, Cost, Count, DenyRule, GroupSelection, KeyPart,
-    Level, LimitRule, Match, Mode, OnMissing, OnStoreFailure, Penalty, Percent, Period, Policy,
-    QuotaOverride, QuotaSpec, RateSpec, Test, Tiers,
+    Consistency, Cost, Count, DenyRule, GroupSelection, KeyPart, Level, LimitRule, Match, Mode,
+    OnMissing, OnStoreFailure, Penalty, Percent, Policy, Test,
 };
-
-/// A JSON value with ordered fields, because conditions, tiers and groups are ordered.
-pub(super) enum Json {
-    /// A number or a boolean.
-    Bare(String),
-    Text(String),
-    List(Vec<Json>),
-    Map(Vec<(String, Json)>),
-}
-
-impl fmt::Display for Json {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quoted = |text: &str| serde_json::Value::from(text).to_string();
-        match self {
-            Self::Bare(text) => f.write_str(text),
-            Self::Text(text) => f.write_str(&quoted(text)),
-            Self::List(values) => {
-                let values: Vec<String> = values.iter().map(Self::to_string).collect();
-                write!(f, "[{}]", values.join(", "))
-            }
-            Self::Map(fields) => {
-                let fields: Vec<String> = fields
-                    .iter()
-                    .map(|(name, value)| format!("{}: {value}", quoted(name)))
-                    .collect();
-                write!(f, "{{{}}}", fields.join(", "))
-            }
-        }
-    }
-}
-
-fn number(number: impl Into<u64>) -> Json {
-    Json::Bare(number.into().to_string())
-}
-
-fn text(text: impl fmt::Display) -> Json {
-    Json::Text(text.to_string())
-}
-
-fn texts<T: fmt::Display>(values: impl IntoIterator<Item = T>) -> Json {
-    Json::List(values.into_iter().map(text).collect())
-}
-
-/// A map of the fields that are `Some`.
-fn map(fields: Vec<(&str, Option<Json>)>) -> Json {
-    let given = fields
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    Json::Map(given.collect())
-}
-
-/// The value, unless it is the default.
-fn unless_default<T: PartialEq>(
-    value: &T,
-    default: &T,
-    json: impl FnOnce(&T) -> Json,
-) -> Option<Json> {
-    (value != default).then(|| json(value))
-}
-
-fn list(values: Vec<Json>) -> Option<Json> {
-    (!values.is_empty()).then_some(Json::List(values))
-}
+use quota::{alternative_quota, duration, quota, quota_override, tiers};
+use value::{Json, list, map, number, text, texts, unless_default};
 
 /// The text of a policy.
 pub(super) fn policy(policy: &Policy) -> String {
@@ -335,117 +272,4 @@ fn cost(cost: &Cost) -> Json {
             ("at_most", Some(number(*at_most))),
         ]),
     }
-}
-
-fn tiers(tiers: &Tiers, own: &QuotaSpec) -> Json {
-    let mut fields = vec![("by", Some(text(&tiers.by.value)))];
-    let each = tiers.tiers.iter();
-    fields.extend(each.map(|(name, at)| (&*name.value, Some(alternative_quota(&at.value, own)))));
-    map(fields)
-}
-
-fn quota_override(one: &QuotaOverride, own: &QuotaSpec) -> Json {
-    let mut fields = vec![("key", Some(texts(&one.key.value)))];
-    fields.extend(quota(&one.quota.value, Some(own)));
-    map(fields)
-}
-
-fn alternative_quota(other: &QuotaSpec, own: &QuotaSpec) -> Json {
-    let unlimited = QuotaSpec {
-        amount: Amount::Unlimited,
-        burst: None,
-        ..own.clone()
-    };
-    if *other == unlimited {
-        return text("unlimited");
-    }
-    map(quota(other, Some(own)))
-}
-
-/// The fields of a quota. Inside a limit, all fields that differ from a default there or here are written, so that none
-/// is inherited by accident.
-fn quota(quota: &QuotaSpec, own: Option<&QuotaSpec>) -> Vec<(&'static str, Option<Json>)> {
-    let mut fields = match &quota.amount {
-        Amount::Rates(rates) => {
-            let rates = rates.iter().map(|at| rate(&at.value));
-            vec![("rate", Some(texts(rates)))]
-        }
-        Amount::Concurrency { permits, lease } => vec![
-            ("concurrency", Some(number(*permits))),
-            ("lease", Some(text(duration(*lease)))),
-        ],
-        Amount::Computed(one) => vec![("rate", Some(computed(one)))],
-        Amount::Unlimited => vec![("unlimited", Some(Json::Bare("true".to_owned())))],
-    };
-    let burst = quota.burst.as_ref().map(|burst| match burst.value {
-        Burst::Units(units) => number(units),
-        Burst::Auto => text("auto"),
-    });
-    let is_named =
-        !quota.algorithm.is_concurrency() && is_explicit(quota, own, |one| one.algorithm);
-    let minutes = quota.utc_offset_minutes;
-    let offset = || {
-        let sign = if minutes < 0 { '-' } else { '+' };
-        let minutes = minutes.unsigned_abs();
-        text(format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60))
-    };
-    fields.extend([
-        ("algorithm", is_named.then(|| text(quota.algorithm.name()))),
-        ("burst", burst),
-        (
-            "unit",
-            is_explicit(quota, own, |one| one.unit).then(|| text(quota.unit.name())),
-        ),
-        (
-            "utc_offset",
-            is_explicit(quota, own, |one| one.utc_offset_minutes).then(offset),
-        ),
-    ]);
-    fields
-}
-
-/// Whether a property differs from its default, in this quota or in the limit's own.
-fn is_explicit<T: Default + PartialEq>(
-    quota: &QuotaSpec,
-    own: Option<&QuotaSpec>,
-    property: impl Fn(&QuotaSpec) -> T,
-) -> bool {
-    property(quota) != T::default() || own.is_some_and(|own| property(own) != T::default())
-}
-
-fn computed(rate_of: &ComputedRate) -> Json {
-    map(vec![
-        ("base", Some(text(rate(&rate_of.base.value)))),
-        ("each", Some(text(rate(&rate_of.each.value)))),
-        ("times", Some(text(&rate_of.times))),
-        ("at_most", Some(text(rate(&rate_of.at_most.value)))),
-    ])
-}
-
-fn rate(rate: &RateSpec) -> String {
-    let period = match rate.period {
-        Period::Month => "month".to_owned(),
-        Period::Year => "year".to_owned(),
-        Period::Span(span) => duration(span),
-    };
-    format!("{}/{period}", rate.units)
-}
-
-/// `1h30m`
-fn duration(span: Nanos) -> String {
-    let mut rest = span.as_nanos();
-    let mut out = String::new();
-    for (nanos, name) in [
-        (3_600_000_000_000, "h"),
-        (1_000_000_000, "s"),
-        (1_000_000, "ms"),
-        (1_000, "us"),
-        (1, "ns"),
-    ] {
-        if rest >= nanos {
-            out.push_str(&format!("{}{name}", rest / nanos));
-            rest %= nanos;
-        }
-    }
-    if out.is_empty() { "0s".to_owned() } else { out }
 }

@@ -2,9 +2,9 @@
 
 use tollgate_testkit::allocation::{Counting, calls};
 
-use super::{KeyBuffer, MatchedRules, MeterRef, Rules};
 use crate::attributes::Attribute;
 use crate::model::{Condition, Glob, IpNet, LimitRule, Match, Policy, Template, Test};
+use crate::rules::{KeyBuffer, MatchedRules, MeterRef, Rules};
 use crate::tests::fixtures::{MINUTE, Request, attribute, bucket, key, limit, policy};
 
 #[global_allocator]
@@ -54,7 +54,7 @@ fn every_kind() -> Policy {
 }
 
 #[test]
-fn finding_and_keying_allocate_nothing_whatever_the_request_looks_like() {
+fn matching_and_keying_never_allocate() {
     let rules = Rules::compile(&every_kind(), [7; 16]).unwrap();
     let long = "x".repeat(70_000);
     let odd_and_long = format!("//v1/{long}");

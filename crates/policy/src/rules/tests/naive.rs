@@ -4,9 +4,9 @@
 
 use std::net::IpAddr;
 
-use super::ListVerdict;
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{Condition, GroupSelection, IpNet, LimitRule, Match, Mode, Policy, Test};
+use crate::rules::ListVerdict;
 
 /// The rules that match a request.
 #[derive(Debug, PartialEq, Eq)]

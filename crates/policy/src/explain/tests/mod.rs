@@ -1,4 +1,6 @@
-//! Tests of the exact texts.
+//! Tests of the exact texts, and properties of all explanations.
+
+mod properties;
 
 use tollgate_core::{Nanos, QuotaUnit};
 
@@ -70,7 +72,7 @@ fn words(quota: crate::source::Located<crate::model::QuotaSpec>) -> String {
 }
 
 #[test]
-fn the_line_that_the_readme_promises() {
+fn the_readme_example_is_current() {
     let mut user = limit("user", bucket(1_000, MINUTE));
     user.quota.value.burst = Some(Burst::Units(200).into());
     let explained = explain(&policy(vec![user])).unwrap();
@@ -82,7 +84,7 @@ fn the_line_that_the_readme_promises() {
 }
 
 #[test]
-fn every_algorithm_has_its_own_words() {
+fn every_algorithm_has_a_description() {
     let cases = [
         (
             Algorithm::TokenBucket,
@@ -140,7 +142,7 @@ fn every_algorithm_has_its_own_words() {
 }
 
 #[test]
-fn what_is_not_a_plain_number_per_period_has_words_too() {
+fn concurrency_and_computed_quotas_have_a_description() {
     let permits = Amount::Concurrency {
         permits: 20,
         lease: Nanos::MINUTE,
@@ -176,7 +178,7 @@ fn what_is_not_a_plain_number_per_period_has_words_too() {
 }
 
 #[test]
-fn a_whole_policy_reads_like_this() {
+fn the_explanation_of_a_policy_matches_the_golden_file() {
     let mut global = limit("everyone", bucket(10_000, SECOND));
     global.consistency = Consistency::Async(Nanos::SECOND).into();
     global.mode = Mode::Shadow;
@@ -239,7 +241,7 @@ fn limits_of_one_key_share_a_round_trip() {
 }
 
 #[test]
-fn leased_windows_are_asked_about_each_time_and_leased_buckets_are_not() {
+fn leased_fixed_windows_take_a_round_trip_and_leased_buckets_do_not() {
     let trips = |quota| {
         let mut leased = limit("leased", quota);
         leased.consistency = Consistency::Leased.into();
@@ -258,7 +260,7 @@ fn leased_windows_are_asked_about_each_time_and_leased_buckets_are_not() {
 }
 
 #[test]
-fn async_says_its_bound() {
+fn async_limits_report_their_over_admission_bound() {
     let mut fleet = limit("x", bucket(10, SECOND));
     fleet.consistency = Consistency::Async(Nanos::from_secs(2)).into();
     let mut policy = policy(vec![fleet]);
@@ -272,7 +274,7 @@ fn async_says_its_bound() {
 }
 
 #[test]
-fn a_request_is_told_what_applies_and_why() {
+fn the_explanation_of_a_request_matches_the_golden_file() {
     let policy = policy(vec![login(), per_user()]);
     let rules = Rules::compile(&policy, [7; 16]).unwrap();
     let request = Request::with(&[
@@ -301,7 +303,7 @@ fn a_request_is_told_what_applies_and_why() {
 }
 
 #[test]
-fn a_request_is_told_the_number_that_was_computed_for_it() {
+fn the_explanation_of_a_request_has_its_computed_quota() {
     let spec = quota_of_amount(
         Algorithm::TokenBucket,
         computed(5_000, 50, "claim.repos", 12_500, HOUR),
@@ -315,7 +317,7 @@ fn a_request_is_told_the_number_that_was_computed_for_it() {
 }
 
 #[test]
-fn a_limit_that_only_charges_promises_no_number() {
+fn a_limit_that_never_denies_has_no_bound() {
     let mut meter = limit("tokens", bucket(100, MINUTE));
     meter.charge_always = true;
     meter.overdraft = 50;

@@ -12,12 +12,13 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
-use super::matcher::IndexFault;
-use super::{ListVerdict, MatchedRules, Rules, naive};
+use super::naive;
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{
     Condition, DenyRule, Glob, Group, GroupSelection, IpNet, Match, Mode, Policy, Template, Test,
 };
+use crate::rules::matcher::IndexFault;
+use crate::rules::{ListVerdict, MatchedRules, Rules};
 use crate::tests::fixtures::{MINUTE, attribute, bucket, limit};
 
 const NAMES: [&str; 12] = [
@@ -262,7 +263,7 @@ fn kind(test: &Test) -> String {
 }
 
 #[test]
-fn the_index_finds_what_asking_every_limit_finds() {
+fn the_index_agrees_with_the_naive_matcher() {
     let seen: RefCell<BTreeMap<String, [u32; 2]>> = RefCell::default();
     let note = |what: &str, is: bool| {
         seen.borrow_mut().entry(what.to_owned()).or_default()[usize::from(is)] += 1;
@@ -327,7 +328,7 @@ fn the_index_finds_what_asking_every_limit_finds() {
 }
 
 #[test]
-fn control_an_index_that_forgot_something_is_caught() {
+fn control_every_index_fault_is_detected() {
     for broken in IndexFault::ALL {
         // A fixed seed, so that a control never fails by chance.
         let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);

@@ -7,12 +7,12 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::{
+use crate::attributes::Attribute;
+use crate::model::{KeyPart, LimitRule, Match, OnMissing};
+use crate::rules::{
     DraftLimit, KEY_CAPACITY, KeyBuffer, KeyOutcome, KeySpec, MAX_KEY_PARTS, MatchedRules,
     MeterRef, Rules, RulesDraft,
 };
-use crate::attributes::Attribute;
-use crate::model::{KeyPart, LimitRule, Match, OnMissing};
 use crate::tests::fixtures::{MINUTE, Request, attribute, bucket, key as parts, limit, policy};
 
 /// The rules of one limit with this key.
@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn no_key_is_longer_than_its_room_and_a_longer_key_begins_with_the_shorter(
+    fn every_key_fits_its_buffer_and_a_longer_key_begins_with_the_shorter(
         values in vec(nasty(), MAX_KEY_PARTS),
         hash in any::<bool>(),
         distinct in option::of(Just(attribute("header.h0"))),
@@ -141,7 +141,7 @@ fn a_digest_cannot_be_sent_as_a_value() {
 }
 
 #[test]
-fn addresses_count_by_their_leading_bits_and_ipv4_is_ipv4_however_it_is_written() {
+fn keys_use_the_leading_bits_of_addresses_and_unmap_ipv4() {
     let mut key_spec = KeySpec::new(parts(&["ip"]));
     let ip = |key_spec: &KeySpec, address: &str| key(key_spec, &[("ip", address)]);
     assert_eq!(ip(&key_spec, "10.1.2.3"), [1, 0, 4, 10, 1, 2, 3]);
@@ -164,7 +164,7 @@ fn addresses_count_by_their_leading_bits_and_ipv4_is_ipv4_however_it_is_written(
 }
 
 #[test]
-fn letters_count_alike_where_it_is_asked_for_and_in_hosts_always() {
+fn lower_ignores_case_and_hosts_always_do() {
     let mut key_spec = KeySpec::new(parts(&["header.user", "host"]));
     let of = |key_spec: &KeySpec, user: &str, host: &str| {
         key(key_spec, &[("header.user", user), ("host", host)])
@@ -183,7 +183,7 @@ fn letters_count_alike_where_it_is_asked_for_and_in_hosts_always() {
 }
 
 #[test]
-fn a_hashed_part_shows_nothing_of_its_value_and_depends_on_the_secret() {
+fn a_hashed_part_is_a_digest_keyed_by_the_secret() {
     let mut key_spec = KeySpec::new(parts(&["header.token"]));
     key_spec.parts[0].hash = true;
     let key = key(&key_spec, &[("header.token", "secret")]);
@@ -212,7 +212,7 @@ fn digests_are_siphash_2_4_of_128_bits() {
 }
 
 #[test]
-fn a_missing_attribute_means_what_its_part_says_and_refusing_comes_first() {
+fn a_missing_attribute_has_the_outcome_of_its_part_and_deny_comes_first() {
     let keyed = |missing: &[OnMissing], request: &Request| {
         let mut key_spec = recipe_of(missing.len());
         for (part, missing) in key_spec.parts.iter_mut().zip(missing) {
@@ -244,7 +244,7 @@ fn a_missing_attribute_means_what_its_part_says_and_refusing_comes_first() {
 }
 
 #[test]
-fn each_value_that_is_counted_has_a_key_of_its_own_and_each_path_one() {
+fn each_distinct_value_has_its_own_key_and_spellings_of_a_path_share_one() {
     let key_spec = KeySpec::new(parts(&["ip"])).with_distinct(Attribute::Path);
     let of = |path: &str| key(&key_spec, &[("ip", "10.0.0.1"), ("path", path)]);
     assert_ne!(of("/a"), of("/b"));
@@ -264,7 +264,7 @@ fn each_value_that_is_counted_has_a_key_of_its_own_and_each_path_one() {
 }
 
 #[test]
-fn a_key_that_a_policy_names_is_the_key_that_requests_have() {
+fn the_key_of_an_override_equals_the_key_of_its_requests() {
     let mut key_spec = KeySpec::new(parts(&["ip", "host", "header.plan"]));
     key_spec.parts[0].v4_bits = 24;
     let mut buffer = KeyBuffer::new();

@@ -2,12 +2,12 @@
 
 use std::sync::Mutex;
 
-use super::{ListVerdict, MAX_LIMITS, MAX_METERS, MatchedRules, RuleOrigin, Rules};
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{
     Algorithm, Condition, DenyRule, Glob, Group, GroupSelection, LimitRule, Match, Mode, Policy,
     Template, Test,
 };
+use crate::rules::{ListVerdict, MAX_LIMITS, MAX_METERS, MatchedRules, RuleOrigin, Rules};
 use crate::tests::fixtures::{
     HOUR, MINUTE, Request, SECOND, attribute, bucket, limit, policy, quota,
 };
@@ -60,7 +60,7 @@ fn matched_indexes(policy: &Policy, values: &[(&str, &str)]) -> Vec<usize> {
 }
 
 #[test]
-fn refusing_comes_before_being_exempt_and_being_exempt_before_every_limit() {
+fn deny_comes_before_exempt_and_exempt_before_every_limit() {
     let mut policy = policy(vec![limit_on("all", &[])]);
     let deny = |conditions: &[(&str, Test)]| DenyRule {
         matching: matching(conditions),
@@ -85,7 +85,7 @@ fn refusing_comes_before_being_exempt_and_being_exempt_before_every_limit() {
 }
 
 #[test]
-fn a_group_keeps_the_limit_with_most_conditions_and_of_as_many_the_first() {
+fn a_group_selects_the_limit_with_most_conditions_and_of_ties_the_first() {
     let mut limits = vec![
         limit_on("wide", &[]),
         limit_on("by-method", &[("method", is("GET"))]),
@@ -113,7 +113,7 @@ fn a_group_keeps_the_limit_with_most_conditions_and_of_as_many_the_first() {
 }
 
 #[test]
-fn who_is_known_is_limited_by_key_and_only_the_unknown_by_address() {
+fn authenticated_requests_are_limited_by_key_and_others_by_address() {
     let policy = policy(vec![
         limit_on("by-address", &[("header.authorization", Test::Absent)]),
         limit_on("by-key", &[("header.authorization", Test::Present)]),
@@ -124,7 +124,7 @@ fn who_is_known_is_limited_by_key_and_only_the_unknown_by_address() {
 }
 
 #[test]
-fn no_spelling_of_a_path_or_a_host_escapes_a_limit() {
+fn no_spelling_of_a_path_or_a_host_evades_a_limit() {
     let policy = policy(vec![
         limit_on("route", &[("route", under("/v1/login"))]),
         limit_on("path", &[("path", is("/v1/login"))]),
@@ -155,7 +155,7 @@ fn no_spelling_of_a_path_or_a_host_escapes_a_limit() {
 }
 
 #[test]
-fn where_only_the_route_is_known_it_stands_for_the_path() {
+fn a_route_without_a_path_is_used_as_the_path() {
     let policy = policy(vec![limit_on("item", &[("route", under("/items/{id}"))])]);
     assert_eq!(
         matched_indexes(&policy, &[("route", "/items/{number}")]),
@@ -165,7 +165,7 @@ fn where_only_the_route_is_known_it_stands_for_the_path() {
 }
 
 #[test]
-fn the_route_is_what_the_transport_says_or_else_the_most_specific_template() {
+fn the_route_is_that_of_the_transport_or_the_most_specific_template() {
     let mut policy = policy(vec![limit_on("all", &[("route", under("/{*rest}"))])]);
     policy.routes = vec![Template("/items/{id}".into()).into()];
     let rules = Rules::compile(&policy, [7; 16]).unwrap();
@@ -183,7 +183,7 @@ fn the_route_is_what_the_transport_says_or_else_the_most_specific_template() {
 }
 
 #[test]
-fn a_path_of_any_length_is_matched_and_one_that_cannot_be_rewritten_is_said() {
+fn a_path_of_any_length_is_matched_and_one_too_long_to_normalize_is_reported() {
     let policy = policy(vec![
         limit_on("item", &[("route", under("/items/{id}"))]),
         limit_on("all", &[("route", under("/items/{*rest}"))]),
@@ -203,17 +203,13 @@ fn a_path_of_any_length_is_matched_and_one_that_cannot_be_rewritten_is_said() {
     let host = "A".repeat(2_000);
     let mut by_host = policy.clone();
     by_host.limits.push(limit_on("host", &[("host", is("a"))]));
-    assert!(
-        super::tests::match_policy(&by_host, &Request::with(&[("host", &host)])).is_uri_too_long()
-    );
+    assert!(match_policy(&by_host, &Request::with(&[("host", &host)])).is_uri_too_long());
     let host = host.to_lowercase();
-    assert!(
-        !super::tests::match_policy(&by_host, &Request::with(&[("host", &host)])).is_uri_too_long()
-    );
+    assert!(!match_policy(&by_host, &Request::with(&[("host", &host)])).is_uri_too_long());
 }
 
 #[test]
-fn as_many_meters_as_fit_are_found_and_one_more_is_said() {
+fn matches_up_to_the_maximum_are_listed_and_more_are_reported() {
     let limits = |count: usize| (0..count).map(|n| limit_on(&format!("l{n}"), &[]));
     let exactly = match_policy(&policy(limits(MAX_METERS).collect()), &Request::default());
     assert_eq!(
@@ -254,7 +250,7 @@ fn as_many_meters_as_fit_are_found_and_one_more_is_said() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_with_where_and_why() {
+fn rules_above_a_bound_are_rejected_with_location_and_reason() {
     let deep = "/a".repeat(65);
     let mut wrong = policy(vec![
         limit_on("fine", &[]),
@@ -289,7 +285,7 @@ impl Attributes for RecordingRequest {
 }
 
 #[test]
-fn every_attribute_is_asked_for_at_most_once_and_only_if_a_condition_is_about_it() {
+fn every_attribute_is_read_at_most_once_and_only_if_a_condition_uses_it() {
     let mut limits = Vec::new();
     for n in 0..50 {
         let tests = [
@@ -318,7 +314,7 @@ fn every_attribute_is_asked_for_at_most_once_and_only_if_a_condition_is_about_it
 }
 
 #[test]
-fn more_attributes_than_are_remembered_are_matched_all_the_same() {
+fn more_attributes_than_the_cache_holds_are_matched() {
     let names: Vec<String> = (0..100).map(|n| format!("header.h{n}")).collect();
     let limits = names.iter().enumerate().map(|(n, name)| {
         let test = if n % 10 == 0 { is("x") } else { is("y") };
@@ -334,7 +330,7 @@ fn more_attributes_than_are_remembered_are_matched_all_the_same() {
 
 /// Many tenants on one route: only the limits of the request's tenant are evaluated.
 #[test]
-fn a_condition_that_everyone_shares_is_not_what_limits_are_filed_under() {
+fn limits_are_not_indexed_by_a_condition_that_all_share() {
     let limits = (0..1_000).map(|n| {
         let tenant = is(&format!("tenant-{n}"));
         limit_on(
