@@ -38,9 +38,9 @@ impl Attribute {
     /// ```
     /// use tollgate_policy::attributes::Attribute;
     ///
-    /// assert_eq!(Attribute::named("header.X-Api-Key"), Some(Attribute::Header("x-api-key".into())));
-    /// assert_eq!(Attribute::named("header."), None);
-    /// assert_eq!(Attribute::named("weather"), None);
+    /// assert_eq!(Attribute::parse("header.X-Api-Key"), Some(Attribute::Header("x-api-key".into())));
+    /// assert_eq!(Attribute::parse("header."), None);
+    /// assert_eq!(Attribute::parse("weather"), None);
     /// ```
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {

@@ -20,8 +20,8 @@ use crate::source::{
 /// let text = "limits:\n  - name: everyone\n    rate: 100/s\n";
 /// assert_eq!(load(text, "policy.yaml", SourceFormat::Yaml).unwrap().limits.len(), 1);
 ///
-/// let problems = load("limits: [{ name: a, rate: 100 }]", "policy.yaml", SourceFormat::Yaml).unwrap_err();
-/// assert!(problems.to_string().contains("`100` does not say per what"));
+/// let diagnostics = load("limits: [{ name: a, rate: 100 }]", "policy.yaml", SourceFormat::Yaml).unwrap_err();
+/// assert!(diagnostics.to_string().contains("`100` has no period"));
 /// ```
 ///
 /// # Errors
@@ -55,7 +55,7 @@ pub fn load_bytes(bytes: Vec<u8>, path: &Path) -> Result<Policy, Diagnostics> {
             "use `.yaml`, `.toml` or `.json`",
         ));
     };
-    load(&text_of(bytes, &name)?, &name, format)
+    load(&decode_utf8(bytes, &name)?, &name, format)
 }
 
 /// Reads the bytes of a policy file.
@@ -73,16 +73,16 @@ pub fn read_path(path: &Path) -> Result<Vec<u8>, Diagnostics> {
 /// # Errors
 /// The file is unreadable, larger than [`MAX_BYTES`], or not UTF-8.
 pub fn read_text(file: impl Read, name: &str) -> Result<String, Diagnostics> {
-    text_of(read_bytes(file, name)?, name)
+    decode_utf8(read_bytes(file, name)?, name)
 }
 
 fn read_bytes(file: impl Read, name: &str) -> Result<Vec<u8>, Diagnostics> {
     let mut bytes = Vec::new();
     // Reads one byte more than the maximum, to detect larger files.
-    let most = u64::try_from(MAX_BYTES)
+    let max = u64::try_from(MAX_BYTES)
         .unwrap_or(u64::MAX)
         .saturating_add(1);
-    file.take(most)
+    file.take(max)
         .read_to_end(&mut bytes)
         .map_err(|error| unreadable(name, &error))?;
     if bytes.len() > MAX_BYTES {
@@ -100,10 +100,6 @@ fn read_bytes(file: impl Read, name: &str) -> Result<Vec<u8>, Diagnostics> {
 /// # Errors
 /// The bytes are not UTF-8.
 pub fn decode_utf8(bytes: Vec<u8>, name: &str) -> Result<String, Diagnostics> {
-    text_of(bytes, name)
-}
-
-fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, Diagnostics> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let before = error.as_bytes().get(..at).unwrap_or_default();
@@ -111,7 +107,7 @@ fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, Diagnostics> {
         file_error(
             name,
             format!(
-                "the file is not UTF-8: invalid byte at offset {} on line {line}",
+                "the file is not UTF-8: byte {} on line {line} is invalid",
                 at + 1
             ),
             "save it as UTF-8",
@@ -199,7 +195,7 @@ mod tests {
         let file = TempFile::new("latin.yaml", b"limits:\n  - name: caf\xe9\n");
         assert_eq!(
             file.refusal(),
-            "the file is not UTF-8: invalid byte at offset 22 on line 2"
+            "the file is not UTF-8: byte 22 on line 2 is invalid"
         );
     }
 

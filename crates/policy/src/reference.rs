@@ -14,7 +14,7 @@ const END: &str = "<!-- end -->";
 ///
 /// ```
 /// let old = "<!-- fields: fleet -->\nold\n<!-- end -->\n";
-/// let new = tollgate_policy::reference::renew(old);
+/// let new = tollgate_policy::reference::update_tables(old);
 /// assert!(new.contains("| `nodes` |") && !new.contains("old"));
 /// ```
 #[must_use]
@@ -79,12 +79,12 @@ mod tests {
             assert!(DOCUMENT.contains(&begin), "{name}");
         }
         // Negative control.
-        let wrong = DOCUMENT.replace("`unit` |", "`units` |");
-        assert_ne!(update_tables(&wrong), wrong);
+        let changed = DOCUMENT.replace("`unit` |", "`units` |");
+        assert_ne!(update_tables(&changed), changed);
     }
 
     /// Policies with a placeholder for a field of a map.
-    const ROOM: [(&str, &str); 10] = [
+    const TEMPLATES: [(&str, &str); 10] = [
         ("policy", "{ limits: [{ name: a, rate: 9/s }] @ }"),
         ("limit", "{ limits: [{ name: a, rate: 9/s @ }] }"),
         ("limit", "{ limits: [{ name: a, rate: 9/s, key: ip @ }] }"),
@@ -120,9 +120,9 @@ mod tests {
     fn an_omitted_field_has_the_documented_default() {
         let mut compared = 0;
         for (name, fields) in tables() {
-            let room = ROOM.iter().filter(|(of, _)| *of == name);
+            let templates = TEMPLATES.iter().filter(|(of, _)| *of == name);
             // Levels and overrides have the quota fields of limits.
-            if room.clone().count() == 0 {
+            if templates.clone().count() == 0 {
                 continue;
             }
             for field in fields {
@@ -131,7 +131,7 @@ mod tests {
                 };
                 let given = format!(", {}: \"{value}\"", field.name);
                 let bare = given.replace('"', "");
-                let same: Vec<bool> = room
+                let same: Vec<bool> = templates
                     .clone()
                     .filter_map(|(_, text)| {
                         let given = with(text, &bare).or_else(|| with(text, &given))?;
@@ -147,7 +147,11 @@ mod tests {
 
     #[test]
     fn control_a_value_other_than_the_default_changes_the_policy() {
-        for (name, text) in ROOM.iter().filter(|(name, _)| *name == "limit").take(2) {
+        for (name, text) in TEMPLATES
+            .iter()
+            .filter(|(name, _)| *name == "limit")
+            .take(2)
+        {
             assert_ne!(with(text, ""), with(text, ", mode: off"), "{name}");
         }
     }

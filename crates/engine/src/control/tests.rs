@@ -330,7 +330,7 @@ fn bad_requests_say_what_would_be_right_and_change_nothing() {
         "key: 2 values name no key of `per-user`: give one value for each of header.user, addresses as 192.0.2.7"
     );
     assert!(refusal("by-ip", &["nobody"], "1/s").contains("one value for each of ip"));
-    assert!(refusal("per-user", &["a"], "10").starts_with("quota: `10` does not say per what"));
+    assert!(refusal("per-user", &["a"], "10").starts_with("quota: `10` has no period"));
     assert!(refusal("per-user", &["a"], "1/s, 2/h").contains("`2/h`: it has fewer windows"));
     assert!(refusal("minutes", &["a"], "9/h").contains("windows of another length"));
     assert!(refusal("minutes", &["a"], "9/min burst 3").contains("no burst"));

@@ -34,9 +34,9 @@ pub(super) fn build(
             nearest: Some(1),
         });
     }
-    let beside = at_once.saturating_sub(u64::from(units > 0));
+    let waiting = at_once.saturating_sub(u64::from(units > 0));
     let meter = LeakyBucket::meter(Rate::new(units, period)).overdraft(overdraft);
-    Ok(Limit::new(meter.burst(beside).build()?))
+    Ok(Limit::new(meter.burst(waiting).build()?))
 }
 
 fn refill(quota: &Quota) -> Option<Refill> {

@@ -28,10 +28,10 @@ fn max_in_any_span(spec: AlgorithmSpec, limit: &Limit, span: Nanos, max_cost: u6
 }
 
 /// When each admitted request passes, given the sorted arrival times.
-fn admission_times(limit: &Limit, asked: impl Iterator<Item = u64>) -> Vec<u64> {
+fn admission_times(limit: &Limit, arrivals: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut state = State::default();
     let mut through = Vec::new();
-    for at in asked {
+    for at in arrivals {
         let answer = limit
             .decide(&state, Timestamp::from_nanos(at), Op::Spend(1))
             .unwrap();
@@ -64,10 +64,10 @@ fn max_in_window(through: &[u64], span: u64, is_closed: bool) -> u64 {
 /// An adversary that begins at an offset into a window and sends more than the limit at every instant.
 fn worst_case(limit: &Limit, period: u64, offset: u64, step: u64) -> u64 {
     let begin = START - START % period + period + offset;
-    let asked =
+    let arrivals =
         (0..=2 * period / step).flat_map(|tick| std::iter::repeat_n(begin + tick * step, 60));
     let is_closed = !matches!(limit.quota(), Quota::SlidingLog(_));
-    max_in_window(&admission_times(limit, asked), period, is_closed)
+    max_in_window(&admission_times(limit, arrivals), period, is_closed)
 }
 
 fn build_limit(which: usize, units: u64, burst: Option<u64>, period: u64) -> Limit {
@@ -108,12 +108,12 @@ proptest! {
         let limit = build_limit(which, units, burst, period);
         let promised = max_in_any_span(algorithm_spec(which, Nanos::from_nanos(period)), &limit, Nanos::from_nanos(period), 1).unwrap();
         let mut at = START + offset * 1_000;
-        let asked = gaps.into_iter().map(|gap| {
+        let arrivals = gaps.into_iter().map(|gap| {
             at += gap * 1_000;
             at
         });
         let is_closed = which != 5;
-        prop_assert!(max_in_window(&admission_times(&limit, asked), period, is_closed) <= promised);
+        prop_assert!(max_in_window(&admission_times(&limit, arrivals), period, is_closed) <= promised);
     }
 }
 
@@ -125,9 +125,9 @@ fn worst_case_at_edges(limit: &Limit, which: usize, period: u64, offset: u64) ->
         Quota::LeakyBucket(bucket) => bucket.interval().as_nanos(),
         _ => return worst_case_of_windows(limit, which, period, begin),
     };
-    let asked = (0..=period / interval)
+    let arrivals = (0..=period / interval)
         .flat_map(|refill| std::iter::repeat_n(begin + refill * interval, 60));
-    max_in_window(&admission_times(limit, asked), period, true)
+    max_in_window(&admission_times(limit, arrivals), period, true)
 }
 
 fn worst_case_of_windows(limit: &Limit, which: usize, period: u64, begin: u64) -> u64 {
@@ -135,10 +135,10 @@ fn worst_case_of_windows(limit: &Limit, which: usize, period: u64, begin: u64) -
     let instant = if which == 5 { 1_000 } else { 1 };
     let begin = begin - begin % instant;
     let end = begin + period;
-    let asked = [begin, begin + instant, end - instant, end]
+    let arrivals = [begin, begin + instant, end - instant, end]
         .into_iter()
         .flat_map(|at| std::iter::repeat_n(at, 60));
-    max_in_window(&admission_times(limit, asked), period, which != 5)
+    max_in_window(&admission_times(limit, arrivals), period, which != 5)
 }
 
 #[test]

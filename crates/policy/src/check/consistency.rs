@@ -8,18 +8,18 @@ use super::quota::deciding_quotas;
 use crate::model::{Consistency, Count, Penalty, Period, QuotaSpec};
 use crate::read::DiagnosticSink;
 
-pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let consistency = &limit.rule.consistency;
-    let (word, reason) = match consistency.value {
+    let (keyword, reason) = match consistency.value {
         Consistency::Exact => return,
         Consistency::Leased => ("leased", why_not_leased(limit)),
         Consistency::Async(_) => ("async", why_not_async(limit)),
     };
     if let Some(reason) = reason {
-        report.add(
+        sink.add(
             consistency.location,
             format!(
-                "{}: `consistency: {word}` is not supported: {reason}",
+                "{}: `consistency: {keyword}` is not supported: {reason}",
                 limit.name()
             ),
             "use `consistency: exact`",

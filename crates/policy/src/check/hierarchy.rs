@@ -7,14 +7,14 @@ use super::LimitContext;
 use crate::attributes::Attribute;
 use crate::read::DiagnosticSink;
 
-pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let mut above: Vec<&Attribute> = Vec::new();
     let levels = &limit.rule.levels;
     for (index, level) in levels.iter().enumerate() {
         let name = &level.name;
         let before = levels.iter().take(index);
         if let Some(first) = before.clone().find(|first| first.name == *name) {
-            report.add(
+            sink.add(
                 name.location,
                 format!(
                     "{}: two levels are named `{}`; the first on line {}",
@@ -26,7 +26,7 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
             );
         }
         if index > 0 && level.key.is_empty() {
-            report.add(
+            sink.add(
                 name.location,
                 format!(
                     "{}: level `{}` adds nothing to the key of the level above",
@@ -38,7 +38,7 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         }
         for part in &level.key {
             if above.contains(&&part.attribute.value) {
-                report.add(
+                sink.add(
                     part.attribute.location,
                     format!(
                         "{}: the key of level `{}` repeats `{}` of a level above",
@@ -54,7 +54,7 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         if let Some(first) = levels.first()
             && first.quota.value.unit != level.quota.value.unit
         {
-            report.add(
+            sink.add(
                 level.quota.location,
                 format!(
                     "{}: level `{}` counts {}, and the first level counts {}",
@@ -67,12 +67,12 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
             );
         }
     }
-    check_colocate(limit, report);
+    check_colocate(limit, sink);
 }
 
 /// The `colocate` attribute decides the cluster slot of a state. If it were not part of the key, one key could have
 /// states in several slots, each with the full quota.
-fn check_colocate(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+fn check_colocate(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let Some(colocate) = &limit.rule.colocate else {
         return;
     };
@@ -85,7 +85,7 @@ fn check_colocate(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         .iter()
         .all(|part| part.attribute.value != colocate.value)
     {
-        report.add(
+        sink.add(
             colocate.location,
             format!("{}: `colocate` is `{}`, which is not part of the key, so one key would have states in several slots", limit.name(), colocate.value),
             if limit.rule.levels.is_empty() {

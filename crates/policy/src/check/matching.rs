@@ -10,18 +10,18 @@ use crate::read::DiagnosticSink;
 use crate::source::Located;
 
 /// Checks the conditions of `exempt` and `deny`.
-pub(super) fn check_lists(policy: &Policy, report: &mut DiagnosticSink) {
+pub(super) fn check_lists(policy: &Policy, sink: &mut DiagnosticSink) {
     for matching in &policy.exempt {
-        check_contradictions(matching, report);
+        check_contradictions(matching, sink);
     }
     for rule in &policy.deny {
-        check_contradictions(&rule.matching, report);
+        check_contradictions(&rule.matching, sink);
     }
 }
 
-pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let rule = limit.rule;
-    check_contradictions(&rule.matching, report);
+    check_contradictions(&rule.matching, sink);
     let keys = rule
         .key
         .iter()
@@ -34,7 +34,7 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
             OnMissing::Deny => "so every request that it matches is refused",
         };
         if requires_absence(&rule.matching, &attribute.value) {
-            report.add(
+            sink.add(
                 attribute.location,
                 format!(
                     "{}: the key needs `{}`, which `match` requires to be absent, {outcome}",
@@ -48,7 +48,7 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     if let Some(distinct) = &rule.distinct
         && requires_absence(&rule.matching, &distinct.value)
     {
-        report.add(
+        sink.add(
             distinct.location,
             format!(
                 "{}: `distinct` counts values of `{}`, which `match` requires to be absent",
@@ -58,16 +58,16 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
             "count another attribute, or match it as `present`",
         );
     }
-    check_tiers(limit, report);
+    check_tiers(limit, sink);
 }
 
-fn check_tiers(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+fn check_tiers(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let Some(tiers) = &limit.rule.tiers else {
         return;
     };
     let by = &tiers.by;
     match find_condition(&limit.rule.matching, &by.value).map(|condition| &condition.value.test) {
-        Some(Test::Absent) => report.add(
+        Some(Test::Absent) => sink.add(
             by.location,
             format!(
                 "{}: tiers use `{}`, which `match` requires to be absent",
@@ -79,7 +79,7 @@ fn check_tiers(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         Some(Test::OneOf(values)) => {
             for (name, _) in &tiers.tiers {
                 if !values.contains(&name.value) {
-                    report.add(
+                    sink.add(
                         name.location,
                         format!(
                             "{}: tier `{}` is never reached: `match` does not allow this value of `{}`",
@@ -96,7 +96,7 @@ fn check_tiers(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
     }
 }
 
-fn check_contradictions(matching: &Match, report: &mut DiagnosticSink) {
+fn check_contradictions(matching: &Match, sink: &mut DiagnosticSink) {
     let route = find_condition(matching, &Attribute::Route);
     let path = find_condition(matching, &Attribute::Path);
     if let (Some(route), Some(path)) = (route, path)
@@ -107,7 +107,7 @@ fn check_contradictions(matching: &Match, report: &mut DiagnosticSink) {
                 .any(|template| template_matches(template, path))
         })
     {
-        report.add(
+        sink.add(
             path.location,
             format!(
                 "no path here matches the `route` on line {}, so nothing matches",
@@ -122,7 +122,7 @@ fn check_contradictions(matching: &Match, report: &mut DiagnosticSink) {
                 && condition.value.test != Test::Absent
         });
         if let Some(cookie) = cookie {
-            report.add(
+            sink.add(
                 cookie.location,
                 format!(
                     "`{}` cannot be present while `header.cookie` is absent, so nothing matches",

@@ -20,32 +20,28 @@ use crate::read::{DiagnosticSink, FieldLocations};
 use crate::source::SourceLocation;
 
 /// Reports the mistakes of a policy. The policy lacks the limits that could not be read.
-pub(crate) fn check_policy(
-    policy: &Policy,
-    locations: &FieldLocations,
-    report: &mut DiagnosticSink,
-) {
-    let is_complete = report.len() == 0;
-    names::check(policy, locations, report);
-    shared_buckets::check(policy, report);
-    matching::check_lists(policy, report);
+pub(crate) fn check_policy(policy: &Policy, locations: &FieldLocations, sink: &mut DiagnosticSink) {
+    let is_complete = sink.len() == 0;
+    names::check(policy, locations, sink);
+    shared_buckets::check(policy, sink);
+    matching::check_lists(policy, sink);
     for (index, rule) in policy.limits.iter().enumerate() {
         let limit = LimitContext {
             index,
             rule,
             locations,
         };
-        matching::check(&limit, report);
-        quota::check(&limit, report);
-        tiers::check(&limit, report);
-        hierarchy::check(&limit, report);
-        counting::check(&limit, report);
-        rollout::check(&limit, report);
-        consistency::check(&limit, report);
+        matching::check(&limit, sink);
+        quota::check(&limit, sink);
+        tiers::check(&limit, sink);
+        hierarchy::check(&limit, sink);
+        counting::check(&limit, sink);
+        rollout::check(&limit, sink);
+        consistency::check(&limit, sink);
     }
-    reachability::check(policy, locations, report);
+    reachability::check(policy, locations, sink);
     if is_complete {
-        counting::check_denials(policy, locations, report);
+        counting::check_denials(policy, locations, sink);
     }
 }
 

@@ -10,14 +10,14 @@ use crate::model::{Policy, Template, Test};
 use crate::read::{DiagnosticSink, FieldLocations};
 use crate::source::SourceLocation;
 
-pub(super) fn check(policy: &Policy, locations: &FieldLocations, report: &mut DiagnosticSink) {
-    check_limit_names(locations, report);
+pub(super) fn check(policy: &Policy, locations: &FieldLocations, sink: &mut DiagnosticSink) {
+    check_limit_names(locations, sink);
     let mut ids: HashMap<u16, (&str, SourceLocation)> = HashMap::new();
     for limit in &policy.limits {
         let name = &*limit.name.value;
         if let Some(id) = &limit.id {
             if let Some((other, first)) = ids.get(&id.value) {
-                report.add(
+                sink.add(
                     id.location,
                     format!(
                         "limits `{other}` and `{name}` both have the id {}; the first on line {}",
@@ -29,17 +29,17 @@ pub(super) fn check(policy: &Policy, locations: &FieldLocations, report: &mut Di
                 ids.insert(id.value, (name, id.location));
             }
         }
-        check_group(policy, limit.group.as_ref(), report);
+        check_group(policy, limit.group.as_ref(), sink);
     }
-    check_routes(policy, report);
+    check_routes(policy, sink);
 }
 
-fn check_limit_names(locations: &FieldLocations, report: &mut DiagnosticSink) {
+fn check_limit_names(locations: &FieldLocations, sink: &mut DiagnosticSink) {
     let mut names: HashMap<&str, SourceLocation> = HashMap::new();
     for name in &locations.names {
         match names.entry(&name.value) {
             Entry::Vacant(free) => drop(free.insert(name.location)),
-            Entry::Occupied(first) => report.add(
+            Entry::Occupied(first) => sink.add(
                 name.location,
                 format!(
                     "two limits are named `{}`; the first on line {}",
@@ -56,7 +56,7 @@ fn check_limit_names(locations: &FieldLocations, report: &mut DiagnosticSink) {
 fn check_group(
     policy: &Policy,
     group: Option<&crate::source::Located<Box<str>>>,
-    report: &mut DiagnosticSink,
+    sink: &mut DiagnosticSink,
 ) {
     let Some(group) = group else { return };
     let declared = || policy.groups.iter().map(|group| &*group.name.value);
@@ -64,7 +64,7 @@ fn check_group(
         return;
     }
     if let Some(meant) = nearest_name(&group.value, declared()) {
-        report.add(
+        sink.add(
             group.location,
             format!("unknown group `{}`", group.value),
             format!("did you mean `{meant}`?"),
@@ -73,7 +73,7 @@ fn check_group(
 }
 
 /// Templates that match the same paths with different parameter names would make `route` keys depend on their order.
-fn check_routes(policy: &Policy, report: &mut DiagnosticSink) {
+fn check_routes(policy: &Policy, sink: &mut DiagnosticSink) {
     let listed = policy
         .routes
         .iter()
@@ -95,7 +95,7 @@ fn check_routes(policy: &Policy, report: &mut DiagnosticSink) {
             .entry(without_parameter_names(template))
             .or_insert((template, location));
         if first != template {
-            report.add(
+            sink.add(
                 location,
                 format!(
                     "templates `{}` and `{}` match the same paths; the first on line {}",

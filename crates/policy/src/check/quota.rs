@@ -12,22 +12,22 @@ use crate::model::{Cost, Period, QuotaSpec};
 use crate::read::DiagnosticSink;
 use crate::source::{Located, SourceLocation};
 
-pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let rule = limit.rule;
     for (_, quota) in deciding_quotas(limit) {
         for diagnostic in quota_diagnostics(quota, rule.overdraft) {
-            report.push(diagnostic);
+            sink.push(diagnostic);
         }
     }
     for quota in [&rule.local, &rule.candidate].into_iter().flatten() {
         for diagnostic in quota_diagnostics(quota, 0) {
-            report.push(diagnostic);
+            sink.push(diagnostic);
         }
     }
-    check_utc_offset(limit, report);
-    check_cost_bounds(limit, report);
+    check_utc_offset(limit, sink);
+    check_cost_bounds(limit, sink);
     if !rule.charge_always {
-        check_costs(limit, report);
+        check_costs(limit, sink);
     }
 }
 
@@ -62,10 +62,10 @@ pub(super) fn capacity(quota: &Located<QuotaSpec>, overdraft: u64) -> Option<u64
         .iter()
         .map(|limit| limit.status(&State::default(), Timestamp::EPOCH).limit)
         .min()
-        .filter(|most| *most > 0)
+        .filter(|max| *max > 0)
 }
 
-fn check_utc_offset(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+fn check_utc_offset(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let Some(location) = limit.locations.field_location(limit.index, "utc_offset") else {
         return;
     };
@@ -80,7 +80,7 @@ fn check_utc_offset(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         .iter()
         .any(|(_, quota)| turns(&quota.value))
     {
-        report.add(
+        sink.add(
             location,
             format!(
                 "{}: `utc_offset` is only for windows of a day, week, month or year",
@@ -101,17 +101,17 @@ pub(super) fn periods(quota: &QuotaSpec) -> Vec<Period> {
 }
 
 /// Checks the bounds of a cost.
-fn check_cost_bounds(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+fn check_cost_bounds(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let location = limit.location("cost");
     match &limit.rule.cost {
-        Cost::Fixed(0) => report.add(
+        Cost::Fixed(0) => sink.add(
             location,
             format!("{}: a `cost` of 0 counts nothing", limit.name()),
             "write at least 1, or exclude the requests with `exempt`",
         ),
         Cost::Attribute {
             at_least, at_most, ..
-        } if at_least > at_most => report.add(
+        } if at_least > at_most => sink.add(
             location,
             format!(
                 "{}: `at_least` is {}, above `at_most` {}",
@@ -123,7 +123,7 @@ fn check_cost_bounds(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         ),
         Cost::Response {
             estimate, at_most, ..
-        } if estimate > at_most => report.add(
+        } if estimate > at_most => sink.add(
             location,
             format!(
                 "{}: `estimate` is {}, above `at_most` {}",
@@ -138,56 +138,56 @@ fn check_cost_bounds(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
 }
 
 /// Checks that no cost is above the capacity of a quota.
-fn check_costs(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+fn check_costs(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let location = limit.location("cost");
-    for (of, quota) in deciding_quotas(limit) {
-        let Some(most) = capacity(quota, limit.rule.overdraft) else {
+    for (subject, quota) in deciding_quotas(limit) {
+        let Some(max) = capacity(quota, limit.rule.overdraft) else {
             continue;
         };
-        let mut look = |what: &str, cost: u64| {
-            if cost > most {
-                report_cost_above_capacity(report, location, &of, what, cost, most);
+        let mut check = |what: &str, cost: u64| {
+            if cost > max {
+                report_cost_above_capacity(sink, location, &subject, what, cost, max);
             }
         };
         match &limit.rule.cost {
-            Cost::Fixed(cost) => look("a request costs", *cost),
+            Cost::Fixed(cost) => check("a request costs", *cost),
             Cost::ByValue {
                 values, otherwise, ..
             } => {
                 for (value, cost) in values {
-                    look(&format!("`{value}` costs"), *cost);
+                    check(&format!("`{value}` costs"), *cost);
                 }
-                look("`otherwise` costs", *otherwise);
+                check("`otherwise` costs", *otherwise);
             }
             Cost::Attribute {
                 at_least,
                 otherwise,
                 ..
             } => {
-                look("a request costs at least", *at_least);
+                check("a request costs at least", *at_least);
                 if otherwise > at_least {
-                    look("`otherwise` costs", *otherwise);
+                    check("`otherwise` costs", *otherwise);
                 }
             }
-            Cost::Response { estimate, .. } => look("a request is estimated at", *estimate),
+            Cost::Response { estimate, .. } => check("a request is estimated at", *estimate),
         }
     }
 }
 
 fn report_cost_above_capacity(
-    report: &mut DiagnosticSink,
+    sink: &mut DiagnosticSink,
     location: SourceLocation,
-    of: &str,
+    subject: &str,
     what: &str,
     cost: u64,
-    most: u64,
+    max: u64,
 ) {
-    report.add(
+    sink.add(
         location,
         format!(
-            "{of} can never admit a request: {what} {}, and the capacity is {}",
+            "{subject} can never admit a request: {what} {}, and the capacity is {}",
             format_number(cost),
-            format_number(most)
+            format_number(max)
         ),
         format!(
             "lower the cost, or raise `burst` or `rate` to at least {}",

@@ -6,7 +6,7 @@ use super::LimitContext;
 use crate::model::Mode;
 use crate::read::DiagnosticSink;
 
-pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
+pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let rule = limit.rule;
     let mode = match rule.mode {
         Mode::Enforce => return,
@@ -14,7 +14,7 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         Mode::Off => "off",
     };
     if let Some(location) = limit.locations.field_location(limit.index, "enforce") {
-        report.add(
+        sink.add(
             location,
             format!(
                 "{}: `enforce` has no effect with `mode: {mode}`",
@@ -24,7 +24,7 @@ pub(super) fn check(limit: &LimitContext<'_>, report: &mut DiagnosticSink) {
         );
     }
     if let (Mode::Off, Some(candidate)) = (rule.mode, &rule.candidate) {
-        report.add(
+        sink.add(
             candidate.location,
             format!(
                 "{}: `candidate` has no effect with `mode: off`",

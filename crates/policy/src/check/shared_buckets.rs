@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use crate::model::{LimitRule, Policy};
 use crate::read::DiagnosticSink;
 
-pub(super) fn check(policy: &Policy, report: &mut DiagnosticSink) {
+pub(super) fn check(policy: &Policy, sink: &mut DiagnosticSink) {
     let mut buckets: HashMap<&str, &LimitRule> = HashMap::new();
     for limit in &policy.limits {
         let Some(bucket) = &limit.bucket else {
@@ -33,7 +33,7 @@ pub(super) fn check(policy: &Policy, report: &mut DiagnosticSink) {
         } else {
             continue;
         };
-        report.add(
+        sink.add(
             bucket.location,
             format!(
                 "limits `{}` and `{}` share the bucket `{}` but have a different {differs}",

@@ -150,8 +150,8 @@ fn compile_or_report(
     overdraft: u64,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> QuotaGrant {
-    compile_quota(quota, overdraft).unwrap_or_else(|found| {
-        diagnostics.extend(found);
+    compile_quota(quota, overdraft).unwrap_or_else(|errors| {
+        diagnostics.extend(errors);
         QuotaGrant::Unlimited
     })
 }

@@ -38,7 +38,7 @@ impl Rules {
         for limit in &policy.limits {
             match limit::compile(policy, limit, secret) {
                 Ok(compiled) => draft.limits.push(compiled),
-                Err(found) => diagnostics.extend(found),
+                Err(diagnostics_of_limit) => diagnostics.extend(diagnostics_of_limit),
             }
         }
         if diagnostics.is_empty() {

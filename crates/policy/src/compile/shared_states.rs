@@ -71,7 +71,7 @@ pub(super) fn group_into_states(variants: &[QuotaGrant]) -> Vec<SharedState> {
         // Windows with the same period share a state first, in any order.
         let (mut used, mut unplaced) = (Vec::new(), Vec::new());
         for quota in quotas {
-            let same = |state: &SharedState| state.shape() == Some(quota.builder().spec);
+            let same = |state: &SharedState| state.spec() == Some(quota.builder().spec);
             match find_compatible(&states, &quota, same, &used) {
                 Some(index) => {
                     used.push(index);
@@ -126,7 +126,7 @@ impl SharedState {
             .map(VariantQuota::builder)
     }
 
-    fn shape(&self) -> Option<AlgorithmSpec> {
+    fn spec(&self) -> Option<AlgorithmSpec> {
         self.builder().map(|builder| builder.spec)
     }
 

@@ -218,10 +218,10 @@ fn bytes_per_key(limit: &LimitRule, quotas: &[QuotaExplanation], mains: usize) -
         )
     };
     let (mut memory, mut redis) = fold(quotas.get(..mains).unwrap_or_default());
-    let beside = usize::from(limit.local.is_some()) + usize::from(limit.candidate.is_some());
+    let auxiliary = usize::from(limit.local.is_some()) + usize::from(limit.candidate.is_some());
     let (local, shared) = fold(
         quotas
-            .get(quotas.len().saturating_sub(beside)..)
+            .get(quotas.len().saturating_sub(auxiliary)..)
             .unwrap_or_default(),
     );
     memory = memory.saturating_add(local);

@@ -26,8 +26,8 @@ pub(super) fn describe_condition(condition: &Condition) -> String {
     format!("{} {}", condition.attribute, describe_test(&condition.test))
 }
 
-fn describe_test(asked: &Test) -> String {
-    match asked {
+fn describe_test(test: &Test) -> String {
+    match test {
         Test::Present => "is present".to_owned(),
         Test::Absent => "is absent".to_owned(),
         Test::Not(inner) => match &**inner {
@@ -41,9 +41,9 @@ fn describe_test(asked: &Test) -> String {
 }
 
 /// Describes the values that a test accepts, or rejects if `is_so` is false.
-fn describe_values(asked: &Test, is_so: bool) -> String {
+fn describe_values(test: &Test, is_so: bool) -> String {
     let verb = |yes, no| if is_so { yes } else { no };
-    match asked {
+    match test {
         Test::OneOf(values) => {
             let values = join_values(values.iter().map(|value| quote_if_needed(value)));
             format!("{} {values}", verb("is", "is not"))
@@ -60,7 +60,7 @@ fn describe_values(asked: &Test, is_so: bool) -> String {
             let networks = join_values(networks.iter().map(ToString::to_string));
             format!("{} {networks}", verb("is in", "is not in"))
         }
-        Test::Present | Test::Absent | Test::Not(_) => describe_test(asked),
+        Test::Present | Test::Absent | Test::Not(_) => describe_test(test),
     }
 }
 

@@ -83,7 +83,7 @@ pub fn explain_request(
 ) -> RequestExplanation {
     let mut matched = MatchedRules::new();
     rules.match_rules(request, &mut matched);
-    let seen = RequestExplainer {
+    let explainer = RequestExplainer {
         policy,
         rules,
         request,
@@ -93,10 +93,10 @@ pub fn explain_request(
         .limits
         .iter()
         .enumerate()
-        .map(|(index, limit)| seen.limit(index, limit))
+        .map(|(index, limit)| explainer.limit(index, limit))
         .collect();
     RequestExplanation {
-        verdict: seen.verdict(limits.iter().filter(|limit| limit.applies).count()),
+        verdict: explainer.verdict(limits.iter().filter(|limit| limit.applies).count()),
         route: rules.route(request, &matched).map(display_bytes),
         limits,
     }
@@ -145,18 +145,18 @@ impl RequestExplainer<'_> {
             meter: 0,
         };
         let mut buffer = KeyBuffer::new();
-        let keyed = self
+        let outcome = self
             .rules
             .write_key(first, self.request, self.matched, &mut buffer);
-        let is_found = self.matched.rules().contains(&index);
-        let reason = if is_found {
-            self.missing(&key, keyed)
+        let is_matched = self.matched.rules().contains(&index);
+        let reason = if is_matched {
+            self.missing(&key, outcome)
         } else {
             Some(self.why_not(limit, &conditions))
         };
         LimitEvaluation {
             name: limit.name.value.to_string(),
-            applies: is_found && keyed != KeyOutcome::Skip,
+            applies: is_matched && outcome != KeyOutcome::Skip,
             reason,
             conditions,
             key: key.iter().map(|part| self.part(part)).collect(),
@@ -220,19 +220,19 @@ impl RequestExplainer<'_> {
         }
     }
 
-    fn missing(&self, key: &[KeyPart], keyed: KeyOutcome) -> Option<String> {
-        let (meaning, words) = match keyed {
+    fn missing(&self, key: &[KeyPart], outcome: KeyOutcome) -> Option<String> {
+        let (meaning, words) = match outcome {
             KeyOutcome::Complete => return None,
             KeyOutcome::Skip => (OnMissing::Skip, "and the limit is skipped without it"),
             KeyOutcome::Deny => (OnMissing::Deny, "and the request is refused without it"),
         };
         let part = key
             .iter()
-            .find(|part| part.missing == meaning && !self.is_there(&part.attribute.value))?;
+            .find(|part| part.missing == meaning && !self.is_present(&part.attribute.value))?;
         Some(format!("{} is missing, {words}", part.attribute.value))
     }
 
-    fn is_there(&self, attribute: &Attribute) -> bool {
+    fn is_present(&self, attribute: &Attribute) -> bool {
         match attribute {
             Attribute::Ip => self.request.ip().is_some(),
             other => self

@@ -30,9 +30,9 @@ pub fn parse_computed_rate(text: &str, unit: QuotaUnit) -> Result<ComputedRatePa
         )
     };
     let (base, rest) = text.split_once('+').ok_or_else(|| form("`+` is missing"))?;
-    let (sum, most) = rest
+    let (sum, max) = rest
         .split_once(',')
-        .and_then(|(sum, most)| Some((sum, most.trim().strip_prefix("at most ")?)))
+        .and_then(|(sum, max)| Some((sum, max.trim().strip_prefix("at most ")?)))
         .ok_or_else(|| form("`, at most …` is missing"))?;
     let (each, attribute) = sum
         .split_once('×')
@@ -46,7 +46,7 @@ pub fn parse_computed_rate(text: &str, unit: QuotaUnit) -> Result<ComputedRatePa
         parse_rate(base, unit)?,
         parse_rate(each, unit)?,
         times,
-        parse_rate(most, unit)?,
+        parse_rate(max, unit)?,
     ))
 }
 

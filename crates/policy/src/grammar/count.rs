@@ -10,10 +10,10 @@ use super::{GrammarError, quote};
 /// Parses a whole number.
 ///
 /// ```
-/// use tollgate_policy::words::count;
+/// use tollgate_policy::grammar::parse_count;
 ///
-/// assert_eq!(count("10k"), Ok(10_000));
-/// assert!(count("1O0").is_err());
+/// assert_eq!(parse_count("10k"), Ok(10_000));
+/// assert!(parse_count("1O0").is_err());
 /// ```
 ///
 /// # Errors

@@ -54,10 +54,10 @@ pub(super) fn unit_nanos(name: &str) -> Option<u64> {
 ///
 /// ```
 /// use tollgate_core::Nanos;
-/// use tollgate_policy::words::duration;
+/// use tollgate_policy::grammar::parse_duration;
 ///
-/// assert_eq!(duration("1h30m"), Ok(Nanos::from_secs(5_400)));
-/// assert!(duration("10").is_err(), "ten of what?");
+/// assert_eq!(parse_duration("1h30m"), Ok(Nanos::from_secs(5_400)));
+/// assert!(parse_duration("10").is_err(), "ten of what?");
 /// ```
 ///
 /// # Errors

@@ -62,15 +62,15 @@ impl GrammarError {
 /// Quotes a text for a message: in backquotes, with control characters escaped, truncated if it is long.
 #[must_use]
 pub fn quote(text: &str) -> String {
-    const MOST: usize = 60;
+    const MAX_CHARS: usize = 60;
     let mut shown: String = text
         .chars()
-        .take(MOST)
+        .take(MAX_CHARS)
         .flat_map(char::escape_debug)
         .collect();
     // `escape_debug` escapes quotes, which messages show as they are.
     shown = shown.replace("\\\"", "\"").replace("\\'", "'");
-    if text.chars().nth(MOST).is_some() {
+    if text.chars().nth(MAX_CHARS).is_some() {
         shown.push('…');
     }
     format!("`{shown}`")

@@ -96,10 +96,10 @@ mod tests {
 
     #[test]
     fn names_need_no_escaping_anywhere() {
-        for good in ["a", "per-user", "v1.login_2", &"x".repeat(64)] {
-            assert_eq!(parse_name(good).as_deref(), Ok(good));
+        for valid in ["a", "per-user", "v1.login_2", &"x".repeat(64)] {
+            assert_eq!(parse_name(valid).as_deref(), Ok(valid));
         }
-        for (bad, help) in [
+        for (invalid, help) in [
             ("per user", "write `per-user`"),
             ("-a", "write `a`"),
             ("@x!", "write `x`"),
@@ -107,9 +107,9 @@ mod tests {
             ("ü", "write a name such as `per-user`"),
         ] {
             assert_eq!(
-                parse_name(bad).unwrap_err().help.as_deref(),
+                parse_name(invalid).unwrap_err().help.as_deref(),
                 Some(help),
-                "{bad}"
+                "{invalid}"
             );
         }
         assert!(parse_name(&"x".repeat(65)).is_err());

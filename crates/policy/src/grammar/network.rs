@@ -12,10 +12,10 @@ use super::{GrammarError, quote};
 /// Parses a network; a single address is a network of one address.
 ///
 /// ```
-/// use tollgate_policy::words::network;
+/// use tollgate_policy::grammar::parse_network;
 ///
-/// assert_eq!(network("10.0.0.0/8").unwrap().prefix_len(), 8);
-/// assert_eq!(network("10.1.2.3/8").unwrap_err().help.as_deref(), Some("did you mean `10.0.0.0/8` or `10.1.2.3`?"));
+/// assert_eq!(parse_network("10.0.0.0/8").unwrap().prefix_len(), 8);
+/// assert_eq!(parse_network("10.1.2.3/8").unwrap_err().help.as_deref(), Some("did you mean `10.0.0.0/8` or `10.1.2.3`?"));
 /// ```
 ///
 /// # Errors
@@ -36,16 +36,16 @@ pub fn parse_network(text: &str) -> Result<IpNet, GrammarError> {
         return Err(not_a_length(text, host, bits));
     };
     let network = unmap_ipv4(network);
-    let right = network.trunc();
-    if right == network {
-        return Ok(right);
+    let truncated = network.trunc();
+    if truncated == network {
+        return Ok(truncated);
     }
     Err(GrammarError::with_help(
         format!(
             "{} has host bits set: {host} is a single address",
             quote(text)
         ),
-        format!("did you mean `{right}` or `{host}`?"),
+        format!("did you mean `{truncated}` or `{host}`?"),
     ))
 }
 
@@ -76,9 +76,9 @@ fn not_an_address(text: &str) -> GrammarError {
 
 fn not_a_length(text: &str, host: &str, bits: &str) -> GrammarError {
     let mask = bits.parse::<Ipv4Addr>().ok().and_then(mask_bits);
-    let most = if host.contains(':') { 128 } else { 32 };
+    let max = if host.contains(':') { 128 } else { 32 };
     let help = mask.map_or_else(
-        || format!("write a number from 0 to {most} after the slash"),
+        || format!("write a number from 0 to {max} after the slash"),
         |bits| format!("write `{host}/{bits}`"),
     );
     GrammarError::with_help(

@@ -14,9 +14,9 @@ use crate::model::{Period, RateSpec};
 /// ```
 /// use tollgate_core::{Nanos, QuotaUnit};
 /// use tollgate_policy::model::Period;
-/// use tollgate_policy::words::rate;
+/// use tollgate_policy::grammar::parse_rate;
 ///
-/// let rate = rate("100 per 15m", QuotaUnit::Requests).unwrap();
+/// let rate = parse_rate("100 per 15m", QuotaUnit::Requests).unwrap();
 /// assert_eq!((rate.units, rate.period), (100, Period::Span(Nanos::from_secs(900))));
 /// ```
 ///

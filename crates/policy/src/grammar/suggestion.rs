@@ -6,10 +6,10 @@
 /// third of the letters in a longer one. Case, `-` and `_` are ignored.
 ///
 /// ```
-/// use tollgate_policy::words::nearest;
+/// use tollgate_policy::grammar::nearest_name;
 ///
-/// assert_eq!(nearest("brust", ["rate", "burst"]), Some("burst"));
-/// assert_eq!(nearest("weather", ["rate", "burst"]), None);
+/// assert_eq!(nearest_name("brust", ["rate", "burst"]), Some("burst"));
+/// assert_eq!(nearest_name("weather", ["rate", "burst"]), None);
 /// ```
 pub fn nearest_name<'a>(
     written: &str,
@@ -23,9 +23,9 @@ pub fn nearest_name<'a>(
         .into_iter()
         .filter_map(|name| {
             let candidate = normalize(name);
-            let most = (candidate.len().max(written.len()) / 3).max(1);
+            let max = (candidate.len().max(written.len()) / 3).max(1);
             let distance = edit_distance(&written, &candidate);
-            (distance <= most && distance < candidate.len()).then_some((distance, name))
+            (distance <= max && distance < candidate.len()).then_some((distance, name))
         })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)

@@ -9,10 +9,10 @@ use crate::model::Template;
 /// is dropped, because paths match with and without it.
 ///
 /// ```
-/// use tollgate_policy::words::template;
+/// use tollgate_policy::grammar::parse_template;
 ///
-/// assert_eq!(&*template("/v1/items/{id}/").unwrap().0, "/v1/items/{id}");
-/// assert_eq!(template("/v1/:id").unwrap_err().help.as_deref(), Some("write `/v1/{id}`"));
+/// assert_eq!(&*parse_template("/v1/items/{id}/").unwrap().0, "/v1/items/{id}");
+/// assert_eq!(parse_template("/v1/:id").unwrap_err().help.as_deref(), Some("write `/v1/{id}`"));
 /// ```
 ///
 /// # Errors

@@ -183,24 +183,24 @@ fn read_colocate(
 }
 
 fn split_keyword(text: &str) -> (&str, &str) {
-    let (word, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
-    (word, rest.trim())
+    let (keyword, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+    (keyword, rest.trim())
 }
 
-fn parse_keyword_duration(word: &str, span: &str, example: &str) -> Result<Nanos, GrammarError> {
+fn parse_keyword_duration(keyword: &str, span: &str, example: &str) -> Result<Nanos, GrammarError> {
     if span.is_empty() {
         return Err(GrammarError::with_help(
-            format!("`{word}` has no duration"),
-            format!("write `{word} {example}`"),
+            format!("`{keyword}` has no duration"),
+            format!("write `{keyword} {example}`"),
         ));
     }
     grammar::parse_duration(span)
 }
 
 fn unknown_keyword(text: &str, known: &[&str], help: &str) -> GrammarError {
-    let (word, rest) = split_keyword(text);
-    match nearest_name(word, known.iter().copied()) {
-        Some(meant) if meant != word => {
+    let (keyword, rest) = split_keyword(text);
+    match nearest_name(keyword, known.iter().copied()) {
+        Some(meant) if meant != keyword => {
             let meant = format!("{meant} {rest}");
             GrammarError::with_help(
                 format!("unknown value {}", quote(text)),

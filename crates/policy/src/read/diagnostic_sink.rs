@@ -67,17 +67,17 @@ mod tests {
 
     #[test]
     fn diagnostics_are_in_file_order_and_bounded() {
-        let mut report = DiagnosticSink::default();
+        let mut sink = DiagnosticSink::default();
         for line in (1..=20_000_u32).rev() {
             let location = SourceLocation {
                 line,
                 column: 1,
                 width: 1,
             };
-            report.add(location, "wrong", "right");
+            sink.add(location, "wrong", "right");
         }
-        assert_eq!(report.len(), 20_000);
-        let diagnostics = report.finish();
+        assert_eq!(sink.len(), 20_000);
+        let diagnostics = sink.finish();
         assert_eq!(diagnostics.len(), MAX_KEPT);
         assert!(diagnostics.is_sorted_by_key(|diagnostic| diagnostic.location));
     }

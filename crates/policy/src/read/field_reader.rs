@@ -84,11 +84,11 @@ impl<'a> FieldReader<'a> {
 
     /// The entries that were not read as fields, for maps with free names.
     pub(super) fn unread_entries(&self) -> impl Iterator<Item = &'a MapEntry> + use<'a> {
-        let asked = self.known_names.clone();
+        let names = self.known_names.clone();
         let entries = self.entries;
         entries
             .iter()
-            .filter(move |entry| !asked.contains(&&*entry.name.value))
+            .filter(move |entry| !names.contains(&&*entry.name.value))
     }
 
     /// The value of a field, which may be null.

@@ -88,8 +88,8 @@ pub(crate) const PART: [Field<PartDraft>; 6] = [
     ),
 ];
 
-fn bits_schema(most: u8) -> Json {
-    json!({ "type": "integer", "minimum": 0, "maximum": most })
+fn bits_schema(max: u8) -> Json {
+    json!({ "type": "integer", "minimum": 0, "maximum": max })
 }
 
 /// The schema of a key.
@@ -203,8 +203,8 @@ fn read_long_part(
 
 impl TreeReader {
     /// Reads a number of leading bits of an address.
-    fn bits(&mut self, node: &SourceNode, field: &str, most: u8) -> Option<u8> {
-        let bits = self.number(node, field, 1, most.into())?;
+    fn bits(&mut self, node: &SourceNode, field: &str, max: u8) -> Option<u8> {
+        let bits = self.number(node, field, 1, max.into())?;
         u8::try_from(bits).ok()
     }
 }

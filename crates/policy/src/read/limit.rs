@@ -51,7 +51,7 @@ const NAME: [Field<LimitDraft>; 1] = [Field::new(
 const SUBJECT: [Field<LimitDraft>; 6] = [
     Field::new(
         "id",
-        FieldDefault::Description("the name decides"),
+        FieldDefault::Description("the name"),
         "A stable id of the state, so that the name may change.",
         || json!({ "type": "integer", "minimum": 1, "maximum": MAX_ID }),
         |reader, node, name, limit| {

@@ -127,8 +127,9 @@ pub(super) fn read_groups(reader: &mut TreeReader, node: &SourceNode) -> Vec<Gro
             "groups",
             grammar::parse_name(&entry.name.value),
         );
-        let of = format!("group `{}`", entry.name.value);
-        let Some(mut fields) = FieldReader::open(reader, &entry.value, of, "{ apply: narrowest }")
+        let subject = format!("group `{}`", entry.name.value);
+        let Some(mut fields) =
+            FieldReader::open(reader, &entry.value, subject, "{ apply: narrowest }")
         else {
             continue;
         };

@@ -89,10 +89,10 @@ pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 16] {
 /// use tollgate_policy::source::{SourceFormat, parse};
 ///
 /// let tree = parse("limits: [{ name: all, rate: 100/s, brust: 5, burst: 1O }]", SourceFormat::Yaml).unwrap();
-/// let problems = tollgate_policy::read::policy(&tree).unwrap_err();
-/// assert_eq!(problems.len(), 2);
-/// assert_eq!(problems[0].help.as_deref(), Some("did you mean `burst`?"));
-/// assert_eq!(problems[1].help.as_deref(), Some("did you mean `10`?"));
+/// let diagnostics = tollgate_policy::read::read_policy(&tree).unwrap_err();
+/// assert_eq!(diagnostics.len(), 2);
+/// assert_eq!(diagnostics[0].help.as_deref(), Some("did you mean `burst`?"));
+/// assert_eq!(diagnostics[1].help.as_deref(), Some("did you mean `10`?"));
 /// ```
 ///
 /// # Errors
@@ -100,17 +100,17 @@ pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 16] {
 pub fn read_policy(node: &SourceNode) -> Result<Policy, Vec<Diagnostic>> {
     let mut reader = TreeReader::new(node);
     let (policy, locations) = policy::read_root(&mut reader, node);
-    let mut report = reader.diagnostics;
-    crate::check::check_policy(&policy, &locations, &mut report);
-    if report.len() == 0
+    let mut sink = reader.diagnostics;
+    crate::check::check_policy(&policy, &locations, &mut sink);
+    if sink.len() == 0
         && let Err(diagnostics) = Rules::compile(&policy, [0; 16])
     {
         // An accepted policy compiles with any secret.
         for diagnostic in diagnostics {
-            report.push(diagnostic);
+            sink.push(diagnostic);
         }
     }
-    let diagnostics = report.finish();
+    let diagnostics = sink.finish();
     if diagnostics.is_empty() {
         Ok(policy)
     } else {
@@ -146,8 +146,8 @@ impl TreeReader {
     #[must_use]
     pub fn new(tree: &SourceNode) -> Self {
         let mut reader = Self::default();
-        for twice in find_duplicate_names(tree) {
-            reader.diagnostics.push(twice);
+        for duplicate in find_duplicate_names(tree) {
+            reader.diagnostics.push(duplicate);
         }
         reader
     }

@@ -284,12 +284,12 @@ fn inherited_burst(
         .filter(|burst| algorithm.has_burst() && rates && (same_rate || burst.value == Burst::Auto))
 }
 
-fn reject_several(reader: &mut TreeReader, given: &[(&str, Option<&SourceNode>)]) -> Option<()> {
-    let mut given = given
+fn reject_several(reader: &mut TreeReader, set: &[(&str, Option<&SourceNode>)]) -> Option<()> {
+    let mut set = set
         .iter()
         .filter_map(|(name, node)| Some((*name, (*node)?)));
-    let first = given.next();
-    let second = given.next();
+    let first = set.next();
+    let second = set.next();
     if let (Some((first, _)), Some((name, node))) = (first, second) {
         reader.diagnostics.add(
             node.location,

@@ -72,13 +72,13 @@ impl TreeReader {
         &mut self,
         node: &SourceNode,
         field: &str,
-        words: &[(&str, T)],
+        keywords: &[(&str, T)],
     ) -> Option<T> {
         let text = self.text(node, field)?;
-        if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+        if let Some((_, value)) = keywords.iter().find(|(keyword, _)| *keyword == text) {
             return Some(*value);
         }
-        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let names: Vec<&str> = keywords.iter().map(|(keyword, _)| *keyword).collect();
         let help = match nearest_name(text, names.iter().copied()) {
             Some(meant) => format!("did you mean `{meant}`?"),
             None => format!("write {}", join_names(&names, "or")),
@@ -116,17 +116,17 @@ impl TreeReader {
     }
 
     /// Reads a whole number within bounds.
-    pub fn number(&mut self, node: &SourceNode, field: &str, least: u64, most: u64) -> Option<u64> {
+    pub fn number(&mut self, node: &SourceNode, field: &str, min: u64, max: u64) -> Option<u64> {
         let number = self.parse(node, field, grammar::parse_count)?;
-        if (least..=most).contains(&number) {
+        if (min..=max).contains(&number) {
             return Some(number);
         }
         self.diagnostics.add(
             node.location,
             format!("`{field}` cannot be {number}"),
-            match least {
-                0 => format!("write a number up to {most}"),
-                _ => format!("write a number from {least} to {most}"),
+            match min {
+                0 => format!("write a number up to {max}"),
+                _ => format!("write a number from {min} to {max}"),
             },
         );
         None
@@ -140,13 +140,13 @@ impl TreeReader {
 
     /// Reads a message: bounded, and without control characters that would break a terminal or a header.
     pub(super) fn message(&mut self, node: &SourceNode) -> Option<Box<str>> {
-        const LONGEST: usize = 1_000;
+        const MAX_CHARS: usize = 1_000;
         let text = self.text(node, "message")?;
-        if text.chars().count() > LONGEST {
+        if text.chars().count() > MAX_CHARS {
             self.diagnostics.add(
                 node.location,
                 "`message` is too long",
-                format!("write at most {LONGEST} characters"),
+                format!("write at most {MAX_CHARS} characters"),
             );
             return None;
         }

@@ -106,8 +106,9 @@ pub(super) fn read_tiers(
     fields.read(reader, &TIERS, &mut by);
     let mut tiers = Vec::new();
     for entry in fields.unread_entries() {
-        let of = format!("tier `{}`", entry.name.value);
-        if let Some(quota) = read_nested_quota(reader, &entry.value, &of, &entry.name.value, limits)
+        let subject = format!("tier `{}`", entry.name.value);
+        if let Some(quota) =
+            read_nested_quota(reader, &entry.value, &subject, &entry.name.value, limits)
         {
             let name = canonical_value(by.as_ref().map(|by| &by.value), &entry.name.value);
             tiers.push((Located::new(name, entry.name.location), quota));
@@ -136,14 +137,14 @@ pub(super) fn canonical_value(by: Option<&Attribute>, value: &str) -> Box<str> {
 fn read_nested_quota(
     reader: &mut TreeReader,
     node: &SourceNode,
-    of: &str,
+    subject: &str,
     field: &str,
     limits: &QuotaSpec,
 ) -> Option<Located<QuotaSpec>> {
     if !matches!(node.value, SourceValue::Map(_)) {
         return read_short_quota(reader, node, field, limits);
     }
-    let mut fields = FieldReader::open(reader, node, of, "{ rate: 100/min, burst: 20 }")?;
+    let mut fields = FieldReader::open(reader, node, subject, "{ rate: 100/min, burst: 20 }")?;
     // A computed rate is also a map.
     if fields.has("base") || fields.has("at_most") {
         return read_computed_quota(reader, node, limits);

@@ -41,7 +41,7 @@ impl Rules {
         let Some(key_spec) = self.key_spec(meter) else {
             return KeyOutcome::Complete;
         };
-        let mut keyed = KeyOutcome::Complete;
+        let mut outcome = KeyOutcome::Complete;
         for part in &key_spec.parts {
             match self.part_value(&part.attribute.value, request, matched) {
                 Some(value) => {
@@ -49,10 +49,10 @@ impl Rules {
                 }
                 None => {
                     buffer.push_missing();
-                    keyed = match (keyed, part.missing) {
+                    outcome = match (outcome, part.missing) {
                         (KeyOutcome::Deny, _) | (_, OnMissing::Deny) => KeyOutcome::Deny,
                         (_, OnMissing::Skip) => KeyOutcome::Skip,
-                        (keyed, OnMissing::Shared) => keyed,
+                        (outcome, OnMissing::Shared) => outcome,
                     };
                 }
             }
@@ -71,7 +71,7 @@ impl Rules {
                 None => buffer.push_missing(),
             }
         }
-        keyed
+        outcome
     }
 
     /// Writes the part of the meter's key that decides the cluster slot, if the rule has `colocate`. Returns whether it
@@ -227,8 +227,8 @@ impl PartEncoding {
 pub(super) fn key_errors(limit: &DraftLimit) -> impl Iterator<Item = RuleErrorKind> {
     let meters = limit.rule.meters.len();
     let key_specs = limit.keys.len();
-    let most = limit.keys.iter().map(|key_spec| key_spec.parts.len()).max();
-    let parts = most
+    let max_parts = limit.keys.iter().map(|key_spec| key_spec.parts.len()).max();
+    let parts = max_parts
         .filter(|parts| *parts > MAX_KEY_PARTS)
         .map(RuleErrorKind::KeyParts);
     let count = (meters != key_specs).then_some(RuleErrorKind::KeySpecCount { meters, key_specs });
@@ -290,7 +290,7 @@ pub(crate) fn mask_address(address: IpAddr, v4_bits: u8, v6_bits: u8) -> IpAddr 
 fn digest_path(secret: [u8; 16], raw: &[u8]) -> [u8; 16] {
     #[cold]
     #[inline(never)]
-    fn rewritten(secret: [u8; 16], raw: &[u8]) -> [u8; 16] {
+    fn digest_normalized(secret: [u8; 16], raw: &[u8]) -> [u8; 16] {
         let mut buffer = [0; path::PATH_CAPACITY];
         let path = path::normalize(raw, &mut buffer);
         // The normalized path is truncated; the raw path keeps longer paths different.
@@ -303,7 +303,7 @@ fn digest_path(secret: [u8; 16], raw: &[u8]) -> [u8; 16] {
     }
     match path::already_normalized(raw) {
         Some(path) => digest(secret, path.without_trailing_slash(), false),
-        None => rewritten(secret, raw),
+        None => digest_normalized(secret, raw),
     }
 }
 

@@ -52,9 +52,9 @@ fn with_description(schema: &Value, description: &str) -> Value {
 }
 
 /// One of these keywords.
-pub(crate) fn enumeration<T>(words: &[(&str, T)]) -> Value {
-    let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-    json!({ "enum": words })
+pub(crate) fn enumeration<T>(keywords: &[(&str, T)]) -> Value {
+    let keywords: Vec<&str> = keywords.iter().map(|(keyword, _)| *keyword).collect();
+    json!({ "enum": keywords })
 }
 
 /// The names of limits, levels, groups and buckets.

@@ -51,13 +51,13 @@ impl Diagnostic {
 /// All diagnostics of a file, sorted by line; never empty.
 ///
 /// ```
-/// use tollgate_policy::source::{SourceLocation, Diagnostic, Diagnostics};
+/// use tollgate_policy::source::{Diagnostic, Diagnostics, SourceLocation};
 ///
-/// let place = SourceLocation { line: 1, column: 7, width: 4 };
-/// let problem = Diagnostic::new(place, "`10/q` is not a rate", "write `10/s`");
-/// let problems = Diagnostics::new("policy.yaml", "rate: 10/q\n", vec![problem]);
+/// let location = SourceLocation { line: 1, column: 7, width: 4 };
+/// let diagnostic = Diagnostic::new(location, "`10/q` is not a rate", "write `10/s`");
+/// let diagnostics = Diagnostics::new("policy.yaml", "rate: 10/q\n", vec![diagnostic]);
 /// assert_eq!(
-///     problems.to_string(),
+///     diagnostics.to_string(),
 ///     "policy.yaml:1:7: `10/q` is not a rate\n\
 ///      \x20 1 | rate: 10/q\n\
 ///      \x20   |       ^^^^\n\

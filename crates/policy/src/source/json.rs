@@ -227,33 +227,33 @@ impl JsonParser<'_> {
     /// A number, kept as written.
     fn number(&mut self) -> Result<SourceValue, Diagnostic> {
         let start = self.at;
-        let mut fine = true;
+        let mut is_valid = true;
         if self.peek() == Some(b'-') {
             self.at += 1;
         }
         let leading_zero = self.peek() == Some(b'0');
         let whole = self.digits();
-        fine &= whole == 1 || (whole > 1 && !leading_zero);
+        is_valid &= whole == 1 || (whole > 1 && !leading_zero);
         if self.peek() == Some(b'.') {
             self.at += 1;
-            fine &= self.digits() > 0;
+            is_valid &= self.digits() > 0;
         }
         if matches!(self.peek(), Some(b'e' | b'E')) {
             self.at += 1;
             if matches!(self.peek(), Some(b'+' | b'-')) {
                 self.at += 1;
             }
-            fine &= self.digits() > 0;
+            is_valid &= self.digits() > 0;
         }
         // Characters without a space before them belong to the number, so that messages show `10/s` as a whole.
         let tail = self
             .rest()
             .find(|c: char| !(c.is_alphanumeric() || "_.-+%/".contains(c)))
             .unwrap_or(self.rest().len());
-        fine &= tail == 0;
+        is_valid &= tail == 0;
         self.at += tail;
         let text = self.text.get(start..self.at).unwrap_or_default();
-        if !fine {
+        if !is_valid {
             return Err(self.error_at(
                 start,
                 format!("`{}` is not a JSON number", truncate_for_message(text)),

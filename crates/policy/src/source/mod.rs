@@ -45,8 +45,8 @@ impl SourceFormat {
     /// use std::path::Path;
     /// use tollgate_policy::source::SourceFormat;
     ///
-    /// assert_eq!(SourceFormat::of_path(Path::new("/etc/tollgate/policy.YML")), Some(SourceFormat::Yaml));
-    /// assert_eq!(SourceFormat::of_path(Path::new("policy.txt")), None);
+    /// assert_eq!(SourceFormat::from_path(Path::new("/etc/tollgate/policy.YML")), Some(SourceFormat::Yaml));
+    /// assert_eq!(SourceFormat::from_path(Path::new("policy.txt")), None);
     /// ```
     #[must_use]
     pub fn from_path(path: &Path) -> Option<Self> {
@@ -70,10 +70,10 @@ impl SourceFormat {
 ///
 /// let tree = parse("limits: []\nmode: shadow\n", SourceFormat::Yaml).unwrap();
 /// let SourceValue::Map(entries) = tree.value else { panic!("it is a map") };
-/// assert_eq!((&*entries[1].name.value, entries[1].value.place.column), ("mode", 7));
+/// assert_eq!((&*entries[1].name.value, entries[1].value.location.column), ("mode", 7));
 ///
-/// let problems = parse("# nothing yet\n", SourceFormat::Yaml).unwrap_err();
-/// assert!(problems[0].message.contains("is empty"));
+/// let diagnostics = parse("# nothing yet\n", SourceFormat::Yaml).unwrap_err();
+/// assert!(diagnostics[0].message.contains("is empty"));
 /// ```
 ///
 /// # Errors

@@ -270,14 +270,14 @@ mod tests {
     /// The text above the carets, by terminal columns.
     fn above_carets(excerpt: &Excerpt) -> String {
         let mut column = 0;
-        let mut found = String::new();
+        let mut text_above = String::new();
         for character in excerpt.text.chars() {
             if column >= excerpt.before && column < excerpt.before + excerpt.width {
-                found.push(character);
+                text_above.push(character);
             }
             column += character.to_string().width();
         }
-        found
+        text_above
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl<'a> TreeBuilder<'a> {
         offset(self.text, span.start)..offset(self.text, span.end)
     }
 
-    fn refuse(&mut self, location: SourceLocation, message: String, help: &str) {
+    fn reject(&mut self, location: SourceLocation, message: String, help: &str) {
         self.diagnostics
             .push(Diagnostic::new(location, message, help));
     }
@@ -106,7 +106,7 @@ impl<'a> TreeBuilder<'a> {
                 return Err(too_many(location));
             }
         }
-        self.refuse_tag(&event, &span);
+        self.reject_tag(&event, &span);
         match event {
             Event::DocumentStart(..) => {
                 self.documents += 1;
@@ -118,14 +118,14 @@ impl<'a> TreeBuilder<'a> {
                     ));
                 }
             }
-            Event::Anchor(_, name) => self.refuse(
+            Event::Anchor(_, name) => self.reject(
                 location,
                 format!("`&{name}` is an anchor, and policies do not support anchors"),
                 "write the fields out where they apply; quote a text that begins with `&`",
             ),
             Event::Alias(_) | Event::UnresolvedAlias(_) => {
                 let source = self.text.get(bytes).unwrap_or_default().to_owned();
-                self.refuse(
+                self.reject(
                     location,
                     format!(
                         "YAML reads `{source}` as an alias, and policies do not support aliases"
@@ -149,13 +149,13 @@ impl<'a> TreeBuilder<'a> {
         Ok(())
     }
 
-    fn refuse_tag(&mut self, event: &Event<'_>, span: &Span) {
+    fn reject_tag(&mut self, event: &Event<'_>, span: &Span) {
         if event.tag().is_none() {
             return;
         }
         let bytes = self.range(&span.tag_span().unwrap_or(*span));
         let source = self.text.get(bytes.clone()).unwrap_or_default();
-        self.refuse(
+        self.reject(
             self.lines.locate(bytes),
             format!("YAML reads `{source}` as a tag, and policies do not support tags"),
             "remove it; quote a text that begins with `!`",
@@ -172,13 +172,13 @@ impl<'a> TreeBuilder<'a> {
         let quoted = style != ScalarStyle::Plain;
         if self.name_is_next() {
             if text == "<<" && !quoted {
-                self.refuse(
+                self.reject(
                     location,
                     "`<<` is a merge key, and policies do not support merge keys".to_owned(),
                     "write the fields out where they apply",
                 );
             } else if bytes.is_empty() {
-                self.refuse(
+                self.reject(
                     location,
                     "a name is missing before this `:`".to_owned(),
                     "write `name: value`",
@@ -247,7 +247,7 @@ impl<'a> TreeBuilder<'a> {
             }
         };
         if self.name_is_next() {
-            self.refuse(
+            self.reject(
                 location,
                 "a list or a map cannot be a name".to_owned(),
                 "a name is a plain text; quote a text that begins with `[` or `{`",

@@ -105,8 +105,8 @@ pub(crate) fn any_quota() -> impl Strategy<Value = Located<QuotaSpec>> {
             Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue
         );
         // A burst of other algorithms is rare.
-        let is_said = has_burst || minutes % 11 == 0;
-        quota.value.burst = burst.filter(|_| is_said).map(Located::from);
+        let is_explicit = has_burst || minutes % 11 == 0;
+        quota.value.burst = burst.filter(|_| is_explicit).map(Located::from);
         quota.value.unit = unit;
         quota.value.utc_offset_minutes = if minutes % 5 == 0 { minutes } else { 0 };
         quota
@@ -260,7 +260,7 @@ fn any_action() -> impl Strategy<Value = LimitRule> {
 
 /// Any limit of this name, valid or not.
 pub(crate) fn any_limit(name: String) -> impl Strategy<Value = LimitRule> {
-    let beside = (
+    let alternatives = (
         prop::option::weighted(0.2, any_quota()),
         prop::option::weighted(0.2, any_quota()),
         prop::collection::vec((select(&VALUES[..]), any_quota()), 0..2),
@@ -273,7 +273,7 @@ pub(crate) fn any_limit(name: String) -> impl Strategy<Value = LimitRule> {
         any_key(),
         any_match(0..3),
         any_tiers(),
-        beside,
+        alternatives,
     )
         .prop_map(
             move |(

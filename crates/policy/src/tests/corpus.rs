@@ -128,7 +128,7 @@ fn sentences() -> Vec<(String, Vec<String>)> {
                 // Example maps and field descriptions are not messages.
                 let is_example = literal.starts_with("{ ") || literal.contains(": {");
                 // No number in a policy may be zero. Test files have such numbers, and their tests cover the message.
-                let is_elsewhere = literal == "write a number up to {most}";
+                let is_elsewhere = literal == "write a number up to {max}";
                 let is_example = is_example || is_elsewhere || is_description(&literal);
                 if !is_example && pieces.iter().any(|piece| piece.trim().contains(' ')) {
                     all.push((format!("{file}: {literal:?}"), pieces));

@@ -61,11 +61,11 @@ fn the_explanation_of_a_request_agrees_with_the_rules() {
             let mut matched = MatchedRules::new();
             rules.match_rules(&request, &mut matched);
             for (index, limit) in explanation.limits.iter().enumerate() {
-                let is_found = matched.rules().contains(&index);
+                let is_matched = matched.rules().contains(&index);
                 let all_hold = limit.conditions.iter().all(|condition| condition.held);
-                assert!(is_found || !limit.applies, "applies only if it is found");
+                assert!(is_matched || !limit.applies, "applies only if it is found");
                 assert!(
-                    all_hold || !is_found,
+                    all_hold || !is_matched,
                     "is found only if every condition holds"
                 );
                 assert!(

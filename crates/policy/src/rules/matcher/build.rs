@@ -322,7 +322,7 @@ fn limit_precedences(draft: &RulesDraft) -> Vec<LimitPrecedence> {
     let limits = draft.limits.iter().map(|limit| {
         let is_enforced = limit.rule.mode == Mode::Enforce;
         let meters = limit.rule.meters.iter();
-        let asked = meters
+        let meter_count = meters
             .filter(|meter| meter.role != MeterRole::Candidate)
             .count();
         LimitPrecedence {
@@ -334,7 +334,7 @@ fn limit_precedences(draft: &RulesDraft) -> Vec<LimitPrecedence> {
                 .and_then(narrowest)
                 .filter(|_| is_enforced),
             conditions: limit.matching.conditions.len(),
-            enforced_meters: if is_enforced { asked } else { 0 },
+            enforced_meters: if is_enforced { meter_count } else { 0 },
         }
     });
     limits.collect()

@@ -84,7 +84,7 @@ impl CompiledTest {
             }),
             Self::Glob(patterns) => match subject {
                 Subject::Ip => view.ip.is_some_and(|ip| {
-                    let text = IpText::of(ip);
+                    let text = IpText::new(ip);
                     any_matches(patterns, text.as_bytes())
                 }),
                 Subject::Path => view.path.is_some_and(|path| {
@@ -166,7 +166,7 @@ struct IpText {
 }
 
 impl IpText {
-    fn of(ip: IpAddr) -> Self {
+    fn new(ip: IpAddr) -> Self {
         let mut text = Self {
             bytes: [0; 48],
             len: 0,

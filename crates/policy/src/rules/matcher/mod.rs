@@ -97,7 +97,7 @@ impl Matcher {
     /// Finds all rules that match a request.
     pub(super) fn match_rules(&self, request: &dyn Attributes, matched: &mut MatchedRules) {
         matched.clear();
-        let raw = RawAttributes::of(request, self.needed);
+        let raw = RawAttributes::new(request, self.needed);
         match RequestView::if_normalized(request, &self.attributes, self.needed, raw) {
             Some(mut view) => self.look_up(&mut view, matched),
             None => self.match_normalized(request, raw, matched),
@@ -122,9 +122,9 @@ impl Matcher {
         matched: &mut MatchedRules,
     ) {
         let mut buffers = NormalizationBuffers::new();
-        let (mut view, unreadable) =
+        let (mut view, is_too_long) =
             RequestView::normalized(request, &self.attributes, self.needed, raw, &mut buffers);
-        matched.is_uri_too_long = unreadable;
+        matched.is_uri_too_long = is_too_long;
         self.look_up(&mut view, matched);
     }
 
@@ -133,13 +133,13 @@ impl Matcher {
         if !self.routes.is_empty()
             && let Some(path) = view.path
         {
-            self.routes.visit(path, &mut |named| {
+            self.routes.visit(path, &mut |route_entry| {
                 if matched.route.is_none() {
-                    matched.route = Some(named.template);
-                    let text = self.templates.get(named.template);
+                    matched.route = Some(route_entry.template);
+                    let text = self.templates.get(route_entry.template);
                     view.route = view.route.or(text.map(|text| text.as_bytes()));
                 }
-                self.add_all_matching(&named.entries, view, matched);
+                self.add_all_matching(&route_entry.entries, view, matched);
             });
         }
         self.add_all_matching(&self.unindexed, view, matched);
@@ -158,17 +158,17 @@ impl Matcher {
                 self.add_all_matching(entries, view, matched);
             }
         }
-        for (subject, ends) in &self.globs {
+        for (subject, index) in &self.globs {
             if let Some(value) = view.value(*subject) {
                 // The trailing slash of a path may be part of the prefix of a glob.
                 let full = match (subject, view.path) {
                     (Subject::Path, Some(path)) => path.full(),
                     _ => value,
                 };
-                ends.by_prefix.visit(full.iter().copied(), |entry| {
+                index.by_prefix.visit(full.iter().copied(), |entry| {
                     self.add_if_matching(*entry, view, matched)
                 });
-                ends.by_suffix.visit(value.iter().rev().copied(), |entry| {
+                index.by_suffix.visit(value.iter().rev().copied(), |entry| {
                     self.add_if_matching(*entry, view, matched);
                 });
             }
@@ -244,13 +244,13 @@ impl Matcher {
             matched.is_truncated = false;
             return;
         }
-        let mut asked = 0;
+        let mut meters = 0;
         let fit = matched.rules().iter().take_while(|index| {
-            asked += self
+            meters += self
                 .limits
                 .get(**index)
                 .map_or(0, |precedence| precedence.enforced_meters);
-            asked <= MAX_METERS
+            meters <= MAX_METERS
         });
         let fit = fit.count();
         matched.is_truncated |= fit < matched.len;

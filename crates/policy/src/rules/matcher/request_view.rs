@@ -60,17 +60,18 @@ pub(super) struct NormalizationBuffers {
 
 impl<'a> RawAttributes<'a> {
     /// If only the route is known, it is used as the path, because a template matches itself.
-    pub(super) fn of(request: &'a dyn Attributes, needs: NeededAttributes) -> Self {
-        let get =
-            |needed: bool, attribute: &Attribute| needed.then(|| request.get(attribute)).flatten();
-        let path = get(needs.path, &Attribute::Path);
+    pub(super) fn new(request: &'a dyn Attributes, needed: NeededAttributes) -> Self {
+        let get = |is_needed: bool, attribute: &Attribute| {
+            is_needed.then(|| request.get(attribute)).flatten()
+        };
+        let path = get(needed.path, &Attribute::Path);
         let route = get(
-            needs.route || (needs.path && path.is_none()),
+            needed.route || (needed.path && path.is_none()),
             &Attribute::Route,
         );
         Self {
-            path: path.or(route.filter(|_| needs.path)),
-            host: get(needs.host, &Attribute::Host),
+            path: path.or(route.filter(|_| needed.path)),
+            host: get(needed.host, &Attribute::Host),
             route,
         }
     }
@@ -90,7 +91,7 @@ impl<'a> RequestView<'a> {
     pub(super) fn if_normalized(
         request: &'a dyn Attributes,
         attributes: &'a [Attribute],
-        needs: NeededAttributes,
+        needed: NeededAttributes,
         raw: RawAttributes<'a>,
     ) -> Option<Self> {
         let path = match raw.path {
@@ -100,40 +101,40 @@ impl<'a> RequestView<'a> {
         if raw.host.is_some_and(has_uppercase) {
             return None;
         }
-        Some(Self::new(request, attributes, needs, raw, path, raw.host))
+        Some(Self::new(request, attributes, needed, raw, path, raw.host))
     }
 
     /// Views any request. The second value is whether the path or the host was too long to normalize.
     pub(super) fn normalized(
         request: &'a dyn Attributes,
         attributes: &'a [Attribute],
-        needs: NeededAttributes,
+        needed: NeededAttributes,
         raw: RawAttributes<'a>,
         buffers: &'a mut NormalizationBuffers,
     ) -> (Self, bool) {
-        let path_room = &mut buffers.path;
+        let path_buffer = &mut buffers.path;
         let path = raw.path.map(|raw| match path::already_normalized(raw) {
             Some(path) => path,
-            None => path::normalize(raw, path_room),
+            None => path::normalize(raw, path_buffer),
         });
         let host = raw.host.map(|raw| match buffers.host.get_mut(..raw.len()) {
-            Some(buffers) if has_uppercase(raw) => {
-                buffers.copy_from_slice(raw);
-                buffers.make_ascii_lowercase();
-                &*buffers
+            Some(buffer) if has_uppercase(raw) => {
+                buffer.copy_from_slice(raw);
+                buffer.make_ascii_lowercase();
+                &*buffer
             }
             _ => raw,
         });
-        let unreadable =
+        let is_too_long =
             path.is_some_and(|path| path.is_truncated) || host.is_some_and(has_uppercase);
-        let view = Self::new(request, attributes, needs, raw, path, host);
-        (view, unreadable)
+        let view = Self::new(request, attributes, needed, raw, path, host);
+        (view, is_too_long)
     }
 
     fn new(
         request: &'a dyn Attributes,
         attributes: &'a [Attribute],
-        needs: NeededAttributes,
+        needed: NeededAttributes,
         raw: RawAttributes<'a>,
         path: Option<NormalizedPath<'a>>,
         host: Option<&'a [u8]>,
@@ -141,7 +142,7 @@ impl<'a> RequestView<'a> {
         Self {
             request,
             attributes,
-            ip: if needs.ip { request.ip() } else { None },
+            ip: if needed.ip { request.ip() } else { None },
             path,
             route: raw.route,
             host,
@@ -171,14 +172,14 @@ impl<'a> RequestView<'a> {
 
     fn other(&mut self, index: usize) -> Option<&'a [u8]> {
         let attribute = self.attributes.get(index)?;
-        let Some(answer) = self.values.get_mut(index) else {
+        let Some(value) = self.values.get_mut(index) else {
             return self.request.get(attribute);
         };
         if self.fetched >> index & 1 == 0 {
             self.fetched |= 1 << index;
-            *answer = self.request.get(attribute);
+            *value = self.request.get(attribute);
         }
-        *answer
+        *value
     }
 }
 

@@ -264,9 +264,9 @@ fn kind(test: &Test) -> String {
 
 #[test]
 fn the_index_agrees_with_the_naive_matcher() {
-    let seen: RefCell<BTreeMap<String, [u32; 2]>> = RefCell::default();
+    let counts: RefCell<BTreeMap<String, [u32; 2]>> = RefCell::default();
     let note = |what: &str, is: bool| {
-        seen.borrow_mut().entry(what.to_owned()).or_default()[usize::from(is)] += 1;
+        counts.borrow_mut().entry(what.to_owned()).or_default()[usize::from(is)] += 1;
     };
     let config = Config {
         // `PROPTEST_CASES` can raise this.
@@ -298,7 +298,7 @@ fn the_index_agrees_with_the_naive_matcher() {
     if let Err(error) = result {
         panic!("{error}");
     }
-    let seen = seen.into_inner();
+    let counts = counts.into_inner();
     for kind in [
         "one of",
         "glob",
@@ -319,10 +319,10 @@ fn the_index_agrees_with_the_naive_matcher() {
         "a template",
         "narrowed",
     ] {
-        let [no, yes] = seen.get(kind).copied().unwrap_or_default();
+        let [no, yes] = counts.get(kind).copied().unwrap_or_default();
         assert!(
             no > 10 && yes > 10,
-            "{kind}: {yes} times, {no} times not; {seen:?}"
+            "{kind}: {yes} times, {no} times not; {counts:?}"
         );
     }
 }

@@ -252,7 +252,7 @@ fn matches_up_to_the_maximum_are_listed_and_more_are_reported() {
 #[test]
 fn rules_above_a_bound_are_rejected_with_location_and_reason() {
     let deep = "/a".repeat(65);
-    let mut wrong = policy(vec![
+    let mut invalid = policy(vec![
         limit_on("fine", &[]),
         limit_on("deep", &[("route", under(&deep))]),
         limit_on(
@@ -260,9 +260,9 @@ fn rules_above_a_bound_are_rejected_with_location_and_reason() {
             &[("path", like(&format!("*{}*", "x".repeat(2_000))))],
         ),
     ]);
-    wrong.routes = vec![Template(deep.into()).into()];
-    wrong.limits[0].key = crate::tests::fixtures::key(&["header.a"; 17]);
-    let diagnostics = Rules::compile(&wrong, [7; 16]).unwrap_err();
+    invalid.routes = vec![Template(deep.into()).into()];
+    invalid.limits[0].key = crate::tests::fixtures::key(&["header.a"; 17]);
+    let diagnostics = Rules::compile(&invalid, [7; 16]).unwrap_err();
     let all = format!("{diagnostics:?}");
     assert!(
         all.contains("17 parts") && all.contains("64 segments") && all.contains("1024 bytes"),
@@ -306,11 +306,11 @@ fn every_attribute_is_read_at_most_once_and_only_if_a_condition_uses_it() {
         requested: Mutex::default(),
     };
     match_policy(&policy(limits), &request);
-    let mut asked = request.requested.into_inner().unwrap();
-    let count = asked.len();
-    asked.sort();
-    asked.dedup();
-    assert_eq!((asked.len(), count), (4, 4), "{asked:?}");
+    let mut requested = request.requested.into_inner().unwrap();
+    let count = requested.len();
+    requested.sort();
+    requested.dedup();
+    assert_eq!((requested.len(), count), (4, 4), "{requested:?}");
 }
 
 #[test]

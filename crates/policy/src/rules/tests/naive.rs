@@ -34,7 +34,7 @@ pub(super) fn find(policy: &Policy, request: &dyn Attributes) -> NaiveMatch {
     let matching: Vec<usize> = (0..policy.limits.len())
         .filter(|index| view.all(&policy.limits[*index].matching))
         .collect();
-    let kept = matching.iter().copied().filter(|index| {
+    let result = matching.iter().copied().filter(|index| {
         let limit = &policy.limits[*index];
         let Some(name) = &limit.group else {
             return true;
@@ -62,7 +62,7 @@ pub(super) fn find(policy: &Policy, request: &dyn Attributes) -> NaiveMatch {
         rivals.retain(|rival| Some(policy.limits[*rival].matching.conditions.len()) == most);
         rivals.first() == Some(index)
     });
-    answer(ListVerdict::Limits, kept.collect())
+    answer(ListVerdict::Limits, result.collect())
 }
 
 /// Whether one condition matches, to count how often each kind does.
@@ -256,20 +256,20 @@ fn joined(segments: &[Vec<u8>]) -> Vec<u8> {
 
 fn segments(raw: &[u8]) -> (Vec<Vec<u8>>, bool) {
     let raw = raw.split(|byte| b"?#".contains(byte)).next().unwrap();
-    let mut kept: Vec<Vec<u8>> = Vec::new();
+    let mut result: Vec<Vec<u8>> = Vec::new();
     let mut slash = false;
     for segment in raw.split(|byte| *byte == b'/').map(decode) {
         slash = true;
         match &segment[..] {
             b"" | b"." => {}
-            b".." => drop(kept.pop()),
+            b".." => drop(result.pop()),
             _ => {
-                kept.push(segment);
+                result.push(segment);
                 slash = false;
             }
         }
     }
-    (kept, slash)
+    (result, slash)
 }
 
 /// Decodes escapes, but for those of `/` and `%`.

@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 
 /// The errors of a value, each with its path.
 pub(super) fn errors(schema: &Value, value: &Value) -> Vec<String> {
-    let mut found = Vec::new();
-    Validator { root: schema }.check(schema, value, "", &mut found);
-    found
+    let mut errors = Vec::new();
+    Validator { root: schema }.check(schema, value, "", &mut errors);
+    errors
 }
 
 struct Validator<'a> {
@@ -22,19 +22,19 @@ struct Validator<'a> {
 
 impl Validator<'_> {
     fn holds(&self, schema: &Value, value: &Value) -> bool {
-        let mut found = Vec::new();
-        self.check(schema, value, "", &mut found);
-        found.is_empty()
+        let mut errors = Vec::new();
+        self.check(schema, value, "", &mut errors);
+        errors.is_empty()
     }
 
-    fn check(&self, schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
+    fn check(&self, schema: &Value, value: &Value, path: &str, errors: &mut Vec<String>) {
         if schema == &Value::Bool(false) {
-            found.push(format!("{path}: nothing may stand here"));
+            errors.push(format!("{path}: nothing may stand here"));
             return;
         }
         let keywords = schema.as_object().expect("a schema is a map or `false`");
         for (keyword, rule) in keywords {
-            let fine = match keyword.as_str() {
+            let is_valid = match keyword.as_str() {
                 "$schema" | "$id" | "$defs" | "title" | "description" | "examples" => true,
                 "$ref" => {
                     let pointer = rule
@@ -42,13 +42,13 @@ impl Validator<'_> {
                         .and_then(|name| name.strip_prefix('#'))
                         .unwrap();
                     let definition = self.root.pointer(pointer).expect("it is defined");
-                    self.check(definition, value, path, found);
+                    self.check(definition, value, path, errors);
                     true
                 }
                 "anyOf" => list(rule).iter().any(|schema| self.holds(schema, value)),
                 "properties" | "additionalProperties" => {
                     if keyword == "properties" || !keywords.contains_key("properties") {
-                        self.members(keywords, value, path, found);
+                        self.members(keywords, value, path, errors);
                     }
                     true
                 }
@@ -56,14 +56,14 @@ impl Validator<'_> {
                 "patternProperties" => keywords.contains_key("properties"),
                 "items" => {
                     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-                        self.check(rule, item, &format!("{path}/{index}"), found);
+                        self.check(rule, item, &format!("{path}/{index}"), errors);
                     }
                     true
                 }
                 _ => simple(keyword, rule, value),
             };
-            if !fine {
-                found.push(format!("{path}: {keyword} {rule} does not hold of {value}"));
+            if !is_valid {
+                errors.push(format!("{path}: {keyword} {rule} does not hold of {value}"));
             }
         }
     }
@@ -73,7 +73,7 @@ impl Validator<'_> {
         keywords: &Map<String, Value>,
         value: &Value,
         path: &str,
-        found: &mut Vec<String>,
+        errors: &mut Vec<String>,
     ) {
         for (name, member) in value.as_object().into_iter().flatten() {
             let path = format!("{path}/{name}");
@@ -90,7 +90,7 @@ impl Validator<'_> {
             let rest = keywords.get("additionalProperties");
             let rest = rest.filter(|_| named.is_none() && like.is_empty());
             for schema in named.into_iter().chain(like).chain(rest) {
-                self.check(schema, member, &path, found);
+                self.check(schema, member, &path, errors);
             }
         }
     }

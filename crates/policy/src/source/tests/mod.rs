@@ -128,10 +128,13 @@ fn duplicate_names_are_reported_with_both_lines() {
             SourceFormat::Json,
         ),
     ] {
-        let twice = find_duplicate_names(&parse(text, format).unwrap());
-        assert_eq!(twice.len(), 1, "{text}");
-        assert_eq!(&*twice[0].message, "`rate` is given twice; first on line 2");
-        assert_eq!(twice[0].location.line, 4);
+        let duplicates = find_duplicate_names(&parse(text, format).unwrap());
+        assert_eq!(duplicates.len(), 1, "{text}");
+        assert_eq!(
+            &*duplicates[0].message,
+            "`rate` is given twice; first on line 2"
+        );
+        assert_eq!(duplicates[0].location.line, 4);
     }
     let once = parse("a: {x: 1}\nb: {x: 1}\n", SourceFormat::Yaml).unwrap();
     assert_eq!(find_duplicate_names(&once), []);
