@@ -150,7 +150,7 @@ fn check_concurrency(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let rule = limit.rule;
     let name = limit.name();
     let mut reject = |location: SourceLocation, what: &str, help: &str| {
-        sink.add(location, format!("{name}: {what}"), help)
+        sink.add(location, format!("{name}: {what}"), help);
     };
     if let Some(wait) = &rule.wait {
         reject(

@@ -37,21 +37,7 @@ pub(super) fn compile(
         collector.add_distinct(limit, &variants, &key);
     } else {
         collector.reject_beside_levels(limit);
-        let mut key = limit.key.clone();
-        for level in &limit.levels {
-            key.extend(level.key.iter().cloned());
-            let variants =
-                compile_single(&level.quota, limit.overdraft, &mut collector.diagnostics);
-            let suffix = format!("/{}", level.name.value);
-            let name = Some(&*level.name.value);
-            collector.add(
-                MeterRole::Main,
-                &suffix,
-                name,
-                &variants,
-                &KeySpec::new(key.clone()),
-            );
-        }
+        collector.add_levels(limit);
     }
     collector.add_auxiliary(limit, &key);
     let selector = build_selector(limit, &key, secret, &mut collector.diagnostics);
@@ -101,13 +87,13 @@ pub(super) fn compile(
 
 /// Whether the limit applies to every request and its key does not depend on the target of the request.
 fn applies_to_all(limit: &LimitRule, key: &[KeyPart]) -> bool {
-    let is_place = |part: &KeyPart| {
+    let is_target = |part: &KeyPart| {
         matches!(
             part.attribute.value,
             Attribute::Host | Attribute::Path | Attribute::Route | Attribute::Method
         )
     };
-    limit.matching.conditions.is_empty() && !key.iter().any(is_place)
+    limit.matching.conditions.is_empty() && !key.iter().any(is_target)
 }
 
 /// All parts of the key, including those of all levels.
@@ -272,6 +258,19 @@ impl MeterCollector {
                 grants: built.grants,
             });
             self.keys.push(key.clone());
+        }
+    }
+
+    /// Adds one meter per level. The key of a level begins with the key of the level above.
+    fn add_levels(&mut self, limit: &LimitRule) {
+        let mut key = limit.key.clone();
+        for level in &limit.levels {
+            key.extend(level.key.iter().cloned());
+            let variants = compile_single(&level.quota, limit.overdraft, &mut self.diagnostics);
+            let suffix = format!("/{}", level.name.value);
+            let name = Some(&*level.name.value);
+            let key = KeySpec::new(key.clone());
+            self.add(MeterRole::Main, &suffix, name, &variants, &key);
         }
     }
 

@@ -45,7 +45,7 @@ impl Rules {
             match Self::new(draft, secret) {
                 Ok(rules) => return Ok(rules),
                 Err(error) => {
-                    diagnostics.extend(error.iter().map(|error| rule_diagnostic(policy, error)))
+                    diagnostics.extend(error.iter().map(|error| rule_diagnostic(policy, error)));
                 }
             }
         }

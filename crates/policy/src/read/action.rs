@@ -32,7 +32,7 @@ pub(super) const ACTIONS: [Field<LimitDraft>; 10] = [
         "`enforce` (default), `shadow` (count and report only) or `off`.",
         || definition_ref("mode"),
         |reader, node, name, limit| {
-            set_if_some(&mut limit.rule.mode, reader.keyword(node, name, &MODES))
+            set_if_some(&mut limit.rule.mode, reader.keyword(node, name, &MODES));
         },
     ),
     Field::new(

@@ -37,7 +37,7 @@ pub(crate) const BY_VALUE: [Field<CostDraft>; 2] = [
         "The attribute whose value chooses the cost.",
         || definition_ref("attribute"),
         |reader, node, name, cost| {
-            cost.attribute = reader.text_attribute(node, name).map(|at| at.value)
+            cost.attribute = reader.text_attribute(node, name).map(|at| at.value);
         },
     ),
     Field::new(
@@ -57,7 +57,7 @@ pub(crate) const FROM_ATTRIBUTE: [Field<CostDraft>; 4] = [
         "The attribute with the cost.",
         || definition_ref("attribute"),
         |reader, node, name, cost| {
-            cost.attribute = reader.text_attribute(node, name).map(|at| at.value)
+            cost.attribute = reader.text_attribute(node, name).map(|at| at.value);
         },
     ),
     Field::new(

@@ -108,7 +108,7 @@ const ALTERNATIVE_QUOTAS: [Field<LimitDraft>; 5] = [
         "Other quotas by the value of an attribute.",
         || definition_ref("tiers"),
         |reader, node, _, limit| {
-            limit.rule.tiers = tiers::read_tiers(reader, node, &limit.own_quota)
+            limit.rule.tiers = tiers::read_tiers(reader, node, &limit.own_quota);
         },
     ),
     Field::new(
@@ -117,7 +117,7 @@ const ALTERNATIVE_QUOTAS: [Field<LimitDraft>; 5] = [
         "Other quotas for single keys.",
         || list_of(&definition_ref("override")),
         |reader, node, _, limit| {
-            limit.rule.overrides = tiers::read_overrides(reader, node, &limit.own_quota)
+            limit.rule.overrides = tiers::read_overrides(reader, node, &limit.own_quota);
         },
     ),
     Field::new(
@@ -126,7 +126,7 @@ const ALTERNATIVE_QUOTAS: [Field<LimitDraft>; 5] = [
         "A permissive bucket in this process, checked first.",
         || definition_ref("quota"),
         |reader, node, _, limit| {
-            limit.rule.local = tiers::read_local(reader, node, &limit.own_quota)
+            limit.rule.local = tiers::read_local(reader, node, &limit.own_quota);
         },
     ),
     Field::new(
@@ -135,7 +135,7 @@ const ALTERNATIVE_QUOTAS: [Field<LimitDraft>; 5] = [
         "A quota that is evaluated beside the enforced one and never enforced.",
         || definition_ref("quota"),
         |reader, node, _, limit| {
-            limit.rule.candidate = tiers::read_candidate(reader, node, &limit.own_quota)
+            limit.rule.candidate = tiers::read_candidate(reader, node, &limit.own_quota);
         },
     ),
     Field::new(
@@ -170,7 +170,7 @@ const COUNTING: [Field<LimitDraft>; 3] = [
             set_if_some(
                 &mut limit.rule.cost,
                 read_cost(reader, node, limit.quota_options.unit),
-            )
+            );
         },
     ),
     Field::new(

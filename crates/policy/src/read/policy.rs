@@ -76,7 +76,7 @@ pub(crate) const POLICY: [Field<PolicyDraft>; 9] = [
             )
         },
         |reader, node, _, draft| {
-            draft.policy.deny = lists::read_deny(reader, node, &mut draft.locations)
+            draft.policy.deny = lists::read_deny(reader, node, &mut draft.locations);
         },
     ),
     Field::new(

@@ -60,7 +60,7 @@ pub(crate) const OPTION_FIELDS: [Field<QuotaOptions>; 3] = [
         "What is counted (default requests).",
         || enumeration(&UNITS),
         |reader, node, name, terms| {
-            set_if_some(&mut terms.unit, reader.keyword(node, name, &UNITS))
+            set_if_some(&mut terms.unit, reader.keyword(node, name, &UNITS));
         },
     ),
     Field::new(

@@ -49,7 +49,7 @@ pub(crate) const COMPUTED_RATE: [Field<ComputedDraft>; 4] = [
         "The attribute whose number is multiplied.",
         || definition_ref("attribute"),
         |reader, node, name, rate| {
-            rate.times = reader.text_attribute(node, name).map(|at| at.value)
+            rate.times = reader.text_attribute(node, name).map(|at| at.value);
         },
     ),
     Field::new(

@@ -102,13 +102,13 @@ impl GlobPattern {
             let mut next = PositionSet::default();
             now.for_each(|position| match self.middle.get(position) {
                 Some(Token::Byte(expected)) if expected == byte => {
-                    self.add_closure(position + 1, &mut next)
+                    self.add_closure(position + 1, &mut next);
                 }
                 Some(Token::Character) if *byte != b'/' && !is_continuation(*byte) => {
                     self.add_closure(position + 1, &mut next);
                 }
                 Some(Token::Continuation) if is_continuation(*byte) => {
-                    self.add_closure(position, &mut next)
+                    self.add_closure(position, &mut next);
                 }
                 Some(Token::Star) if *byte != b'/' => self.add_closure(position, &mut next),
                 Some(Token::DoubleStar) => self.add_closure(position, &mut next),

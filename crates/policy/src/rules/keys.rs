@@ -45,7 +45,7 @@ impl Rules {
         for part in &key_spec.parts {
             match self.part_value(&part.attribute.value, request, matched) {
                 Some(value) => {
-                    push_value(PartEncoding::for_part(part), &value, &self.secret, buffer)
+                    push_value(PartEncoding::for_part(part), &value, &self.secret, buffer);
                 }
                 None => {
                     buffer.push_missing();

@@ -281,7 +281,7 @@ impl<'a> Builder<'a> {
             }
             IndexTerm::Within(network) => self.networks.entry(network).or_default().push(entry),
             IndexTerm::Prefix(subject, text) => {
-                self.glob_index(subject).by_prefix.add(&text, entry)
+                self.glob_index(subject).by_prefix.add(&text, entry);
             }
             IndexTerm::Suffix(subject, mut text) => {
                 text.reverse();

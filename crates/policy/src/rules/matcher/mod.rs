@@ -166,7 +166,7 @@ impl Matcher {
                     _ => value,
                 };
                 index.by_prefix.visit(full.iter().copied(), |entry| {
-                    self.add_if_matching(*entry, view, matched)
+                    self.add_if_matching(*entry, view, matched);
                 });
                 index.by_suffix.visit(value.iter().rev().copied(), |entry| {
                     self.add_if_matching(*entry, view, matched);
