@@ -109,10 +109,10 @@ mod tests {
             (route("/a/{x}"), route("/a/b")),
         ];
         for (wide, narrow) in pairs {
-            assert!(implies(&narrow, &wide), "{narrow:?} lies in {wide:?}");
+            assert!(implies(&narrow, &wide), "{wide:?} covers {narrow:?}");
             assert!(
                 !implies(&wide, &narrow),
-                "{wide:?} does not lie in {narrow:?}"
+                "{narrow:?} does not cover {wide:?}"
             );
         }
     }
@@ -129,7 +129,7 @@ mod tests {
         for (wide, narrow) in pairs {
             assert!(
                 !implies(&narrow, &wide),
-                "{narrow:?} does not lie in {wide:?}"
+                "{wide:?} does not cover {narrow:?}"
             );
         }
     }
@@ -174,7 +174,7 @@ mod tests {
                 })
             }),
             Test::Not(inner) => value.is_some() && !holds(inner, value),
-            Test::Glob(_) => unreachable!("not asked here"),
+            Test::Glob(_) => unreachable!("not tested here"),
         }
     }
 

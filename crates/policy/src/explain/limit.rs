@@ -354,7 +354,7 @@ fn describe_cost(cost: &Cost) -> Option<String> {
             at_most,
             otherwise,
         } => format!(
-            "a request costs what {attribute} says, from {} to {}; {} where it says no number",
+            "a request costs the number in {attribute}, from {} to {}; {} if there is no number",
             format_number(*at_least),
             format_number(*at_most),
             format_number(*otherwise)
@@ -364,7 +364,7 @@ fn describe_cost(cost: &Cost) -> Option<String> {
             estimate,
             at_most,
         } => format!(
-            "a request costs {} until its response says how much in {header}, at most {}; a higher cost becomes debt, which refills before the next request is admitted",
+            "a request costs {} until its response has the actual cost in {header}, at most {}; a higher cost becomes debt, which refills before the next request is admitted",
             format_number(*estimate),
             format_number(*at_most)
         ),

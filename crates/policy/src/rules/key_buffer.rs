@@ -116,7 +116,10 @@ impl KeyBuffer {
 
     /// Adds a value. The caller has checked that it fits.
     pub(super) fn push_present(&mut self, value: &[u8]) {
-        debug_assert!(self.has_room_for(value.len()), "the caller asked for room");
+        debug_assert!(
+            self.has_room_for(value.len()),
+            "the caller checks `has_room_for` first"
+        );
         self.push(Tag::Present, value);
     }
 

@@ -127,7 +127,7 @@ fn syntax_error(text: &str, lines: &LineIndex<'_>, error: &Error, search: bool) 
         message if message.contains("recurs") => too_deep(location),
         message => {
             let help = if message.contains("string values must be quoted") {
-                "a text stands in quotes in TOML: rate = \"10/s\""
+                "TOML texts need quotes: rate = \"10/s\""
             } else {
                 "TOML is written `name = value`, a text in quotes, and one `[[limits]]` for each limit"
             };

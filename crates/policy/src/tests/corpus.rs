@@ -70,7 +70,7 @@ fn every_invalid_policy_has_its_expected_messages() {
         let expected = std::fs::read_to_string(&expected_path).unwrap_or_default();
         if message != expected {
             complaints.push(format!(
-                "{} says:\n{message}\nexpected:\n{expected}",
+                "{}: actual:\n{message}\nexpected:\n{expected}",
                 name_of(path)
             ));
         }

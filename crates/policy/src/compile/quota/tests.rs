@@ -49,7 +49,7 @@ fn bucket(limit: &Limit) -> (u64, u64) {
     match limit.quota() {
         Quota::TokenBucket(bucket) => (bucket.limit(), bucket.interval().as_nanos()),
         Quota::LeakyBucket(bucket) => (bucket.limit(), bucket.interval().as_nanos()),
-        other => panic!("{other:?} is no bucket"),
+        other => panic!("{other:?} is not a bucket"),
     }
 }
 

@@ -70,7 +70,7 @@ fn the_explanation_of_a_request_agrees_with_the_rules() {
                 );
                 assert!(
                     limit.applies || limit.reason.is_some(),
-                    "says why it does not apply"
+                    "has a reason if it does not apply"
                 );
                 let counter = if limit.applies { &applied } else { &not };
                 counter.set(counter.get() + 1);

@@ -29,7 +29,7 @@ impl Validator<'_> {
 
     fn check(&self, schema: &Value, value: &Value, path: &str, errors: &mut Vec<String>) {
         if schema == &Value::Bool(false) {
-            errors.push(format!("{path}: nothing may stand here"));
+            errors.push(format!("{path}: no value is allowed here"));
             return;
         }
         let keywords = schema.as_object().expect("a schema is a map or `false`");
@@ -163,6 +163,6 @@ fn is(name: &Value, value: &Value) -> bool {
         "boolean" => value.is_boolean(),
         "object" => value.is_object(),
         "array" => value.is_array(),
-        other => panic!("`{other}` is no type that the schema should use"),
+        other => panic!("`{other}` is not a type of our schema"),
     }
 }

@@ -84,7 +84,7 @@ fn assert_errors(format: SourceFormat, table: &[(&str, &str)]) {
         if !error.starts_with(expected) {
             writeln!(
                 different,
-                "{text:?}\n  said     {error}\n  expected {expected}"
+                "{text:?}\n  actual   {error}\n  expected {expected}"
             )
             .unwrap();
         }
