@@ -4,9 +4,10 @@
 
 use serde_json::json;
 
+use super::condition_values::read_networks;
 use super::field_reader::FieldReader;
 use super::field_spec::{Field, FieldDefault, set_if_some};
-use super::matching::{read_match, read_networks};
+use super::matching::read_match;
 use super::scalar::describe_node;
 use super::{FieldLocations, TreeReader};
 use crate::grammar;

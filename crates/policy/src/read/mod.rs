@@ -5,6 +5,7 @@
 //! policy.
 
 mod action;
+mod condition_values;
 mod cost;
 mod diagnostic_sink;
 mod field_reader;

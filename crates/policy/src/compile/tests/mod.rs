@@ -1,6 +1,8 @@
 //! Compiles handwritten policies and checks the rules.
 
-use tollgate_core::limit::{Limit, Op, Quota, State};
+mod shared_states;
+
+use tollgate_core::limit::{Limit, Quota, State};
 use tollgate_core::{Nanos, Timestamp};
 
 use crate::model::{
@@ -11,7 +13,7 @@ use crate::rules::{
 };
 use crate::source::SourceLocation;
 use crate::tests::fixtures::{
-    DAY, HOUR, MINUTE, Request, SECOND, attribute, bucket, computed, key, limit, policy, quota,
+    HOUR, MINUTE, Request, SECOND, attribute, bucket, computed, key, limit, policy, quota,
     quota_of_amount,
 };
 
@@ -49,7 +51,7 @@ fn level(name: &str, parts: &[&str], quota: Located<QuotaSpec>) -> Level {
     }
 }
 
-fn overriding(values: &[&str], quota: Located<QuotaSpec>) -> QuotaOverride {
+fn quota_override(values: &[&str], quota: Located<QuotaSpec>) -> QuotaOverride {
     QuotaOverride {
         key: values
             .iter()
@@ -61,7 +63,7 @@ fn overriding(values: &[&str], quota: Located<QuotaSpec>) -> QuotaOverride {
 }
 
 /// The quota of a request at each meter of the first rule.
-fn chosen(rules: &Rules, request: &Request) -> Vec<SelectedQuota> {
+fn selected_quotas(rules: &Rules, request: &Request) -> Vec<SelectedQuota> {
     let mut matched = MatchedRules::new();
     rules.match_rules(request, &mut matched);
     let mut buffer = KeyBuffer::new();
@@ -84,14 +86,14 @@ fn chosen(rules: &Rules, request: &Request) -> Vec<SelectedQuota> {
 
 /// The quota of a request at the first meter of the first rule.
 fn quota_for(rules: &Rules, request: &Request) -> Limit {
-    match chosen(rules, request)[0] {
+    match selected_quotas(rules, request)[0] {
         SelectedQuota::Index(index) => rules.rules()[0].meters[0].quotas[index],
         SelectedQuota::Computed(limit) => limit,
         SelectedQuota::Unlimited => panic!("it is limited"),
     }
 }
 
-fn most(limit: &Limit) -> u64 {
+fn capacity(limit: &Limit) -> u64 {
     limit
         .status(&State::default(), Timestamp::from_secs(1))
         .limit
@@ -182,7 +184,7 @@ fn an_override_comes_before_a_tier_and_a_tier_before_the_own_quota() {
             ),
         ],
     );
-    api.overrides = vec![overriding(&["abc", "192.0.2.7"], bucket(9_000, MINUTE))];
+    api.overrides = vec![quota_override(&["abc", "192.0.2.7"], bucket(9_000, MINUTE))];
     let rules = rules(vec![api]);
     let get = |key, plan| {
         Request::with(&[
@@ -191,77 +193,13 @@ fn an_override_comes_before_a_tier_and_a_tier_before_the_own_quota() {
             ("ip", "192.0.2.7"),
         ])
     };
-    assert_eq!(most(&quota_for(&rules, &get("k", "none"))), 100);
-    assert_eq!(most(&quota_for(&rules, &get("k", "pro"))), 5_000);
-    assert_eq!(most(&quota_for(&rules, &get("abc", "pro"))), 9_000);
+    assert_eq!(capacity(&quota_for(&rules, &get("k", "none"))), 100);
+    assert_eq!(capacity(&quota_for(&rules, &get("k", "pro"))), 5_000);
+    assert_eq!(capacity(&quota_for(&rules, &get("abc", "pro"))), 9_000);
     assert_eq!(
-        chosen(&rules, &get("k", "partner")),
+        selected_quotas(&rules, &get("k", "partner")),
         [SelectedQuota::Unlimited]
     );
-}
-
-#[test]
-fn windows_of_tiers_share_states_by_period() {
-    let mut api = limit(
-        "api",
-        quota(Algorithm::FixedWindow, &[(10, SECOND), (1_000, HOUR)]),
-    );
-    api.tiers = tiers(
-        "header.x-plan",
-        &[
-            (
-                "pro",
-                quota(Algorithm::FixedWindow, &[(5_000, HOUR), (100, SECOND)]),
-            ),
-            ("trial", quota(Algorithm::FixedWindow, &[(50, DAY)])),
-        ],
-    );
-    let rules = rules(vec![api]);
-    assert_eq!(identities(&rules), ["api", "api#2", "api#3"]);
-    let of = |plan| chosen(&rules, &Request::with(&[("header.x-plan", plan)]));
-    use SelectedQuota::{Index, Unlimited};
-    assert_eq!(of("none"), [Index(0), Index(0), Unlimited]);
-    assert_eq!(of("pro"), [Index(1), Index(1), Unlimited]);
-    assert_eq!(of("trial"), [Unlimited, Unlimited, Index(0)]);
-}
-
-/// How much a client gets that alternates between a rich and a poor tier within two seconds.
-fn minted(rich: Limit, poor: Limit) -> u64 {
-    let mut state = State::default();
-    let mut now = Timestamp::from_secs(1_000);
-    let mut admitted = 0;
-    let mut spend = |limit: &Limit, now| {
-        let answer = limit.decide(&state, now, Op::Spend(1)).unwrap();
-        if let Some(edit) = answer.next {
-            state.apply(edit);
-        }
-        if answer.outcome.is_admitted() {
-            admitted += 1;
-        }
-    };
-    for _ in 0..5_000 {
-        spend(&rich, now);
-    }
-    // A denial writes a clamped state. After two seconds the clamp of the poor quota alone would have expired.
-    spend(&poor, now);
-    now = now.after(Nanos::from_secs(2));
-    for _ in 0..5_000 {
-        spend(&rich, now);
-    }
-    admitted
-}
-
-#[test]
-fn changing_between_tiers_gains_no_quota() {
-    let (rich, poor) = (bucket(5_000, MINUTE), bucket(1, SECOND));
-    let mut api = limit("api", poor.clone());
-    api.tiers = tiers("header.x-plan", &[("pro", rich.clone())]);
-    let rules = rules(vec![api]);
-    let shared = &rules.rules()[0].meters[0].quotas;
-    assert_eq!(minted(shared[1], shared[0]), 5_000 + 166);
-    // Without a shared ceiling, the poor quota forgives the debt of the rich one.
-    let apart = |spec: &Located<QuotaSpec>| super::quota::build_limits(spec, 0).unwrap()[0];
-    assert!(minted(apart(&rich), apart(&poor)) > 9_000);
 }
 
 #[test]
@@ -272,7 +210,7 @@ fn a_computed_quota_follows_its_attribute_within_its_bounds() {
     );
     let rules = rules(vec![limit("api", spec)]);
     let of = |repos| {
-        most(&quota_for(
+        capacity(&quota_for(
             &rules,
             &Request::with(&[("claim.repos", repos)]),
         ))
@@ -283,50 +221,7 @@ fn a_computed_quota_follows_its_attribute_within_its_bounds() {
     assert_eq!(of("99999999999999999999999"), 12_500);
     assert_eq!(of("many"), 5_000);
     assert_eq!(of("-3"), 5_000);
-    assert_eq!(most(&quota_for(&rules, &Request::default())), 5_000);
-}
-
-#[test]
-fn all_computed_quotas_share_one_ceiling() {
-    for (algorithm, base, each, at_most, overdraft) in [
-        (Algorithm::TokenBucket, 7, 3, 1_000, 0),
-        (Algorithm::TokenBucket, 0, 1, 77, 5),
-        (Algorithm::LeakyQueue, 7, 3, 1_000, 2),
-        (Algorithm::LeakyBucket, 1, 1, 997, 0),
-    ] {
-        let spec = quota_of_amount(algorithm, computed(base, each, "claim.n", at_most, SECOND));
-        let mut api = limit("api", spec);
-        api.overdraft = overdraft;
-        let rules = rules(vec![api]);
-        let ceiling = |limit: &Limit| match limit.quota() {
-            Quota::TokenBucket(bucket) => bucket.ceiling(),
-            Quota::LeakyBucket(bucket) => bucket.ceiling(),
-            other => panic!("{other:?}"),
-        };
-        let all: Vec<_> = (0..at_most)
-            .map(|n| quota_for(&rules, &Request::with(&[("claim.n", &n.to_string())])))
-            .map(|limit| ceiling(&limit))
-            .collect();
-        assert!(all.iter().all(|one| *one == all[0]), "{algorithm:?} {base}");
-    }
-}
-
-#[test]
-fn sliding_windows_of_tiers_share_one_resolution() {
-    let sliding = |units| quota(Algorithm::SlidingWindow, &[(units, HOUR)]);
-    let mut api = limit("api", sliding(10));
-    api.tiers = tiers("header.x-plan", &[("pro", sliding(4_000_000))]);
-    let rules = rules(vec![api]);
-    let counters: Vec<_> = rules.rules()[0].meters[0]
-        .quotas
-        .iter()
-        .map(|limit| match limit.quota() {
-            Quota::SlidingCounter(counter) => (counter.ceiling(), counter.tick()),
-            other => panic!("{other:?}"),
-        })
-        .collect();
-    assert_eq!(counters[0], counters[1]);
-    assert_eq!(counters[0].0, 4_000_000);
+    assert_eq!(capacity(&quota_for(&rules, &Request::default())), 5_000);
 }
 
 #[test]
@@ -378,8 +273,8 @@ fn all_unsupported_parts_are_reported_at_once() {
     );
     second.key = key(&["ip"]);
     second.overrides = vec![
-        overriding(&["a", "b"], bucket(1, SECOND)),
-        overriding(&["nowhere"], bucket(1, SECOND)),
+        quota_override(&["a", "b"], bucket(1, SECOND)),
+        quota_override(&["nowhere"], bucket(1, SECOND)),
     ];
     second.distinct = Some(attribute("path").into());
     let mut third = limit("c", bucket(1, SECOND));
