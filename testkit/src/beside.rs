@@ -1,4 +1,4 @@
-//! Where `cargo xtask test --peers` has put the programs that it brings; the table is in `xtask/src/beside/table.rs`.
+//! Where `cargo xtask test --peers` has put the programs that it brings; the table is in `xtask/src/peer_tests/table.rs`.
 //!
 //! Must not know: what the programs do.
 

@@ -13,8 +13,8 @@ const MACHINE_PATHS: &[&str] = &[
 
 const DECISIONS: &str = "docs/adr/";
 const DECISIONS_LIST: &str = "docs/adr/README.md";
-/// The documents that name functions and tests of ours.
-const MAPS: [&str; 2] = ["ARCHITECTURE.md", "docs/guarantees.md"];
+/// The document that names functions of ours.
+const MAP: &str = "ARCHITECTURE.md";
 
 /// Paths of somebody's machine, in any text file.
 pub(super) fn machine_paths(file: &File) -> Vec<String> {
@@ -60,13 +60,12 @@ pub(super) fn decisions_are_listed(files: &[File]) -> Vec<String> {
         .collect()
 }
 
-/// Every `path.rs::function` in these documents must exist, and every invariant in a table must name one.
-pub(super) fn named_tests_exist(files: &[File]) -> Vec<String> {
-    let check = |map: &str| match files.iter().find(|file| file.path == map) {
+/// Every `path.rs::function` in the map must exist.
+pub(super) fn named_functions_exist(files: &[File]) -> Vec<String> {
+    match files.iter().find(|file| file.path == MAP) {
         Some(map) => named_in(map, files),
-        None => vec![format!("{map} is missing")],
-    };
-    MAPS.into_iter().flat_map(check).collect()
+        None => vec![format!("{MAP} is missing")],
+    }
 }
 
 fn named_in(map: &File, files: &[File]) -> Vec<String> {
@@ -79,14 +78,6 @@ fn named_in(map: &File, files: &[File]) -> Vec<String> {
             .step_by(2)
             .filter_map(named_test)
             .collect();
-        if let Some(invariant) = invariant(line)
-            && tests.is_empty()
-        {
-            complaints.push(format!(
-                "{path}:{}: {invariant} names no test (`path.rs::function`)",
-                index + 1
-            ));
-        }
         complaints.extend(
             tests
                 .iter()
@@ -104,13 +95,6 @@ fn named_test(code: &str) -> Option<(&str, &str)> {
     let (path, names) = code.split_once(".rs::")?;
     let function = names.rsplit("::").next()?;
     Some((code.get(..path.len() + ".rs".len())?, function))
-}
-
-/// The name of the invariant whose table row this is.
-fn invariant(line: &str) -> Option<&str> {
-    let cell = line.strip_prefix('|')?.split('|').next()?.trim();
-    let digits = cell.strip_prefix("I-")?;
-    (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(cell)
 }
 
 fn exists(files: &[File], path: &str, function: &str) -> bool {
@@ -162,8 +146,7 @@ mod tests {
             "crates/a/src/b.rs",
             "fn holds() {}\nfn generic<T>() {}\nfn holds_not_quite() {}\n",
         );
-        let [first, second] = MAPS;
-        named_tests_exist(&[file(first, map), file(second, ""), code])
+        named_functions_exist(&[file(MAP, map), code])
     }
 
     #[test]
@@ -196,12 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invariant_without_a_test_is_caught() {
-        assert_eq!(with_map("| I-02 | no double spend | later |").len(), 1);
-    }
-
-    #[test]
     fn a_missing_map_is_caught() {
-        assert_eq!(named_tests_exist(&[]).len(), MAPS.len());
+        assert_eq!(named_functions_exist(&[]).len(), 1);
     }
 }

@@ -79,7 +79,7 @@ mod tests {
         let files = read(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
         let this = files
             .iter()
-            .find(|file| file.path == "src/house/files.rs")
+            .find(|file| file.path == "src/conventions/files.rs")
             .unwrap();
         assert!(this.text.contains("this_file_is_found_under_its_own_name"));
     }

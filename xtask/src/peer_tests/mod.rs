@@ -6,8 +6,8 @@
 mod install;
 mod table;
 
-use crate::needs;
 use crate::process::{capture, cargo, run};
+use crate::required_programs;
 use crate::steps::Step;
 use crate::workspace::Workspace;
 
@@ -21,7 +21,9 @@ const BINARY: [&str; 5] = ["test", "--package", "tollgate-cli", "--test", "cli"]
 pub(crate) fn steps() -> Result<Vec<Step>, String> {
     let target = Workspace::load()?.target;
     Ok(vec![
-        Step::new("needed programs", || needs::ensure(table::NEEDS)),
+        Step::new("needed programs", || {
+            required_programs::ensure(table::REQUIRED_PROGRAMS)
+        }),
         Step::new("peers", move || install::ensure(table::PEERS, &target)),
         Step::new("tests beside peers", || {
             let count = count()?;

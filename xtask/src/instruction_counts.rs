@@ -21,7 +21,7 @@ pub(crate) struct Toolchain {
 }
 
 /// A set of counts.
-pub(crate) struct Kept {
+pub(crate) struct SavedCounts {
     pub(crate) toolchain: Toolchain,
     counts: BTreeMap<String, f64>,
 }
@@ -61,7 +61,7 @@ impl fmt::Display for Toolchain {
     }
 }
 
-impl Kept {
+impl SavedCounts {
     pub(crate) fn empty(toolchain: Toolchain) -> Self {
         Self {
             toolchain,
@@ -136,7 +136,7 @@ impl Kept {
     }
 }
 
-impl fmt::Display for Kept {
+impl fmt::Display for SavedCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(HEADER)?;
         writeln!(
@@ -154,12 +154,12 @@ impl fmt::Display for Kept {
 mod tests {
     use super::*;
 
-    fn counts(cases: &[(&str, f64)]) -> Kept {
+    fn counts(cases: &[(&str, f64)]) -> SavedCounts {
         let toolchain = Toolchain {
             rustc: "1.2.3".to_owned(),
             target: "abacus".to_owned(),
         };
-        let mut kept = Kept::empty(toolchain);
+        let mut kept = SavedCounts::empty(toolchain);
         for (case, count) in cases {
             kept.insert(case, *count);
         }
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let kept = counts(&[("allow", 23.0), ("deny", 21.5)]);
-        let read = Kept::parse(&kept.to_string()).unwrap();
+        let read = SavedCounts::parse(&kept.to_string()).unwrap();
         assert_eq!(read.toolchain, kept.toolchain);
         assert_eq!(read.counts, kept.counts);
     }
@@ -192,14 +192,14 @@ mod tests {
     #[test]
     fn a_damaged_file_is_an_error() {
         let head = "release: 1\nhost: h\n";
-        assert!(Kept::parse(head).is_ok());
+        assert!(SavedCounts::parse(head).is_ok());
         for bad in [
             "release: 1\n",
             "release: 1\nhost: h\nallow",
             "release: 1\nhost: h\nallow x",
             "release: 1\nhost: h\nallow NaN",
         ] {
-            assert!(Kept::parse(bad).is_err(), "{bad}");
+            assert!(SavedCounts::parse(bad).is_err(), "{bad}");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Numbers that look random and are the same for the same seed. Must not know: what is decided by them.
 
 /// A die that rolls the same for the same seed.
-pub(super) struct Dice(u64);
+pub(super) struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     pub(super) const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -39,7 +39,7 @@ mod tests {
     fn the_same_seed_puts_things_in_the_same_order_and_loses_none() {
         let shuffled = |seed| {
             let mut things: Vec<u32> = (0..30).collect();
-            Dice::new(seed).shuffle(&mut things);
+            SeededRng::new(seed).shuffle(&mut things);
             things
         };
         assert_eq!(shuffled(1), shuffled(1));

