@@ -4,9 +4,9 @@
 
 /// A die that rolls the same for the same seed.
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     /// The die of this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn the_same_seed_rolls_the_same_and_another_does_not() {
         let rolls = |seed| {
-            let mut dice = Dice::new(seed);
+            let mut dice = SeededRng::new(seed);
             (0..4).map(|_| dice.roll()).collect::<Vec<_>>()
         };
         assert_eq!(rolls(7), rolls(7));
@@ -76,10 +76,10 @@ mod tests {
     #[test]
     fn what_is_shuffled_is_all_there() {
         let mut things: Vec<u64> = (0..50).collect();
-        Dice::new(1).shuffle(&mut things);
+        SeededRng::new(1).shuffle(&mut things);
         assert_ne!(things, (0..50).collect::<Vec<_>>());
         things.sort_unstable();
         assert_eq!(things, (0..50).collect::<Vec<_>>());
-        assert_eq!(Dice::new(1).below(0), 0);
+        assert_eq!(SeededRng::new(1).below(0), 0);
     }
 }

@@ -50,7 +50,7 @@ impl Promise {
 
 /// Which promise was broken, on which key, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
+pub struct Violation {
     /// The promise.
     pub promise: Promise,
     /// Whose key; empty if it is not about one.
@@ -59,7 +59,7 @@ pub struct Broken {
     pub why: String,
 }
 
-impl Broken {
+impl Violation {
     pub(super) fn new(promise: Promise, key: &str, why: impl Into<String>) -> Self {
         Self {
             promise,
@@ -69,7 +69,7 @@ impl Broken {
     }
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.promise.id())?;
         if !self.key.is_empty() {
@@ -79,4 +79,4 @@ impl fmt::Display for Broken {
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for Violation {}

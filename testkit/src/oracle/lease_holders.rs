@@ -2,14 +2,14 @@
 
 /// The holders of a concurrency limit.
 #[derive(Clone, Debug)]
-pub struct Holders {
+pub struct LeaseHolders {
     limit: u64,
     lease: u64,
     /// Id, weight, and when it ends by itself.
     held: Vec<(u128, u64, u64)>,
 }
 
-impl Holders {
+impl LeaseHolders {
     /// Nobody holds anything.
     #[must_use]
     pub const fn new(limit: u64, lease: u64) -> Self {

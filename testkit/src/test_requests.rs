@@ -19,12 +19,12 @@ use tollgate_policy::rules::Rules;
 
 /// A request that says what it is told to say.
 #[derive(Clone, Debug, Default)]
-pub struct Caller {
+pub struct TestCaller {
     ip: Option<IpAddr>,
     says: Vec<(Attribute, Vec<u8>)>,
 }
 
-impl Caller {
+impl TestCaller {
     /// Somebody of this name, in `header.user`.
     #[must_use]
     pub fn named(user: &str) -> Self {
@@ -53,7 +53,7 @@ impl Caller {
     }
 }
 
-impl Attributes for Caller {
+impl Attributes for TestCaller {
     fn ip(&self) -> Option<IpAddr> {
         self.ip
     }

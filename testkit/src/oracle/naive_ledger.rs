@@ -14,7 +14,7 @@ pub enum NaiveCorrection {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct LedgerRecord {
     id: u128,
     cost: u64,
     opened: u64,
@@ -26,7 +26,7 @@ struct Line {
 pub struct NaiveLedger {
     hold: u64,
     memory: u64,
-    lines: Vec<Line>,
+    lines: Vec<LedgerRecord>,
 }
 
 impl NaiveLedger {
@@ -57,7 +57,7 @@ impl NaiveLedger {
 
     /// Writes a reservation down.
     pub fn open(&mut self, now: u64, id: u128, cost: u64) {
-        self.lines.push(Line {
+        self.lines.push(LedgerRecord {
             id,
             cost,
             opened: now,
@@ -68,7 +68,7 @@ impl NaiveLedger {
     /// Closes one at what was used; `None` cancels it.
     pub fn close(&mut self, now: u64, id: u128, actual: Option<u64>) -> NaiveCorrection {
         let (hold, memory) = (self.hold, self.memory);
-        let known = |line: &&mut Line| line.id == id && now < line.opened + hold + memory;
+        let known = |line: &&mut LedgerRecord| line.id == id && now < line.opened + hold + memory;
         let Some(line) = self.lines.iter_mut().rev().find(known) else {
             return NaiveCorrection::Unknown;
         };
@@ -84,7 +84,7 @@ impl NaiveLedger {
         }
     }
 
-    const fn is_known(&self, line: &Line, now: u64) -> bool {
+    const fn is_known(&self, line: &LedgerRecord, now: u64) -> bool {
         now < line.opened + self.hold + self.memory
     }
 }

@@ -5,18 +5,18 @@
 
 /// The faults found over some sources, against one limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct DecisionCounts {
     pub(crate) sources: u64,
     pub(crate) requests: u64,
-    pub(crate) offered: Offered,
-    pub(crate) enforced: Enforced,
+    pub(crate) offered: OfferedLoad,
+    pub(crate) enforced: EnforcementCounts,
     /// Windows that held more than the study can count. Anything but zero makes the rest worthless.
     pub(crate) overflows: u64,
 }
 
 /// Everything that arrives counts, whatever is decided: the published method.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Offered {
+pub(crate) struct OfferedLoad {
     /// Requests above the limit by the exact count.
     pub(crate) truly_over: u64,
     /// Above the limit and let through.
@@ -54,7 +54,7 @@ pub(crate) struct Offered {
 
 /// Each side spends only what it admits: what the product does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Enforced {
+pub(crate) struct EnforcementCounts {
     pub(crate) admitted: u64,
     pub(crate) admitted_by_log: u64,
     /// Admitted by the candidate and refused by the log.
@@ -65,7 +65,7 @@ pub(crate) struct Enforced {
     pub(crate) most_in_window: u64,
 }
 
-impl Tally {
+impl DecisionCounts {
     /// Adds what was found elsewhere.
     pub(crate) fn add(&mut self, other: &Self) {
         self.sources += other.sources;
@@ -86,7 +86,7 @@ impl Tally {
     }
 }
 
-impl Offered {
+impl OfferedLoad {
     fn add(&mut self, other: &Self) {
         self.truly_over += other.truly_over;
         self.wrong_admits += other.wrong_admits;
@@ -109,7 +109,7 @@ impl Offered {
     }
 }
 
-impl Enforced {
+impl EnforcementCounts {
     fn add(&mut self, other: &Self) {
         self.admitted += other.admitted;
         self.admitted_by_log += other.admitted_by_log;

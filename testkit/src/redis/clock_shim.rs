@@ -23,13 +23,13 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// The wall clock of one server. It stands still at first: what a test does not move does not move.
 #[derive(Debug)]
-pub struct Clock {
+pub struct ShimmedClock {
     file: File,
     path: PathBuf,
     offset: i64,
 }
 
-impl Clock {
+impl ShimmedClock {
     /// A clock that is held at this instant, counted from 1970.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Clock {
     }
 }
 
-impl Drop for Clock {
+impl Drop for ShimmedClock {
     fn drop(&mut self) {
         if std::fs::remove_file(&self.path).is_err() {
             eprintln!("{} could not be removed", self.path.display());
@@ -170,11 +170,11 @@ fn failed(message: &str) -> ! {
 
 #[cfg(test)]
 mod tests {
-    use super::{Clock, library, library_in};
+    use super::{ShimmedClock, library, library_in};
     use std::process::Command;
     use std::time::Duration;
 
-    fn seconds(clock: &Clock) -> String {
+    fn seconds(clock: &ShimmedClock) -> String {
         let mut date = Command::new("date");
         date.arg("+%s");
         clock.wind(&mut date).unwrap();
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_program_sees_the_clock_where_the_test_puts_it() {
-        let mut clock = Clock::held_at(Duration::from_secs(1_000_000)).unwrap();
+        let mut clock = ShimmedClock::held_at(Duration::from_secs(1_000_000)).unwrap();
         assert_eq!(seconds(&clock), "1000000");
         clock.advance(Duration::from_secs(3_600));
         assert_eq!(seconds(&clock), "1003600");

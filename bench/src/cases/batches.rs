@@ -7,10 +7,10 @@ use tollgate_core::limit::{Limit, Op, State, StateCheck, decide_all};
 use tollgate_core::quota_lease::{LeaseSpec, LeasedBucket, QuotaLeaseId};
 use tollgate_core::{FixedWindow, Nanos, Rate, SlidingCounter, TokenBucket, Window};
 
-use super::{NOW, Ran};
+use super::{CaseRun, NOW};
 use crate::measure::measured_section;
 
-pub(super) fn one_face(times: u64) -> Ran {
+pub(super) fn one_face(times: u64) -> CaseRun {
     let limit = Limit::new(
         TokenBucket::builder(Rate::per_second(10))
             .burst(100)
@@ -25,7 +25,7 @@ pub(super) fn one_face(times: u64) -> Ran {
 }
 
 /// A bucket, a window and a counter on one request; peeks, so that every round finds the same state.
-pub(super) fn three_limits(times: u64) -> Ran {
+pub(super) fn three_limits(times: u64) -> CaseRun {
     let limits = [
         Limit::new(TokenBucket::builder(Rate::per_second(10)).build()?),
         Limit::new(FixedWindow::builder(1_000, Window::Epoch(Nanos::DAY)).build()?),
@@ -57,7 +57,7 @@ pub(super) fn three_limits(times: u64) -> Ran {
 }
 
 /// A decision on a bucket of which ten slices are out.
-pub(super) fn lending(times: u64) -> Ran {
+pub(super) fn lending(times: u64) -> CaseRun {
     let quota = TokenBucket::builder(Rate::per_second(1_000)).build()?;
     let mut book = LeasedBucket::default();
     for node in 0..10 {
@@ -73,7 +73,7 @@ pub(super) fn lending(times: u64) -> Ran {
     Ok(())
 }
 
-pub(super) fn shares(times: u64) -> Ran {
+pub(super) fn shares(times: u64) -> CaseRun {
     let demands: Vec<Demand> = (1..=10)
         .map(|n| Demand {
             units: n * 30,

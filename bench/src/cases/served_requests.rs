@@ -18,7 +18,7 @@ use tollgate_server::listen::{LocalEndpoint, Peer};
 use tollgate_server::resp::{Pipeline, RespServer};
 use tollgate_store::{ManualClock, MemoryStore};
 
-use super::{NOW, Ran};
+use super::{CaseRun, NOW};
 use crate::measure::measured_section;
 
 const THROTTLE: &[u8] = b"*6\r\n$11\r\nCL.THROTTLE\r\n$16\r\nuser000000000001\r\n$8\r\n10000000\r\n$2\r\n10\r\n$4\r\n3600\r\n$1\r\n1\r\n";
@@ -30,13 +30,13 @@ const QUESTION: &[u8] = br#"{"attributes":{"header.x-api-key":"user000000000001"
 const RLS: &[u8] = b"\x0a\x05bench\x12\x1a\x0a\x18\x0a\x04user\x12\x10user000000000001";
 
 /// So many commands in one read.
-pub(super) fn throttle(times: u64, commands: usize) -> Ran {
+pub(super) fn throttle(times: u64, commands: usize) -> CaseRun {
     let server = RespServer::new(MemoryStore::with_clock(1_000, ManualClock::at(NOW))?)?;
     feed(times, &server, &THROTTLE.repeat(commands))
 }
 
 /// A request described by its attributes, decided by a policy.
-pub(super) fn resp_check(times: u64) -> Ran {
+pub(super) fn resp_check(times: u64) -> CaseRun {
     let app = app(1_000_000_000)?;
     let store = MemoryStore::with_clock(1_000, ManualClock::at(NOW))?;
     let server = RespServer::new(store)?.with_checker(Arc::clone(app.engine()) as Arc<_>);
@@ -44,7 +44,7 @@ pub(super) fn resp_check(times: u64) -> Ran {
 }
 
 /// `POST /v1/check` under one bucket of so many units an hour: with one it is denied after the first, which is not counted.
-pub(super) fn http_check(times: u64, units: u64) -> Ran {
+pub(super) fn http_check(times: u64, units: u64) -> CaseRun {
     let app = app(units)?;
     let address = SocketAddr::from(([127, 0, 0, 1], 8080));
     let peer = Peer {
@@ -66,7 +66,7 @@ pub(super) fn http_check(times: u64, units: u64) -> Ran {
 }
 
 /// Envoy's question about one descriptor: the bytes of the message, and those of the answer.
-pub(super) fn grpc_rls(times: u64) -> Ran {
+pub(super) fn grpc_rls(times: u64) -> CaseRun {
     let server = GrpcServer::new(Arc::clone(app(1_000_000_000)?.envoy()));
     let mut out = Vec::with_capacity(4_096);
     let first = at_once(pin!(server.answer_bytes(RLS, &mut out)));
@@ -93,7 +93,7 @@ fn at_once<F: Future>(answer: Pin<&mut F>) -> Option<F::Output> {
     }
 }
 
-fn feed(times: u64, server: &RespServer<ManualClock>, input: &[u8]) -> Ran {
+fn feed(times: u64, server: &RespServer<ManualClock>, input: &[u8]) -> CaseRun {
     let mut session = server.session(None);
     let (mut input, mut out) = (input.to_vec(), Vec::with_capacity(4_096));
     let mut pipeline = Pipeline::new();

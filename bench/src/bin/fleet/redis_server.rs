@@ -5,19 +5,19 @@
 use std::time::Duration;
 
 use redis::Connection;
-use tollgate_testkit::redis::{Kind, Server, info};
+use tollgate_testkit::redis::{RedisServer, ServerProgram, info};
 
 use crate::Failure;
 
 /// A server of our own. It ends when this is dropped.
-pub(crate) struct Rig {
+pub(crate) struct BenchRedis {
     connection: Connection,
-    server: Server,
+    server: RedisServer,
 }
 
 /// What a server has done so far.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Done {
+pub(crate) struct CommandTotals {
     /// Microseconds of processor time, its own and the system's on its behalf.
     pub(crate) cpu: f64,
     /// How often it read from a connection: each is one system call, however many calls came with it.
@@ -26,11 +26,11 @@ pub(crate) struct Done {
     pub(crate) scripts: f64,
 }
 
-impl Rig {
+impl BenchRedis {
     pub(crate) fn start() -> Result<Self, Failure> {
         // A missing program is told as an error with the command that installs it, before anything is started.
-        Kind::Redis.look_up()?;
-        let server = Server::start(Kind::Redis);
+        ServerProgram::Redis.look_up()?;
+        let server = RedisServer::start(ServerProgram::Redis);
         let connection = redis::Client::open(server.url())?.get_connection()?;
         Ok(Self { connection, server })
     }
@@ -66,11 +66,11 @@ impl Rig {
     }
 
     /// What it has done so far.
-    pub(crate) fn done(&mut self) -> Result<Done, Failure> {
+    pub(crate) fn done(&mut self) -> Result<CommandTotals, Failure> {
         let text = self.info("all")?;
         let number = |name| info::number(&text, name).ok_or(format!("INFO says nothing of {name}"));
         let scripts = info::command(&text, "evalsha").map_or(0, |command| command.calls);
-        Ok(Done {
+        Ok(CommandTotals {
             cpu: (number("used_cpu_user")? + number("used_cpu_sys")?) * 1e6,
             reads: number("total_reads_processed")?,
             scripts: f64::from(u32::try_from(scripts)?),
@@ -83,7 +83,7 @@ impl Rig {
     }
 }
 
-impl Done {
+impl CommandTotals {
     /// What it has done since then.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {

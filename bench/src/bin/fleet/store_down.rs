@@ -8,11 +8,11 @@ use std::time::Duration;
 use crate::Failure;
 use crate::clock::Stopwatch;
 use crate::goals::Goals;
-use crate::laps::Shape;
 use crate::node::{Node, Request};
 use crate::options::Options;
-use crate::rig::Rig;
+use crate::redis_server::BenchRedis;
 use crate::stats::{Spread, Table};
+use crate::timed_runs::LoadShape;
 use crate::usage::processor_time;
 
 /// So much that what stands in for it on one node admits everything.
@@ -34,9 +34,9 @@ pub(crate) async fn measure(options: &Options, goals: &mut Goals) -> Result<Vec<
 
 /// How long decisions take while the server falls silent.
 async fn silence(options: &Options, goals: &mut Goals) -> Result<Table, Failure> {
-    let mut rig = Rig::start()?;
+    let mut rig = BenchRedis::start()?;
     let node = Node::sharing(QUOTA, &rig.url(), DEADLINE).await?;
-    let shape = Shape {
+    let shape = LoadShape {
         callers: CALLERS,
         calls: options.local,
         keys: options.keys,
@@ -83,7 +83,7 @@ async fn silence(options: &Options, goals: &mut Goals) -> Result<Table, Failure>
 
 async fn timed(
     node: Node,
-    shape: Shape,
+    shape: LoadShape,
     caller: u64,
     all: Arc<Mutex<Vec<Duration>>>,
 ) -> Result<(), String> {
@@ -113,11 +113,11 @@ async fn throughput(options: &Options, goals: &mut Goals) -> Result<Table, Failu
     for keys in [1, options.keys] {
         let alone = Node::alone(QUOTA)?;
         let away = {
-            let rig = Rig::start()?;
+            let rig = BenchRedis::start()?;
             Node::sharing(QUOTA, &rig.url(), DEADLINE).await?
         };
         let requests: Vec<Request> = (0..keys).map(Request::of).collect();
-        let shape = Shape {
+        let shape = LoadShape {
             callers: 1,
             calls: options.local,
             keys,
@@ -157,7 +157,7 @@ async fn throughput(options: &Options, goals: &mut Goals) -> Result<Table, Failu
 /// Nanoseconds of both, round by round; the first round is not counted.
 async fn rounds(
     count: u64,
-    shape: Shape,
+    shape: LoadShape,
     requests: &[Request],
     (alone, away): (&Node, &Node),
 ) -> Result<Vec<[f64; 2]>, Failure> {
@@ -188,7 +188,7 @@ async fn rounds(
 
 /// Nanoseconds of processor time that a decision takes.
 async fn lap(
-    shape: Shape,
+    shape: LoadShape,
     requests: &[Request],
     ask: impl AsyncFn(&Request) -> bool,
 ) -> Result<f64, Failure> {

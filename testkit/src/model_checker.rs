@@ -30,7 +30,7 @@ pub trait Model {
 
 /// What came of exploring.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Explored {
+pub enum Exploration {
     /// Every state was seen, and all of them are right.
     Holds {
         /// How many there are.
@@ -49,17 +49,17 @@ pub enum Explored {
     TooMany(usize),
 }
 
-struct Found<S, A> {
+struct Counterexample<S, A> {
     state: Rc<S>,
     from: Option<(usize, A)>,
     depth: usize,
 }
 
 /// Goes through all states, as long as there are no more than `most`.
-pub fn explore<M: Model>(model: &M, most: usize) -> Explored {
+pub fn explore<M: Model>(model: &M, most: usize) -> Exploration {
     let first = Rc::new(model.initial());
     let mut seen = HashSet::from([Rc::clone(&first)]);
-    let mut found = vec![Found {
+    let mut found = vec![Counterexample {
         state: first,
         from: None,
         depth: 0,
@@ -68,7 +68,7 @@ pub fn explore<M: Model>(model: &M, most: usize) -> Explored {
     while let Some(here) = found.get(index) {
         let (state, depth) = (Rc::clone(&here.state), here.depth);
         if let Some(what) = model.broken(&state) {
-            return Explored::Broken {
+            return Exploration::Broken {
                 what,
                 story: story(&found, index),
             };
@@ -78,7 +78,7 @@ pub fn explore<M: Model>(model: &M, most: usize) -> Explored {
                 continue;
             };
             if seen.insert(Rc::clone(&next)) {
-                found.push(Found {
+                found.push(Counterexample {
                     state: next,
                     from: Some((index, action)),
                     depth: depth + 1,
@@ -86,17 +86,17 @@ pub fn explore<M: Model>(model: &M, most: usize) -> Explored {
             }
         }
         if found.len() > most {
-            return Explored::TooMany(most);
+            return Exploration::TooMany(most);
         }
         index += 1;
     }
-    Explored::Holds {
+    Exploration::Holds {
         states: found.len(),
         depth: found.last().map_or(0, |last| last.depth),
     }
 }
 
-fn story<S, A: Debug>(found: &[Found<S, A>], mut index: usize) -> Vec<String> {
+fn story<S, A: Debug>(found: &[Counterexample<S, A>], mut index: usize) -> Vec<String> {
     let mut story = Vec::new();
     while let Some((before, action)) = found.get(index).and_then(|one| one.from.as_ref()) {
         story.push(format!("{action:?}"));
@@ -152,17 +152,17 @@ mod tests {
         let right = explore(&Counter { is_atomic: true }, 1_000);
         assert_eq!(
             right,
-            Explored::Holds {
+            Exploration::Holds {
                 states: 9,
                 depth: 4
             }
         );
         let wrong = explore(&Counter { is_atomic: false }, 1_000);
-        let Explored::Broken { what, story } = wrong else {
+        let Exploration::Broken { what, story } = wrong else {
             panic!("{wrong:?}");
         };
         assert_eq!((&*what, story.len()), ("1 of 2", 4));
         let few = explore(&Counter { is_atomic: true }, 3);
-        assert_eq!(few, Explored::TooMany(3));
+        assert_eq!(few, Exploration::TooMany(3));
     }
 }

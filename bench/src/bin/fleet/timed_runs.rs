@@ -8,13 +8,13 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use crate::clock::Stopwatch;
-use crate::rig::{Done, Rig};
+use crate::redis_server::{BenchRedis, CommandTotals};
 use crate::usage::processor_time;
 use crate::{Failure, number};
 
 /// How many call at a time, how often in all, and for how many keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct LoadShape {
     pub(crate) callers: u64,
     pub(crate) calls: u64,
     pub(crate) keys: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Shape {
 
 /// What one call cost, in microseconds: the same number as seconds per million calls.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cost {
+pub(crate) struct LapCost {
     /// Processor time of this process.
     pub(crate) ours: f64,
     /// Processor time of the server.
@@ -35,7 +35,7 @@ pub(crate) struct Cost {
     pub(crate) scripts: f64,
 }
 
-impl Shape {
+impl LoadShape {
     /// Which keys one caller asks for, one after the other.
     pub(crate) fn keys_of(self, caller: u64) -> impl Iterator<Item = u64> + use<> {
         let Self {
@@ -67,9 +67,9 @@ impl Shape {
     /// The same, measured.
     pub(crate) async fn lap<F>(
         self,
-        rig: &mut Rig,
+        rig: &mut BenchRedis,
         make: impl Fn(u64) -> F,
-    ) -> Result<Cost, Failure>
+    ) -> Result<LapCost, Failure>
     where
         F: Future<Output = Result<(), String>> + Send + 'static,
     {
@@ -77,14 +77,14 @@ impl Shape {
         let (used, watch) = (processor_time(), Stopwatch::start());
         self.run(make).await?;
         let (used, wall) = (processor_time().saturating_sub(used), watch.elapsed());
-        let Done {
+        let CommandTotals {
             cpu,
             reads,
             scripts,
         } = rig.done()?.since(before);
         let calls = number(self.calls);
         let each = |span: Duration| span.as_secs_f64() * 1e6 / calls;
-        Ok(Cost {
+        Ok(LapCost {
             ours: each(used),
             server: cpu / calls,
             wall: each(wall),
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn all_callers_together_ask_for_every_key() {
-        let shape = Shape {
+        let shape = LoadShape {
             callers: 7,
             calls: 1_000,
             keys: 1_000,

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::broken::{Broken, Promise};
-use super::record::{Act, History, Record, Verdict};
+use super::record::{History, Operation, Record, RecordedVerdict};
+use super::violation::{Promise, Violation};
 
 /// A limit on places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct PermitLimit {
     /// How many may be held.
     pub limit: u64,
     /// For how long without a renewal.
@@ -20,7 +20,7 @@ pub struct Places {
 
 /// When a lease was surely held, and when it may have been.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldPermit {
     weight: u64,
     surely: (u64, u64),
     perhaps: (u64, u64),
@@ -31,7 +31,7 @@ struct Held {
 ///
 /// # Errors
 /// The instant at which it was otherwise.
-pub fn conservation(history: &History, places: Places) -> Result<u64, Broken> {
+pub fn conservation(history: &History, places: PermitLimit) -> Result<u64, Violation> {
     let mut most = 0;
     for (key, records) in history.by_key() {
         let held = leases(&records, places.lease);
@@ -39,16 +39,16 @@ pub fn conservation(history: &History, places: Places) -> Result<u64, Broken> {
         let (worst, at) = largest(surely);
         if worst > places.limit {
             let why = format!("{worst} places of {} were held at {at}", places.limit);
-            return Err(Broken::new(Promise::Conservation, key, why));
+            return Err(Violation::new(Promise::Conservation, key, why));
         }
         most = most.max(worst);
         let denied = |record: &&&Record| {
-            matches!(record.act, Act::Acquire(_))
-                && record.verdict == Verdict::Denied
+            matches!(record.act, Operation::Acquire(_))
+                && record.verdict == RecordedVerdict::Denied
                 && !record.is_degraded
         };
         for record in records.iter().filter(denied) {
-            let touches = |held: &&Held| {
+            let touches = |held: &&HeldPermit| {
                 held.perhaps.0 <= record.completed && held.perhaps.1 >= record.invoked
             };
             let weights = held.iter().filter(touches).map(|held| held.weight);
@@ -58,23 +58,23 @@ pub fn conservation(history: &History, places: Places) -> Result<u64, Broken> {
                     "denied at {} with at most {taken} of {} places held",
                     record.invoked, places.limit
                 );
-                return Err(Broken::new(Promise::Conservation, key, why));
+                return Err(Violation::new(Promise::Conservation, key, why));
             }
         }
     }
     Ok(most)
 }
 
-fn leases(records: &[&Record], lease: Duration) -> Vec<Held> {
+fn leases(records: &[&Record], lease: Duration) -> Vec<HeldPermit> {
     let lease = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
     let mut sorted: Vec<&Record> = records.to_vec();
     sorted.sort_by_key(|record| record.invoked);
-    let mut held: BTreeMap<u64, Held> = BTreeMap::new();
+    let mut held: BTreeMap<u64, HeldPermit> = BTreeMap::new();
     for record in sorted {
-        let is_done = record.verdict == Verdict::Admitted;
+        let is_done = record.verdict == RecordedVerdict::Admitted;
         let may_be_done = record.may_have_charged();
         match record.act {
-            Act::Acquire(id) if may_be_done => {
+            Operation::Acquire(id) if may_be_done => {
                 let surely = if is_done {
                     (record.completed, record.invoked.saturating_add(lease))
                 } else {
@@ -82,14 +82,14 @@ fn leases(records: &[&Record], lease: Duration) -> Vec<Held> {
                 };
                 held.insert(
                     id,
-                    Held {
+                    HeldPermit {
                         weight: record.cost,
                         surely,
                         perhaps: (record.invoked, record.completed.saturating_add(lease)),
                     },
                 );
             }
-            Act::Renew(id) if may_be_done => {
+            Operation::Renew(id) if may_be_done => {
                 if let Some(held) = held.get_mut(&id) {
                     if is_done {
                         held.surely.1 = record.invoked.saturating_add(lease);
@@ -97,7 +97,7 @@ fn leases(records: &[&Record], lease: Duration) -> Vec<Held> {
                     held.perhaps.1 = record.completed.saturating_add(lease);
                 }
             }
-            Act::Release(id) => {
+            Operation::Release(id) => {
                 if let Some(held) = held.get_mut(&id) {
                     held.surely.1 = held.surely.1.min(record.invoked);
                     if is_done {

@@ -11,7 +11,7 @@ use tollgate_http::{
     RateLimitItem, RateLimitStatus,
 };
 
-use super::{NOW, Ran};
+use super::{CaseRun, NOW};
 use crate::measure::measured_section;
 
 const DENIED: Outcome = Outcome::Deny {
@@ -19,7 +19,7 @@ const DENIED: Outcome = Outcome::Deny {
 };
 
 /// The header fields about so many limits, in these dialects.
-pub(super) fn fields(times: u64, dialects: &str, limits: u64, outcome: Outcome) -> Ran {
+pub(super) fn fields(times: u64, dialects: &str, limits: u64, outcome: Outcome) -> CaseRun {
     let dialects: Dialects = dialects.parse()?;
     let policies = policies(limits)?;
     let standings = standings(&policies, outcome);
@@ -32,12 +32,12 @@ pub(super) fn fields(times: u64, dialects: &str, limits: u64, outcome: Outcome) 
     Ok(())
 }
 
-pub(super) fn denied_fields(times: u64) -> Ran {
+pub(super) fn denied_fields(times: u64) -> CaseRun {
     fields(times, "draft-11", 1, DENIED)
 }
 
 /// The body of a refusal.
-pub(super) fn problem(times: u64) -> Ran {
+pub(super) fn problem(times: u64) -> CaseRun {
     let policies = policies(1)?;
     let standings = standings(&policies, DENIED);
     let mut body = Vec::new();
@@ -51,7 +51,7 @@ pub(super) fn problem(times: u64) -> Ran {
 }
 
 /// A client behind two proxies, and its key.
-pub(super) fn address(times: u64) -> Ran {
+pub(super) fn address(times: u64) -> CaseRun {
     let clients = ClientAddressResolver::behind_proxies(
         ForwardedHeader::XForwardedFor,
         vec!["10.0.0.0/8".parse()?],

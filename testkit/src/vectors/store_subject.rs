@@ -9,11 +9,11 @@ use tollgate_core::limit::{Limit, LimitReply, OpError};
 use tollgate_core::reservation::{ReservationId, ReservationOptions};
 use tollgate_store::{Op, ReplyNote, StoreReply};
 
-use super::parse::Ledger;
-use super::subject::{Ask, Decision, Reserved, Subject};
+use super::parse::LedgerStep;
+use super::subject::{Subject, SubjectDecision, SubjectRequest, SubjectReservation};
 
 /// One check of a batch: a key, its limit, and what is asked.
-pub type Asked<'a> = (&'a str, &'a Limit, Op);
+pub type VectorBatch<'a> = (&'a str, &'a Limit, Op);
 
 /// A store that lets tests hand the time in.
 pub trait Batches {
@@ -25,7 +25,7 @@ pub trait Batches {
         &mut self,
         now: Timestamp,
         terms: Option<&ReservationOptions>,
-        asked: &[Asked<'_>],
+        asked: &[VectorBatch<'_>],
     ) -> Result<(BatchOutcome, Vec<StoreReply>), OpError>;
 
     /// Replaces the quota of a key, as [`Subject::replace`].
@@ -33,8 +33,12 @@ pub trait Batches {
 }
 
 impl<S: Batches> Subject for S {
-    fn decide(&mut self, now: Timestamp, asks: &[Ask<'_>]) -> Result<Decision, OpError> {
-        let asked: Vec<Asked<'_>> = asks
+    fn decide(
+        &mut self,
+        now: Timestamp,
+        asks: &[SubjectRequest<'_>],
+    ) -> Result<SubjectDecision, OpError> {
+        let asked: Vec<VectorBatch<'_>> = asks
             .iter()
             .map(|ask| (ask.key, ask.limit, ask.op))
             .collect();
@@ -42,7 +46,7 @@ impl<S: Batches> Subject for S {
         if answers.iter().any(|a| a.note == ReplyNote::LeaseNotHeld) {
             return Err(OpError::NotHeld);
         }
-        Ok(Decision {
+        Ok(SubjectDecision {
             outcome: verdict.outcome(),
             binding: verdict.binding(),
             answers: answers.iter().map(plain).collect(),
@@ -58,8 +62,8 @@ impl<S: Batches> Subject for S {
         now: Timestamp,
         terms: &ReservationOptions,
         id: ReservationId,
-        ask: Ask<'_>,
-    ) -> Reserved {
+        ask: SubjectRequest<'_>,
+    ) -> SubjectReservation {
         // Only what is spent can be reserved.
         let Op::Spend(cost) = ask.op else {
             return Err(OpError::Unsupported.into());
@@ -73,9 +77,9 @@ impl<S: Batches> Subject for S {
         now: Timestamp,
         terms: &ReservationOptions,
         id: ReservationId,
-        ask: Ask<'_>,
+        ask: SubjectRequest<'_>,
         actual: Option<u64>,
-    ) -> Reserved {
+    ) -> SubjectReservation {
         let op = match actual {
             Some(actual) => Op::SettleReserved { id, actual },
             None => Op::CancelReserved(id),
@@ -89,16 +93,16 @@ fn reservation(
     store: &mut impl Batches,
     now: Timestamp,
     terms: &ReservationOptions,
-    ask: Ask<'_>,
+    ask: SubjectRequest<'_>,
     op: Op,
-) -> Reserved {
+) -> SubjectReservation {
     let (_, answers) = store.batch(now, Some(terms), &[(ask.key, ask.limit, op)])?;
     let answer = answers.first().ok_or(OpError::Unsupported)?;
     match answer.note {
-        ReplyNote::ReservationsFull => Err(Ledger::Full),
-        ReplyNote::AlreadyClosed => Err(Ledger::AlreadyClosed),
-        ReplyNote::ReservationExpired => Err(Ledger::Expired),
-        ReplyNote::ReservationUnknown => Err(Ledger::Unknown),
+        ReplyNote::ReservationsFull => Err(LedgerStep::Full),
+        ReplyNote::AlreadyClosed => Err(LedgerStep::AlreadyClosed),
+        ReplyNote::ReservationExpired => Err(LedgerStep::Expired),
+        ReplyNote::ReservationUnknown => Err(LedgerStep::Unknown),
         _ => Ok(plain(answer)),
     }
 }

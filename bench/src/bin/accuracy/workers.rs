@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use crate::candidates::{Counter, Limit};
-use crate::study::Judge;
-use crate::tally::Tally;
-use crate::traffic::{Kind, Population};
+use crate::counts::DecisionCounts;
+use crate::study::StudyJudge;
+use crate::traffic::{Population, TrafficKind};
 
 /// The faults of the counter over a population, by kind of source in the order of [`Kind::ALL`].
-pub(crate) type ByKind = [Tally; Kind::ALL.len()];
+pub(crate) type ByKind = [DecisionCounts; TrafficKind::ALL.len()];
 
 /// Judges the counter on all sources of a population.
 pub(crate) fn judge(
@@ -43,15 +43,15 @@ pub(crate) fn judge(
 }
 
 /// All kinds together.
-pub(crate) fn total(by_kind: &ByKind) -> Tally {
-    let mut total = Tally::default();
+pub(crate) fn total(by_kind: &ByKind) -> DecisionCounts {
+    let mut total = DecisionCounts::default();
     by_kind.iter().for_each(|tally| total.add(tally));
     total
 }
 
 fn work(population: &Population, limit: &Limit, next: &AtomicU64) -> Result<ByKind, String> {
     let counter = Counter::new(limit).map_err(|error| error.to_string())?;
-    let mut judge = Judge::new(limit, counter).map_err(|error| error.to_string())?;
+    let mut judge = StudyJudge::new(limit, counter).map_err(|error| error.to_string())?;
     let mut found = ByKind::default();
     loop {
         let index = next.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +60,7 @@ fn work(population: &Population, limit: &Limit, next: &AtomicU64) -> Result<ByKi
         }
         let source = population.source(index);
         let kind = source.kind;
-        let tally = Kind::ALL
+        let tally = TrafficKind::ALL
             .iter()
             .zip(&mut found)
             .find(|(known, _)| **known == kind);

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::counters::Counters;
-use super::meddle::Meddling;
-use super::toxics::{Door, Toxics, Way};
+use super::reply_rewriter::ReplyRewriter;
+use super::toxics::{AcceptMode, Direction, Toxics};
 
 /// How long the proxy's thread may take on a busy machine. Only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -29,41 +29,41 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    pub(super) const fn half_closes(&self, way: Way) -> u64 {
+    pub(super) const fn half_closes(&self, way: Direction) -> u64 {
         match way {
-            Way::There => self.half_closes_there,
-            Way::Back => self.half_closes_back,
+            Direction::There => self.half_closes_there,
+            Direction::Back => self.half_closes_back,
         }
     }
 
-    pub(super) const fn half_close(&mut self, way: Way) {
+    pub(super) const fn half_close(&mut self, way: Direction) {
         match way {
-            Way::There => self.half_closes_there += 1,
-            Way::Back => self.half_closes_back += 1,
+            Direction::There => self.half_closes_there += 1,
+            Direction::Back => self.half_closes_back += 1,
         }
     }
 }
 
 /// What has happened.
 #[derive(Debug, Default)]
-pub(super) struct Happened {
+pub(super) struct ProxyEvents {
     pub(super) counters: Counters,
     /// The connections that are open, by their numbers.
     pub(super) open: BTreeSet<u64>,
     /// How the door is, which may not yet be as the test says.
-    pub(super) door: Door,
+    pub(super) door: AcceptMode,
 }
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct ProxyState {
     pub(super) settings: watch::Sender<Settings>,
     pub(super) seed: u64,
-    happened: Mutex<Happened>,
+    happened: Mutex<ProxyEvents>,
     something: Condvar,
-    meddling: Mutex<Meddling>,
+    meddling: Mutex<ReplyRewriter>,
 }
 
-impl Shared {
+impl ProxyState {
     pub(super) fn new(upstream: SocketAddr, seed: u64) -> Self {
         let settings = Settings {
             toxics: Toxics::default(),
@@ -84,19 +84,19 @@ impl Shared {
     }
 
     /// Notes what happens.
-    pub(super) fn note<T>(&self, what: impl FnOnce(&mut Happened) -> T) -> T {
+    pub(super) fn note<T>(&self, what: impl FnOnce(&mut ProxyEvents) -> T) -> T {
         let noted = what(&mut self.lock());
         self.something.notify_all();
         noted
     }
 
     /// Looks at what has happened.
-    pub(super) fn look<T>(&self, what: impl FnOnce(&Happened) -> T) -> T {
+    pub(super) fn look<T>(&self, what: impl FnOnce(&ProxyEvents) -> T) -> T {
         what(&self.lock())
     }
 
     /// Waits until it has happened. Whether it has.
-    pub(super) fn wait(&self, until: impl Fn(&Happened) -> bool) -> bool {
+    pub(super) fn wait(&self, until: impl Fn(&ProxyEvents) -> bool) -> bool {
         let waited = self
             .something
             .wait_timeout_while(self.lock(), DEADLINE, |happened| !until(happened));
@@ -104,11 +104,11 @@ impl Shared {
         until(&happened)
     }
 
-    pub(super) fn meddling(&self) -> MutexGuard<'_, Meddling> {
+    pub(super) fn meddling(&self) -> MutexGuard<'_, ReplyRewriter> {
         self.meddling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Happened> {
+    fn lock(&self) -> MutexGuard<'_, ProxyEvents> {
         self.happened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

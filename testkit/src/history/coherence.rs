@@ -3,17 +3,17 @@
 //! Must not know: headers, how numbers were rounded but for how much.
 
 use super::allowance::Bucket;
-use super::broken::{Broken, Promise};
-use super::record::{Act, History, Record, Verdict};
+use super::record::{History, Operation, Record, RecordedVerdict};
+use super::violation::{Promise, Violation};
 
 /// Whether all that was told about a bucket is from one state, and states of one key only move ahead. Resets were rounded
 /// by at most `precision` nanoseconds. Answers without the store are about another bucket and left out.
 ///
 /// # Errors
 /// What contradicts itself, or an earlier answer.
-pub fn coherence(history: &History, bucket: Bucket, precision: u64) -> Result<u64, Broken> {
+pub fn coherence(history: &History, bucket: Bucket, precision: u64) -> Result<u64, Violation> {
     let told = coherence_of_each(history, bucket, precision)?;
-    if !history.records.iter().any(|r| r.act == Act::GiveBack) {
+    if !history.records.iter().any(|r| r.act == Operation::GiveBack) {
         for (key, records) in history.by_key() {
             in_order(key, &mut by_store(records), precision)?;
         }
@@ -25,25 +25,29 @@ pub fn coherence(history: &History, bucket: Bucket, precision: u64) -> Result<u6
 ///
 /// # Errors
 /// What contradicts itself.
-pub fn coherence_of_each(history: &History, bucket: Bucket, precision: u64) -> Result<u64, Broken> {
+pub fn coherence_of_each(
+    history: &History,
+    bucket: Bucket,
+    precision: u64,
+) -> Result<u64, Violation> {
     let mut told = 0;
     for (key, records) in history.by_key() {
         for record in by_store(records) {
             told += u64::from(record.told.is_some());
             one(record, bucket, precision)
-                .map_err(|why| Broken::new(Promise::Coherence, key, why))?;
+                .map_err(|why| Violation::new(Promise::Coherence, key, why))?;
         }
     }
     Ok(told)
 }
 
 fn by_store(records: Vec<&Record>) -> Vec<&Record> {
-    let spends = records.into_iter().filter(|r| r.act == Act::Spend);
+    let spends = records.into_iter().filter(|r| r.act == Operation::Spend);
     spends.filter(|record| !record.is_degraded).collect()
 }
 
 fn one(record: &Record, bucket: Bucket, precision: u64) -> Result<(), String> {
-    let is_denied = record.verdict == Verdict::Denied;
+    let is_denied = record.verdict == RecordedVerdict::Denied;
     if is_denied && record.retry_after == Some(0) {
         return Err(format!("denied at {} without a wait", record.invoked));
     }
@@ -71,7 +75,7 @@ fn one(record: &Record, bucket: Bucket, precision: u64) -> Result<(), String> {
 }
 
 /// Whether no reset is told to be earlier than one that had been told before.
-fn in_order(key: &str, records: &mut [&Record], precision: u64) -> Result<(), Broken> {
+fn in_order(key: &str, records: &mut [&Record], precision: u64) -> Result<(), Violation> {
     let mut answered: Vec<(u64, u64)> = records
         .iter()
         .filter_map(|r| Some((r.completed, r.invoked.saturating_add(r.told?.reset_after))))
@@ -92,7 +96,7 @@ fn in_order(key: &str, records: &mut [&Record], precision: u64) -> Result<(), Br
                 "the reset moved from {latest} back to {reset} at {}",
                 record.invoked
             );
-            return Err(Broken::new(Promise::Coherence, key, why));
+            return Err(Violation::new(Promise::Coherence, key, why));
         }
     }
     Ok(())

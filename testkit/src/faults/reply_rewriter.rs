@@ -4,43 +4,43 @@
 
 use std::collections::VecDeque;
 
-use super::toxics::Ending;
+use super::toxics::CloseMode;
 
 /// Stands for the replies to all commands.
 pub const ANY: &str = "*";
 
 /// What happens to a connection that has lost a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum AfterRewrite {
     /// It ends.
-    End(Ending),
+    End(CloseMode),
     /// It goes on, so that every later reply answers another command than the client thinks.
     GoOn,
 }
 
 /// What becomes of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum ReplyFate {
     Passed,
     Replaced(Vec<u8>),
-    Lost(Then),
+    Lost(AfterRewrite),
 }
 
 #[derive(Clone, Debug)]
-struct Rule {
+struct RewriteRule {
     command: String,
     left: u64,
-    fate: Fate,
+    fate: ReplyFate,
 }
 
 /// What is to become of replies to come.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Meddling(VecDeque<Rule>);
+pub(super) struct ReplyRewriter(VecDeque<RewriteRule>);
 
-impl Meddling {
+impl ReplyRewriter {
     /// From now on, and after what was said before, the next `times` replies to a command have this fate.
-    pub(super) fn add(&mut self, command: &str, times: u64, fate: Fate) {
-        self.0.push_back(Rule {
+    pub(super) fn add(&mut self, command: &str, times: u64, fate: ReplyFate) {
+        self.0.push_back(RewriteRule {
             command: command.to_owned(),
             left: times,
             fate,
@@ -53,10 +53,10 @@ impl Meddling {
     }
 
     /// The fate of the next reply to this command.
-    pub(super) fn next(&mut self, command: &str) -> Fate {
-        let concerns = |rule: &&mut Rule| rule.command == ANY || rule.command == command;
+    pub(super) fn next(&mut self, command: &str) -> ReplyFate {
+        let concerns = |rule: &&mut RewriteRule| rule.command == ANY || rule.command == command;
         let Some(rule) = self.0.iter_mut().find(concerns) else {
-            return Fate::Passed;
+            return ReplyFate::Passed;
         };
         rule.left = rule.left.saturating_sub(1);
         let fate = rule.fate.clone();
@@ -71,18 +71,21 @@ mod tests {
 
     #[test]
     fn fates_are_dealt_in_order_to_the_replies_that_they_concern_and_no_more() {
-        let mut meddling = Meddling::default();
-        let lost = Fate::Lost(Then::GoOn);
+        let mut meddling = ReplyRewriter::default();
+        let lost = ReplyFate::Lost(AfterRewrite::GoOn);
         meddling.add("GET", 2, lost.clone());
-        meddling.add(ANY, 1, Fate::Replaced(b"+A\r\n".to_vec()));
+        meddling.add(ANY, 1, ReplyFate::Replaced(b"+A\r\n".to_vec()));
         assert_eq!(meddling.next("GET"), lost);
-        assert_eq!(meddling.next("PING"), Fate::Replaced(b"+A\r\n".to_vec()));
-        assert_eq!(meddling.next("PING"), Fate::Passed);
+        assert_eq!(
+            meddling.next("PING"),
+            ReplyFate::Replaced(b"+A\r\n".to_vec())
+        );
+        assert_eq!(meddling.next("PING"), ReplyFate::Passed);
         assert_eq!(meddling.next("GET"), lost);
-        assert_eq!(meddling.next("GET"), Fate::Passed);
+        assert_eq!(meddling.next("GET"), ReplyFate::Passed);
         meddling.add(ANY, u64::MAX, lost.clone());
         assert_eq!(meddling.next("GET"), lost);
         meddling.end();
-        assert_eq!(meddling.next("GET"), Fate::Passed);
+        assert_eq!(meddling.next("GET"), ReplyFate::Passed);
     }
 }

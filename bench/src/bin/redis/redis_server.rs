@@ -3,7 +3,7 @@
 //! Must not know: who is measured, how the numbers are shown.
 
 use redis::Connection;
-use tollgate_testkit::redis::{Kind, Server, info};
+use tollgate_testkit::redis::{RedisServer, ServerProgram, info};
 
 use crate::contender::Contender;
 use crate::{Failure, clock};
@@ -12,16 +12,16 @@ use crate::{Failure, clock};
 pub(crate) const PIPELINE: usize = 100;
 
 /// A server of our own. It ends when this is dropped.
-pub(crate) struct Rig {
+pub(crate) struct BenchRedis {
     connection: Connection,
     /// What the article's script is called by.
     article: String,
-    _server: Server,
+    _server: RedisServer,
 }
 
 /// What one call cost, in microseconds: the same number as seconds per million calls.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cost {
+pub(crate) struct CallCost {
     /// The server's processor time, for everything that it does.
     pub(crate) server: f64,
     /// Time within the script alone, as the server counts it: on the wall, so a server that loses the processor counts on.
@@ -30,11 +30,11 @@ pub(crate) struct Cost {
     pub(crate) client: f64,
 }
 
-impl Rig {
-    pub(crate) fn start(kind: Kind) -> Result<Self, Failure> {
+impl BenchRedis {
+    pub(crate) fn start(kind: ServerProgram) -> Result<Self, Failure> {
         // A missing program is told as an error with the command that installs it, before anything is started.
         kind.look_up()?;
-        let server = Server::start(kind);
+        let server = RedisServer::start(kind);
         let mut connection = redis::Client::open(server.url())?.get_connection()?;
         let mut article = String::new();
         for text in Contender::scripts() {
@@ -78,7 +78,7 @@ impl Rig {
         contender: &Contender,
         numbers: &[u64],
         must_admit: Option<bool>,
-    ) -> Result<Cost, Failure> {
+    ) -> Result<CallCost, Failure> {
         let reset = redis::cmd("CONFIG").arg("RESETSTAT").take();
         reset.query::<()>(&mut self.connection)?;
         let (used, thread) = (self.processor_micros()?, clock::thread_time());
@@ -100,7 +100,7 @@ impl Rig {
         let text = self.info("commandstats")?;
         let scripts = info::command(&text, "evalsha").ok_or("no script was called")?;
         let calls = f64::from(u32::try_from(numbers.len())?);
-        Ok(Cost {
+        Ok(CallCost {
             server: used / calls,
             script: scripts.micros / calls,
             client: thread.as_secs_f64() * 1e6 / calls,
