@@ -4,7 +4,7 @@
 //! sequence, and what is inside the loop is what a user of that library would write. Must not know: studies, clocks.
 
 mod governor;
-mod handmade;
+mod dash_map;
 mod ours;
 mod pingora;
 mod throttlecrab;
@@ -88,7 +88,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
         Box::new(ours::Tollgate::new(quota, keys))
     }),
     entry("tollgate, ask", |quota, keys| {
-        Box::new(ours::Asking::new(quota, keys))
+        Box::new(ours::TollgateBatch::new(quota, keys))
     }),
     entry("governor", |quota, _| {
         Box::new(governor::ByString::new(quota))
@@ -109,7 +109,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
         Box::new(throttlecrab::Locked::new(quota, keys))
     }),
     entry("DashMap by hand", |quota, _| {
-        Box::new(handmade::Buckets::new(quota))
+        Box::new(dash_map::Buckets::new(quota))
     }),
 ];
 
