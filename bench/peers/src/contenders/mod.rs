@@ -3,8 +3,8 @@
 //! A contender runs a whole sequence of requests in a loop of its own: the call through the face is made once per
 //! sequence, and what is inside the loop is what a user of that library would write. Must not know: studies, clocks.
 
-mod governor;
 mod dash_map;
+mod governor;
 mod ours;
 mod pingora;
 mod throttlecrab;

@@ -4,21 +4,21 @@ use std::hint::black_box;
 use std::num::NonZeroU16;
 
 use tollgate_core::{Nanos, Rate, TokenBucket};
-use tollgate_store::{IdentifiedLimit, LimitId, Memory, Op, QuotaCheck, StoreKey};
+use tollgate_store::{IdentifiedLimit, LimitId, MemoryStore, Op, QuotaCheck, StoreKey};
 
 use super::{Contender, Quota, count};
 use crate::keys::Requests;
 
-/// `Memory::spend`.
+/// `MemoryStore::spend`.
 pub(super) struct Tollgate {
-    store: Memory,
+    store: MemoryStore,
     id: LimitId,
     quota: TokenBucket,
 }
 
-/// `Memory::decide_array` with one check: what is left, when it is full again, and a receipt besides the outcome.
+/// `MemoryStore::decide_array` with one check: what is left, when it is full again, and a receipt besides the outcome.
 pub(super) struct TollgateBatch {
-    store: Memory,
+    store: MemoryStore,
     limit: IdentifiedLimit,
 }
 
@@ -33,8 +33,8 @@ pub(crate) fn bucket(quota: Quota) -> TokenBucket {
     .unwrap_or_else(|error| panic!("{quota:?}: {error}"))
 }
 
-fn store(keys: usize) -> Memory {
-    Memory::for_keys(keys).unwrap_or_else(|error| panic!("{keys} keys: {error}"))
+fn store(keys: usize) -> MemoryStore {
+    MemoryStore::for_keys(keys).unwrap_or_else(|error| panic!("{keys} keys: {error}"))
 }
 
 impl Tollgate {
@@ -79,7 +79,9 @@ impl TollgateBatch {
     }
 
     fn decide_batch(&self, key: &[u8]) -> bool {
-        let Ok(key) = StoreKey::new(key) else { return false };
+        let Ok(key) = StoreKey::new(key) else {
+            return false;
+        };
         let check = QuotaCheck {
             key,
             limit: black_box(&self.limit),
