@@ -1,6 +1,6 @@
-//! Behaviours that the field has published about these algorithms, each as a test that reads like its sentence.
+//! Published behaviours of these algorithms, each as a test that reads like its sentence.
 //!
-//! Must not know: how any algorithm keeps its state. It asks through `Limit`, as a store does.
+//! Must not know: how an algorithm stores its state. The tests go through `Limit`, as a store does.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -16,7 +16,7 @@ use tollgate_core::{
     SlidingLog, Timestamp, TokenBucket, Window,
 };
 
-/// A limit with its state: one key's life.
+/// A limit with the state of one key.
 struct Key {
     limit: Limit,
     state: State,
@@ -41,7 +41,7 @@ impl Key {
         answer.outcome
     }
 
-    /// How many of `tries` requests at the same instant proceed without waiting.
+    /// How many of `tries` requests at the same instant are allowed without waiting.
     fn admitted_of(&mut self, tries: u32, now: Timestamp) -> usize {
         (0..tries)
             .filter(|_| self.spend(now, 1) == Outcome::Allow)
@@ -67,7 +67,7 @@ fn deny_ms(ms: u64) -> Outcome {
     }
 }
 
-/// Numbers that look random and are the same on every run (the constants are Knuth's MMIX generator's).
+/// Pseudo-random numbers, the same on every run (the constants are those of Knuth's MMIX generator).
 struct Noise(u64);
 
 impl Noise {
@@ -93,7 +93,7 @@ fn a_token_bucket_admits_a_hundred_at_once_and_then_ten_a_second() {
     for second in 1..=60 {
         assert_eq!(key.admitted_of(1_000, at_ms(5_000 + second * 1_000)), 10);
     }
-    // Left alone it fills up again, and no further.
+    // After a long pause it is full again, and not fuller.
     assert_eq!(key.admitted_of(1_000, at_ms(5_000 + 3_600_000)), 100);
 }
 
@@ -147,7 +147,7 @@ fn a_leaky_bucket_as_a_queue_admits_what_the_meter_admits_and_only_adds_waits() 
 fn all_of(limit: u64) -> [Limit; 7] {
     let rate = Rate::per_second(limit);
     let minute = Nanos::MINUTE;
-    // A leaky bucket's burst stands beside the one being served.
+    // A leaky bucket's burst stands beside the request being served.
     let beside = limit.saturating_sub(1);
     [
         TokenBucket::builder(rate).build().unwrap().into(),
@@ -174,7 +174,7 @@ fn all_of(limit: u64) -> [Limit; 7] {
     ]
 }
 
-/// Asks for so much, in the words that the limit knows.
+/// Spends or acquires `cost`, whichever the limit supports.
 fn ask(limit: Limit, cost: u64) -> Outcome {
     let spend = limit.decide(&State::default(), at_ms(1_000), Op::Spend(cost));
     let acquire = Op::Acquire {

@@ -1,5 +1,5 @@
-//! A short run of the fuzz target on fixed inputs, so that the target itself is known to work and cheap finds are
-//! found on every commit. Long runs: `cargo xtask extra fuzz`.
+//! A short run of the fuzz target on fixed inputs, so that every commit tests the target itself and finds cheap failures. Long runs:
+//! `cargo xtask extra fuzz`.
 
 use tollgate_testkit::fuzzing::{limit_trace, pseudo_random_bytes};
 

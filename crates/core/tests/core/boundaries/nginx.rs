@@ -1,7 +1,7 @@
-//! NGINX `limit_req`: what its documentation shows, and its own integer formula beside ours.
+//! NGINX `limit_req`: its documented examples, and its integer formula beside ours.
 //!
-//! The formula is `ngx_http_limit_req_lookup`'s: thousandths of a request, whole milliseconds, and a division that
-//! truncates at every request. Where that division is exact we must agree with it; where it is not, we must not.
+//! The formula is that of `ngx_http_limit_req_lookup`: thousandths of a request, whole milliseconds, and a division that truncates at
+//! every request. Where that division is exact we must agree with it; where it is not, we must not.
 
 use tollgate_core::limit::Limit;
 use tollgate_core::{LeakyBucket, Nanos, Outcome, Rate};
@@ -77,7 +77,7 @@ fn burst_20_delay_10_admits_11_at_once_and_delays_ten_by_100_to_1000_ms() {
     assert_eq!(key.spend(at_ms(1_000), 1), deny_ms(100));
 }
 
-/// What `limit_req` computes, line by line.
+/// The computation of `limit_req`, line by line.
 struct Nginx {
     /// Thousandths of a request a second.
     rate: u64,
@@ -125,7 +125,7 @@ fn where_nginx_is_exact_we_decide_the_same_over_a_long_trace() {
         let (mut noise, mut now, mut seen) = (Noise(3), 1_000, [0_u32; 3]);
         for _ in 0..100_000 {
             now += noise.below(195);
-            // Now and then a pause, so that the queue runs empty too.
+            // An occasional pause, so that the queue also runs empty.
             now += if noise.below(500) == 0 {
                 noise.below(5_000)
             } else {
@@ -162,7 +162,7 @@ fn one_a_minute(burst: u64) -> Key {
 
 #[test]
 fn a_client_at_exactly_one_a_minute_is_never_rejected_though_nginx_rejects_every_second_one() {
-    // 1r/m becomes 16 thousandths a second instead of 16.67: after a minute 40 thousandths are still owed.
+    // 1r/m becomes 16 thousandths a second instead of 16.67: after a minute 40 thousandths are still in the bucket.
     let mut nginx = Nginx::new(1, 60, 0, None);
     let mut ours = one_a_minute(0);
     let minutes = 0..60;

@@ -1,4 +1,4 @@
-//! Windows and their edges: where a fixed window admits twice its limit, and how far the sliding ones keep from that.
+//! Windows and their edges: where a fixed window admits twice its limit, and how much less the sliding ones admit.
 
 use tollgate_core::{
     Calendar, CounterState, FixedWindow, Nanos, Outcome, SlidingCounter, SlidingLog, Timestamp,
@@ -29,7 +29,7 @@ fn a_fixed_window_from_the_first_hit_admits_one_less_than_twice_because_that_hit
     assert_eq!(key.admitted_of(1, at_ns(first)), 1);
     assert_eq!(key.admitted_of(1_000, at_ns(first + MINUTE - 1)), 99);
     assert_eq!(key.admitted_of(1_000, at_ns(first + MINUTE)), 100);
-    // Bursts that wait for the first hit get no more than the limit: the window moves with them.
+    // Bursts that begin with the first hit get no more than the limit: the window moves with them.
     let later = first + 10 * MINUTE;
     assert_eq!(key.admitted_of(1_000, at_ns(later)), 100);
     assert_eq!(key.admitted_of(1_000, at_ns(later + MINUTE - 1)), 0);

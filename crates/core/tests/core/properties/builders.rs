@@ -1,5 +1,5 @@
-//! Building quotas: a burst of B is exactly B, the rate in force is never above the asked one nor more than a
-//! thousandth below it, and every error names a value that works.
+//! Building quotas: a burst of B is exactly B, the rate in force is never above the requested one nor more than a thousandth below it,
+//! and every error names a value that works.
 
 use proptest::prelude::*;
 use tollgate_core::{
@@ -12,7 +12,7 @@ use super::subject::at;
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
 
-/// What a burst test needs of a bucket: spends one unit if it is there.
+/// What a burst test needs of a bucket: spend one unit if it is left.
 trait OneAtATime {
     fn one(&mut self) -> bool;
 }
@@ -109,7 +109,7 @@ fn control_rounding_increment_and_capacity_separately_loses_some_of_the_burst() 
     });
 }
 
-/// The interval is never shorter than asked, and in force the rate is at least 999 thousandths of the asked one.
+/// The interval is never shorter than requested, and the rate in force is at least 999 thousandths of the requested one.
 fn the_rate_is_honest(interval: u64, rate: Rate, block: u64) -> Checked {
     let asked = i128::from(rate.period.as_nanos()) * i128::from(block);
     let in_force = i128::from(interval) * i128::from(rate.units);
@@ -155,7 +155,7 @@ fn control_an_interval_rounded_down_is_caught() {
     });
 }
 
-/// The fields of any builder by name, so that the nearest value of an error can be put where the error points.
+/// The fields of any builder by name, so that a test can set the field that an error names to its nearest value.
 type Fields = Vec<(&'static str, u64)>;
 type Build = fn(&Fields) -> Result<(), InvalidQuota>;
 
@@ -225,8 +225,8 @@ const BUILDERS: [(Build, &[&str]); 6] = [
     (concurrency, &["concurrency", "lease"]),
 ];
 
-/// Following the advice of each error mends the field it names, and so, field by field, leads to a quota. (Not at once:
-/// an error names the first wrong field, and there may be others.)
+/// The nearest value of each error fixes the field that it names and so leads, field by field, to a quota. An error names the first
+/// invalid field, and there may be others.
 fn advice_leads_to_a_quota(build: Build, mut fields: Fields) -> Checked {
     for _ in 0..=2 * fields.len() {
         let Err(error) = build(&fields) else {

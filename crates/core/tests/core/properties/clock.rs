@@ -1,7 +1,7 @@
-//! Clocks that step (I-08): what is admitted in *real* time while the clock that the limiter sees goes back and forth.
+//! Clocks that step (I-08): what is admitted in *real* time while the clock of the limiter goes back and forth.
 //!
-//! Real time only advances. The limiter sees real time plus an offset that steps. The precise statements, with F the
-//! number of forward steps inside the window w, and none of them depending on how often or how far the clock goes back:
+//! Real time only advances. The limiter sees real time plus an offset that steps. These are the exact bounds, with F the number of
+//! forward steps inside the window w. None depends on how often or how far the clock goes back:
 //!
 //! - token and leaky bucket: A(w) ≤ B·(1 + F) + w/T. A forward step of j mints at most min(j, B·T)/T.
 //! - fixed window of length W (the shortest one, for a calendar): A(w) ≤ L·(⌊w/W⌋ + 2 + F), as without steps.
@@ -9,7 +9,7 @@
 //! - sliding counter: A(w) < L·(2 + F) for w < W, as without steps.
 //! - concurrency: held at once ≤ L·(1 + F), each lease counted for its whole length in real time.
 //!
-//! And at every moment, for every algorithm: if the clock steps back, `remaining` does not grow.
+//! At every moment, for every algorithm: if the clock steps back, `remaining` does not grow.
 
 use proptest::prelude::*;
 use tollgate_core::limit::Quota;
@@ -31,13 +31,13 @@ const DAY: u64 = 86_400_000_000_000;
 /// What happened, in real time.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// When, and how much was admitted.
+    /// Real time and cost of each admission.
     admitted: Vec<(u64, u64)>,
-    /// Before which admission, when, and how far the clock stepped ahead.
+    /// The index of the next admission, the real time and the size of each step ahead.
     ahead: Vec<(usize, u64, u64)>,
 }
 
-/// How the clock steps before a request: mostly not.
+/// How the clock steps before a request; most requests have no step.
 pub(super) type Jump = (u8, u64);
 
 pub(super) fn jumps(may_go_ahead: bool) -> impl Strategy<Value = Vec<Jump>> {
@@ -82,7 +82,7 @@ pub(super) fn run<S: Subject>(
 }
 
 impl History {
-    /// Every window from one admission to another: its length, what it admitted, how often the clock stepped ahead.
+    /// Every window from one admission to another: its length, the units admitted, and the number of steps ahead.
     fn windows(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let firsts = self.admitted.iter().enumerate();
         firsts.flat_map(move |(i, first)| {
@@ -132,7 +132,7 @@ impl History {
     }
 }
 
-/// The statement that fits the limiter's algorithm.
+/// Checks the bound of the limiter's algorithm.
 fn the_bound_holds_in_real_time(real: &Real, scale: u64, history: &History) -> Checked {
     let limit = real.status(at(BEGIN)).limit;
     match real.limit.quota() {
@@ -168,7 +168,7 @@ fn check(mut real: Real, scale: u64, steps: &[Step], jumps: &[Jump]) -> Checked 
     the_bound_holds_in_real_time(&real, scale, &history)
 }
 
-/// Whole microseconds, as a log reads them: within one, real time and the log's may differ.
+/// Windows of whole microseconds, the resolution of a log: within one, real time and the log's may differ.
 fn logs_in_whole_micros() -> impl Strategy<Value = (Real, u64)> {
     (0_u64..12, 1_u64..5_000_000).prop_map(|(limit, micros)| {
         let window = Nanos::from_micros(micros);
@@ -177,7 +177,7 @@ fn logs_in_whole_micros() -> impl Strategy<Value = (Real, u64)> {
     })
 }
 
-/// A log's trace has one microsecond for every nanosecond of the others'.
+/// The trace of a log has one microsecond for every nanosecond of the other traces.
 #[derive(Clone, Debug, PartialEq)]
 struct InMicros(Real);
 
@@ -232,7 +232,7 @@ fn i08_backwards_time_mints_nothing_in_a_sliding_log() {
     });
 }
 
-/// Blocks of one, so that units and intervals are the same thing.
+/// Blocks of one, so that units and intervals are the same.
 fn plain_buckets() -> impl Strategy<Value = (Real, u64)> {
     (interval(), 1_u64..12).prop_map(|(n, burst)| (Real::new(bucket(n, burst)), n))
 }
@@ -245,7 +245,7 @@ fn fine_counters() -> impl Strategy<Value = (Real, u64)> {
     })
 }
 
-/// If the clock steps back at any moment, nothing more remains than did.
+/// If the clock steps back at any moment, `remaining` does not grow.
 pub(super) fn a_step_back_adds_nothing<S: Subject>(
     mut limiter: S,
     scale: u64,

@@ -1,4 +1,4 @@
-//! Limiters that mistake a clock that steps, each as it has been seen in the field, and caught.
+//! Limiters that handle a stepping clock wrongly, each as seen in the field, and caught.
 
 use tollgate_core::{Nanos, Outcome, QuotaStatus, Timestamp};
 
@@ -6,7 +6,7 @@ use super::clock::{History, a_step_back_adds_nothing, jumps, run};
 use super::harness::{Checked, caught};
 use super::subject::{Subject, interval, trace};
 
-/// A limiter of `limit` in `window` nanoseconds that mistakes steps back.
+/// A limiter of `limit` in `window` nanoseconds that handles steps back wrongly.
 #[derive(Clone, Debug, PartialEq)]
 struct Wrong {
     mistake: Mistake,
@@ -23,15 +23,15 @@ struct Wrong {
 enum Mistake {
     /// A bucket that refills by the distance between two readings, whichever is later.
     RefillsBackwards,
-    /// A fixed window whose index is recomputed from the clock, as every `INCR key:{now / window}`.
+    /// A fixed window whose index is recomputed from the clock, as with `INCR key:{now / window}`.
     WindowByIndex,
-    /// A fixed window that is brought back to the boundary the clock will pass again.
+    /// A fixed window whose end moves to the boundary that the clock will pass again.
     WindowEndsTwice,
     /// A sliding counter whose start moves to a multiple of the window.
     CounterStartsAligned,
-    /// A log that takes entries ahead of now for old ones.
+    /// A log that treats entries ahead of now as old ones.
     LogForgetsTheFuture,
-    /// Leases that count only between their beginning and their end.
+    /// Leases that count only between their start and their end.
     LeasesOnlyWhileTheyLast,
 }
 
@@ -48,7 +48,7 @@ impl Wrong {
         }
     }
 
-    /// Moves the state to `now`, wrongly, and answers what is used.
+    /// Moves the state to `now`, wrongly, and returns the use.
     fn used(&mut self, now: u64) -> u64 {
         let aligned = now - now % self.window;
         match self.mistake {
@@ -123,7 +123,7 @@ impl Subject for Wrong {
     }
 }
 
-/// The mistake breaks the statement of its algorithm under steps back alone.
+/// The mistake breaks the bound of its algorithm under steps back alone.
 #[track_caller]
 fn mints(mistake: Mistake, statement: fn(&History, u64, u64) -> Checked) {
     let inputs = (1_u64..4, interval(), trace(40, 3), jumps(false));

@@ -1,5 +1,5 @@
-//! Several limits of any algorithms together (I-11): all are charged or none, the strictest binds, and after its time,
-//! and not a nanosecond earlier, all admit.
+//! Batches of limits of any algorithms (I-11): all limits are charged or none, the strictest binds, and after its time, and not a
+//! nanosecond earlier, all admit.
 
 use proptest::prelude::*;
 use tollgate_core::compose::BatchOutcome;
@@ -42,7 +42,7 @@ fn all_or_nothing(
     for step in steps {
         now += step.advance(scale);
         let now = at(now);
-        // What each would do by itself.
+        // What each limit would decide alone.
         let mut alone = limits.clone();
         let outcomes: Vec<Outcome> = alone
             .iter_mut()
@@ -110,7 +110,7 @@ fn i11_several_limits_are_charged_together_or_not_at_all() {
     });
 }
 
-/// Charges each limit as it goes, and finds out too late that a later one refuses.
+/// Charges each limit in turn, although a later one may deny.
 fn charges_as_it_goes(limits: &mut [Real], now: Timestamp, cost: u64) -> (Outcome, Option<usize>) {
     let verdict: BatchOutcome = limits
         .iter_mut()
@@ -119,7 +119,7 @@ fn charges_as_it_goes(limits: &mut [Real], now: Timestamp, cost: u64) -> (Outcom
     (verdict.outcome(), verdict.binding())
 }
 
-/// Answers with the first refusal instead of the longest.
+/// Returns the first denial instead of the longest.
 fn first_refusal_binds(limits: &mut [Real], now: Timestamp, cost: u64) -> (Outcome, Option<usize>) {
     let mut tried = limits.to_vec();
     let outcomes: Vec<_> = tried

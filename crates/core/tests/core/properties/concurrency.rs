@@ -1,5 +1,5 @@
-//! Concurrency against a plain list of holders (I-14): never more held than the limit, a lost holder's places back when
-//! its lease ends, and the weights always add up.
+//! Concurrency against a plain list of holders (I-14): the places held never exceed the limit, a lost holder's places are free when its
+//! lease expires, and the weights always add up.
 
 use proptest::prelude::*;
 use tollgate_core::concurrency::{LeaseEdit, LeaseId, LeaseSet};
@@ -35,7 +35,7 @@ trait Holds {
     fn acquire(&mut self, now: u64, id: u128, weight: u64) -> bool;
     fn renew(&mut self, now: u64, id: u128) -> bool;
     fn release(&mut self, now: u64, id: u128);
-    /// Places free, and leases stored.
+    /// Free places.
     fn free(&self, now: u64) -> u64;
 }
 
@@ -76,7 +76,7 @@ impl Holds for Real {
     }
 }
 
-/// Every answer is that of the list of holders, and so is what is free after it and when leases end.
+/// Every reply equals that of the list of holders, and so do the free places after it and after all leases have expired.
 fn holds_like_the_list(
     mut subject: impl Holds,
     (limit, lease): (u64, u64),
@@ -165,13 +165,13 @@ enum Mistake {
     RenewsTheDead,
 }
 
-/// Id, weight and end of each lease, or of what was a lease.
+/// A limiter with one mistake. Its leases are id, weight and end.
 struct Wrong {
     mistake: Mistake,
     limit: u64,
     lease: u64,
     held: Vec<(u128, u64, u64)>,
-    /// Places given back that nobody held.
+    /// Releases of places that no lease held.
     phantom: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Any number for now, cost, state and receipt, under any quota that can be built (I-08, I-12): nothing panics, what is
-//! denied says how long, and no state is left further ahead of now than its quota allows. Debug builds check overflow.
+//! Any number for now, cost, state and receipt, under any quota that can be built (I-08, I-12): nothing panics, every denial has a wait,
+//! and no state lies further ahead of now than its quota allows. Debug builds check overflow.
 
 use proptest::prelude::*;
 use tollgate_core::concurrency::LeaseId;
@@ -12,7 +12,7 @@ use tollgate_core::{
 use super::harness::{Checked, caught, ensure, holds};
 use super::subject::at;
 
-/// Any number, the extremes and the edges of the types among them.
+/// Any number, including the extremes and the edges of the types.
 fn number() -> impl Strategy<Value = u64> {
     let edge = prop_oneof![
         Just(0_u64),
@@ -106,7 +106,7 @@ fn reach(limit: &Limit) -> u64 {
         Quota::FixedWindow(quota) => match quota.window() {
             Window::Epoch(length) => 2 * length.as_nanos(),
             Window::FirstHit(length) => length.as_nanos(),
-            // The rest of this month and all of the next, at the longest.
+            // The rest of this month and all of the next, at most.
             _ => 62 * Nanos::DAY.as_nanos(),
         },
         Quota::SlidingCounter(_) => 0,
@@ -145,7 +145,7 @@ fn stays_sane(
         );
         let status = limit.status(&state, now);
         ensure!(status.remaining <= status.limit, "{status:?}");
-        // Once looked at, state is never ahead: a clock that went back locks nobody out.
+        // A peek leaves no state too far ahead: a clock that went back locks no client out.
         if let Ok(peek) = limit.decide(&state, now, Op::Spend(0)) {
             ensure!(
                 peek.outcome == Outcome::Allow,

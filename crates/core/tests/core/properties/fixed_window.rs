@@ -9,7 +9,7 @@ use tollgate_testkit::oracle::{FirstHitCount, NaiveSpan, naive_end};
 use super::harness::{Checked, caught, ensure, holds};
 use super::subject::{Step, at, beginning, interval, trace};
 
-/// A window under test: spends, or says how long until it ends.
+/// A window under test: spends, or returns the time until it ends.
 trait Counts {
     fn spend(&mut self, now: u64, cost: u64) -> Result<(), u64>;
 }
@@ -35,7 +35,7 @@ impl Counts for Real {
     }
 }
 
-/// Admits what a plain count of the windows since 1970 admits, and says when they end.
+/// Admits what a plain count of the windows since 1970 admits, with the same ends.
 fn counts_by_the_epoch(
     mut window: impl Counts,
     (limit, length): (u64, u64),
@@ -65,7 +65,7 @@ fn counts_by_the_epoch(
     Ok(())
 }
 
-/// Admits what a replay of all admissions says, each window beginning with the first that finds none open.
+/// Admits what a replay of all admissions admits; each window begins with the first request that finds none open.
 fn counts_from_the_first_hit(
     mut window: impl Counts,
     (limit, length): (u64, u64),
@@ -114,7 +114,7 @@ fn i01_i03_windows_from_the_first_hit_count_exactly() {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mistake {
-    /// Denied requests are counted, as by an `INCR` before the comparison, and the last one lets nothing in.
+    /// Denied requests are counted, as by an `INCR` before the comparison, so the window stays full.
     CountsDenials,
     /// Every hit sets the expiry anew, so a busy client's window never ends.
     EveryHitExtends,
@@ -180,7 +180,7 @@ fn control_every_wrong_window_is_told_from_the_count() {
     }
 }
 
-/// The end of a calendar window is where the calendar on the wall says.
+/// A calendar window ends where the naive calendar says.
 fn ends_with_the_calendar(end: u64, span: NaiveSpan, now: u64, minutes: i16) -> Checked {
     let expected = naive_end(span, now, i32::from(minutes));
     ensure!(
@@ -198,7 +198,7 @@ const SPANS: [(Calendar, NaiveSpan); 4] = [
 ];
 
 fn instants() -> impl Strategy<Value = (usize, u64, i16)> {
-    // To 2116; edges of days and of offsets among them.
+    // To 2116, including the edges of days.
     let edge = (0_u64..53_000, -2_i64..=2)
         .prop_map(|(day, off)| (day * 86_400_000_000_000).saturating_add_signed(off));
     (
@@ -233,7 +233,7 @@ fn control_calendars_of_30_days_and_weeks_from_1970_are_caught() {
     }
 }
 
-/// Whatever the quota is changed to, the reset that clients were told stays, unless the new window could not reach it.
+/// After any change of the quota, the reset that clients have seen stays, unless the new window cannot reach it.
 fn the_reset_stays(
     told: impl Fn(&FixedWindow, WindowState, Timestamp) -> u64,
     (length, longer, limit, now): (u64, u64, u64, u64),

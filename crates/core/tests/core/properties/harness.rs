@@ -1,4 +1,4 @@
-//! Runs a checker over generated inputs: on what must hold until something does not, on what must be caught until it is.
+//! Runs a checker over generated inputs: on real code, where it must hold, and on a wrong variant, which it must catch.
 
 use std::fmt::Debug;
 use std::panic::Location;
@@ -6,11 +6,11 @@ use std::panic::Location;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
-/// What a checker saw that must not be.
+/// A violation that a checker found.
 #[derive(Debug)]
 pub(crate) struct Violation(pub(crate) String);
 
-/// What a checker answers.
+/// The result of a checker.
 pub(crate) type Checked = Result<(), Violation>;
 
 const MARK: &str = "violation: ";
@@ -25,7 +25,7 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
-/// The checker holds for everything that is generated.
+/// Asserts that the checker holds for all generated inputs.
 #[track_caller]
 pub(crate) fn holds<S: Strategy>(inputs: &S, check: impl Fn(S::Value) -> Checked)
 where
@@ -41,7 +41,7 @@ where
     }
 }
 
-/// The checker catches the wrong variant. Always the same inputs, so that a control never fails by chance.
+/// Asserts that the checker catches the wrong variant. The inputs are always the same, so that a control never fails by chance.
 #[track_caller]
 pub(crate) fn caught<S: Strategy>(inputs: &S, check: impl Fn(S::Value) -> Checked)
 where

@@ -1,8 +1,8 @@
-//! The leaky queue against those who stand in it: every promised instant kept, at least one interval apart beyond the
-//! delay allowance, whoever cancels.
+//! The leaky queue against a list of the requests in it: every wait is kept, and beyond the delay allowance releases are at least one
+//! interval apart, whichever requests are cancelled.
 //!
-//! Precisely: of those who do not cancel, what is released from one promised instant to before another is at most the
-//! delay allowance and one unit for each interval between the two.
+//! Precisely, for requests that are not cancelled: the units released from one promised instant to before another are at most the delay
+//! allowance and one unit for each interval between the two.
 
 use proptest::prelude::*;
 use tollgate_core::{LeakyBucket, Nanos, Outcome, Rate, Receipt};
@@ -14,15 +14,15 @@ use super::subject::{at, interval};
 #[derive(Clone, Copy, Debug)]
 enum Move {
     Arrives(u64),
-    /// The one who came last leaves the queue.
+    /// The last request leaves the queue.
     LastCancels,
-    /// Someone leaves who has others behind.
+    /// A request with others behind it leaves the queue.
     OneCancels(usize),
 }
 
 type Moves = Vec<(u64, Move)>;
 
-/// Moves with the time since the one before, in hundredths of an interval.
+/// Moves with the time since the previous one, in hundredths of an interval.
 fn moves(anyone_cancels: bool) -> impl Strategy<Value = Moves> {
     let one = if anyone_cancels { 3 } else { 0 };
     let what = prop_oneof![
@@ -82,7 +82,7 @@ impl Queue for Real {
     }
 }
 
-/// Every wait is that of the list of those who stand in the queue; the last one who cancels has never been there.
+/// Every wait equals that of the list. If the last request cancels, it is as if it had never arrived.
 fn waits_like_the_list(mut queue: impl Queue, terms: Terms, begin: u64, moves: &Moves) -> Checked {
     let mut list = Fifo::new(terms.interval, terms.burst, terms.delay);
     let mut came: Vec<Receipt> = Vec::new();
@@ -117,9 +117,9 @@ fn waits_like_the_list(mut queue: impl Queue, terms: Terms, begin: u64, moves: &
     Ok(())
 }
 
-/// Nobody leaves together with someone else beyond the delay allowance, whoever cancels.
+/// No two requests leave together beyond the delay allowance, whichever requests are cancelled.
 fn releases_are_apart(mut queue: impl Queue, terms: Terms, begin: u64, moves: &Moves) -> Checked {
-    // When each who came is released, its cost, its receipt; a cancelled one is no longer released.
+    // The release time, cost and receipt of each request; a cancelled one has no receipt.
     let mut came: Vec<(u64, u64, Option<Receipt>)> = Vec::new();
     let mut now = begin;
     for (time, what) in moves {
@@ -133,7 +133,7 @@ fn releases_are_apart(mut queue: impl Queue, terms: Terms, begin: u64, moves: &M
             Move::LastCancels => came.len().saturating_sub(1),
             Move::OneCancels(which) => which % came.len().max(1),
         };
-        // Only who still waits can cancel a wait.
+        // Only a request that still waits can be cancelled.
         if let Some(one) = came.get_mut(which).filter(|one| one.0 > now)
             && let Some(receipt) = one.2.take()
         {
@@ -173,7 +173,7 @@ fn i01_a_cancelled_wait_never_lets_two_leave_together() {
     });
 }
 
-/// Gives a cancelled place back although others stand behind it.
+/// Refunds a cancelled place although other requests stand behind it.
 struct GivesBackTheMiddle(Real);
 
 impl Queue for GivesBackTheMiddle {

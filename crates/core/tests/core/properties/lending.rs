@@ -1,9 +1,9 @@
-//! Lending as a simulation (I-01): one book, several nodes with slices, a network that delays, reorders, repeats and loses,
-//! nodes that die, clocks that differ and drift. Whatever is spent anywhere must conform to the quota in every window.
+//! Leases as a simulation (I-01): one leased bucket and several nodes. The network delays, reorders, repeats and loses messages; nodes
+//! crash; clocks differ and drift. Everything spent anywhere must conform to the quota in every window.
 //!
-//! Precisely: counting every unit when it was really spent, no window admits more than burst + rate × window. What time it is
-//! on a node does not matter, because reports carry spans; drift within the margin adds nothing, because a node always
-//! stops before the lender has written its slice off, and never says that it spent earlier than it did.
+//! Precisely: counting every unit when it was really spent, no window admits more than burst + rate × window. The time of day on a node
+//! does not matter, because reports carry spans. Drift within the margin adds nothing: a node always stops before its lease expires at
+//! the broker, and never reports a spend as earlier than it was.
 
 use proptest::prelude::*;
 use tollgate_core::quota_lease::{LeaseReport, LeaseSpec, LeasedBucket};
@@ -73,7 +73,7 @@ fn i01_clocks_that_differ_and_drift_add_nothing() {
 
 #[test]
 fn control_every_wrong_lender_is_caught() {
-    // Right by construction first: the controls differ from it by their mistake alone.
+    // First without a mistake: the controls differ from this broker by their mistake alone.
     holds(&inputs(), |(quota, turns)| {
         conforms(
             WrongBook::new(Mistake::None, quota),
@@ -94,7 +94,7 @@ fn control_every_wrong_lender_is_caught() {
     }
 }
 
-/// Rare enough to be told as stories rather than generated.
+/// These cases are too rare to be generated, so they are written out.
 #[test]
 fn control_lenders_that_are_wrong_in_rare_cases_are_caught() {
     let turn = |what| Turn {
@@ -105,8 +105,8 @@ fn control_lenders_that_are_wrong_in_rare_cases_are_caught() {
         is_lost: false,
         is_repeated: true,
     };
-    // One unit of a block of four is reported, refill replaces the block, and the other three are spent at the end of the
-    // slice's life together with a whole block at the lender.
+    // One unit of a block of four is reported, and refill replaces the block. The other three are spent just before the lease expires,
+    // together with a whole block at the broker.
     let parts = [
         Move::Ask { node: 0, want: 4 },
         Move::Spend { node: 0, cost: 1 },
@@ -114,7 +114,7 @@ fn control_lenders_that_are_wrong_in_rare_cases_are_caught() {
         Move::SpendAtTheLastMoment(0),
         Move::Decide(4),
     ];
-    // One of two units is reported twice; the other is spent late, together with what has refilled at the lender.
+    // One of two units is reported twice; the other is spent late, together with what has refilled at the broker.
     let twice = [
         Move::Ask { node: 0, want: 2 },
         Move::Spend { node: 0, cost: 1 },

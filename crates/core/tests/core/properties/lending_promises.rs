@@ -1,5 +1,4 @@
-//! A book with slices out is a limiter like any other: the same promises hold of it, and it is as new exactly when it
-//! says (I-03, I-12).
+//! A leased bucket keeps the same invariants as every limiter, and it is as new exactly at its reset (I-03, I-12).
 
 use proptest::prelude::*;
 use tollgate_core::quota_lease::{LeaseReport, LeaseSpec, LeasedBucket, QuotaLeaseId};
@@ -15,7 +14,7 @@ const BEGIN: u64 = 1_700_000_000_000_000_000;
 struct Lending {
     quota: TokenBucket,
     book: LeasedBucket,
-    /// Says when it is as new from its own debt alone, as if slices that are out were nothing.
+    /// Computes the reset from its own debt alone and ignores outstanding leases.
     forgets_slices: bool,
 }
 
@@ -42,7 +41,7 @@ enum Move {
     Report(u128, u64, u64, bool),
 }
 
-/// Times and lives in hundredths of an interval.
+/// Times and durations in hundredths of an interval.
 type Moves = Vec<(u64, Move)>;
 
 fn moves() -> impl Strategy<Value = Moves> {
@@ -57,7 +56,7 @@ fn moves() -> impl Strategy<Value = Moves> {
     prop::collection::vec((time, what), 1..30)
 }
 
-/// A book is as new at the instant it says, and not a nanosecond earlier.
+/// A leased bucket is as new at its reset, and not a nanosecond earlier.
 fn is_as_new_when_it_says(lending: &Lending, says: u64, now: Timestamp) -> Checked {
     let fresh = Lending {
         book: LeasedBucket::default(),

@@ -1,5 +1,5 @@
-//! A book and its borrowers under simulated time: a network that delays, reorders, repeats and loses, nodes that die, clocks
-//! that differ and drift. Judged by what was really spent, and when.
+//! A leased bucket and its nodes under simulated time: a network that delays, reorders, repeats and loses messages, nodes that crash,
+//! clocks that differ and drift. The checker counts what was really spent, and when.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +13,11 @@ use super::subject::at;
 
 const BEGIN: u64 = 1_700_000_000_000_000_000;
 pub(super) const INTERVAL: u64 = 1_000;
-/// How long slices live, and how much earlier nodes stop: drift is at most 4 in 1,000.
+/// The duration of leases, and how much earlier nodes stop: drift is at most 4 in 1,000.
 const LIFE: u64 = 20_000;
 const MARGIN: u64 = 100;
 
-/// The lender's side, real or wrong. Units, not blocks.
+/// The broker's side, real or wrong. Units, not blocks.
 pub(super) trait Lender {
     fn decide(&mut self, now: Timestamp, cost: u64) -> bool;
     fn lend(&mut self, now: Timestamp, want: &LeaseSpec) -> u64;
@@ -26,29 +26,29 @@ pub(super) trait Lender {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Move {
-    /// A direct decision at the lender.
+    /// A direct decision at the broker.
     Decide(u64),
-    /// A direct decision on as much as the lender will admit: what a wrong lender has minted is found at once.
+    /// A direct decision on as much as the broker admits, which shows at once what a wrong broker has minted.
     DecideOnAll,
     Ask {
         node: usize,
         want: u64,
     },
-    /// Spends from the slices a node has, until one has it.
+    /// Spends from the first lease of a node that has enough.
     Spend {
         node: usize,
         cost: u64,
     },
-    /// Spends all it has just before the slice dies.
+    /// Spends everything just before the lease expires.
     SpendAtTheLastMoment(usize),
     Report(usize),
     Return(usize),
-    /// A request that somebody else of the batch refused.
+    /// A request that another limit of the batch denied.
     Unspend(usize),
     Dies(usize),
 }
 
-/// What a move meets: time since the last one, and the fate of what it sends: delays there and back, lost or not, once or
+/// A move, the time since the previous one, and the fate of its message: delays there and back, whether it is lost, whether it arrives
 /// twice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
@@ -88,7 +88,7 @@ pub(super) fn turns() -> impl Strategy<Value = Vec<Turn>> {
     prop::collection::vec(turn, 1..70)
 }
 
-/// A message on its way.
+/// A message in flight.
 #[derive(Clone, Copy, Debug)]
 enum Message {
     Ask {
@@ -107,16 +107,16 @@ enum Message {
     Report(LeaseReport),
 }
 
-/// How nodes may be wrong, and how their clocks are.
+/// The clocks of the nodes, and their mistakes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nodes {
-    /// How far behind the lender's clock each begins.
+    /// How far each begins behind the broker's clock.
     pub(super) behind: u64,
     /// Thousandths by which the second runs fast and the third slow.
     pub(super) drift: u64,
-    /// Counts a slice's life from when the answer came.
+    /// Counts the duration of a lease from the reply.
     pub(super) counts_from_the_answer: bool,
-    /// Says again that it was spent later than it was, by so much.
+    /// Reports units as spent this much earlier than they were.
     pub(super) backdates: u64,
 }
 
@@ -128,13 +128,13 @@ struct Simulation<L> {
     slices: [Vec<LocalLease>; 3],
     known: BTreeSet<QuotaLeaseId>,
     network: Vec<(u64, Message)>,
-    /// Units really spent, when.
+    /// Units really spent, and when.
     log: BucketLog,
     unit: i128,
 }
 
 impl<L: Lender> Simulation<L> {
-    /// The node's clock: behind, and drifting since the beginning.
+    /// The node's clock: behind, and drifting since the start.
     fn clock(&self, node: usize) -> Timestamp {
         let passed = self.now - BEGIN;
         let drifted = match node {
@@ -165,7 +165,7 @@ impl<L: Lender> Simulation<L> {
         self.log.charge(self.now, i128::from(units) * self.unit);
     }
 
-    /// Moves time on, delivering what arrives on the way, in order of arrival.
+    /// Advances time and delivers the messages that arrive meanwhile, in order of arrival.
     fn advance_to(&mut self, then: u64) {
         loop {
             let due = self
@@ -221,7 +221,7 @@ impl<L: Lender> Simulation<L> {
                     asked
                 };
                 let (life, margin) = (Nanos::from_nanos(LIFE), Nanos::from_nanos(MARGIN));
-                // One id makes one slice, however many answers arrive.
+                // One id makes one lease, however many replies arrive.
                 if self.known.insert(id) {
                     self.slices[node].push(LocalLease::new(id, amount, from, life, margin));
                 }
@@ -231,7 +231,7 @@ impl<L: Lender> Simulation<L> {
     }
 
     fn spend_at_the_last_moment(&mut self, node: usize) {
-        // Time goes on to shortly before the slice that lives longest dies, by steps that halve.
+        // Advances time to shortly before the longest lease expires, by steps that halve.
         let mut step = LIFE;
         while step > MARGIN / 4 {
             let then = at(self.clock(node).as_nanos() + step);
@@ -300,7 +300,7 @@ impl<L: Lender> Simulation<L> {
                 }
             }
             Move::Unspend(node) => {
-                // Spent and taken back in one breath, so nobody has gained anything by it.
+                // Spent and refunded at once, so no report comes between.
                 let clock = self.clock(node);
                 for slice in &mut self.slices[node] {
                     let told = slice.reported();
@@ -314,14 +314,14 @@ impl<L: Lender> Simulation<L> {
     }
 }
 
-/// Everything spent anywhere conforms, whatever the clocks say.
+/// Everything spent anywhere conforms, whatever the clocks show.
 pub(super) fn conforms(
     lender: impl Lender,
     (burst, block): (u64, u64),
     nodes: Nodes,
     turns: &[Turn],
 ) -> Checked {
-    // A unit is a block's part of an interval; counted in parts of a nanosecond that divide.
+    // A unit is a block's part of an interval, counted in parts of a nanosecond that divide.
     let scale = i128::from(block);
     let capacity = i128::from(INTERVAL) * i128::from(burst) * scale;
     let mut simulation = Simulation {

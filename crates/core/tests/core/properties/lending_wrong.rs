@@ -1,4 +1,4 @@
-//! A second lender, written plainly, that can be told to make one mistake.
+//! A second broker, written plainly, that can make one mistake.
 
 use tollgate_core::Timestamp;
 use tollgate_core::quota_lease::{LeaseReport, LeaseSpec, QuotaLeaseId};
@@ -8,24 +8,24 @@ use super::lending_simulation::{INTERVAL, Lender};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mistake {
     None,
-    /// What is out is not taken off the capacity.
+    /// Outstanding units are not subtracted from the capacity.
     CapacityNotShrunk,
-    /// A slice that expires is dropped: its holder is taken to have spent nothing.
+    /// An expired lease is dropped, as if its node had spent nothing.
     ForgetsExpired,
-    /// A return takes everything back that was not reported before, although reports get lost.
+    /// A return takes back everything that was not reported before, although reports get lost.
     ReturnForgives,
-    /// What a report says is taken for what is new since the last one.
+    /// The units of a report are taken as new since the last report.
     ReportsAddUp,
-    /// A part of a block is charged as a block, and the rest of it forgotten.
+    /// A part of a block is charged as a block, and its other units are dropped.
     PartIsABlock,
-    /// What is reported counts as spent when it was granted.
+    /// Reported units count as spent at the grant.
     ReportsCountFromTheGrant,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Loan {
     id: QuotaLeaseId,
-    /// Units lent, and units of them that were charged.
+    /// Units granted, and units of them that were charged.
     units: u64,
     charged: u64,
     granted: u64,
@@ -54,7 +54,7 @@ impl WrongBook {
         }
     }
 
-    /// The debt of so many units: whole blocks, rounded up.
+    /// The debt of `units`: whole blocks, rounded up.
     const fn price(&self, units: u64) -> u64 {
         units.div_ceil(self.block) * INTERVAL
     }
@@ -79,7 +79,7 @@ impl WrongBook {
         }
     }
 
-    /// Blocks that are there.
+    /// Blocks left.
     fn there(&self, now: u64) -> u64 {
         let out: u64 = self
             .loans
@@ -143,7 +143,7 @@ impl Lender for WrongBook {
         };
         let whole = match self.mistake {
             Mistake::PartIsABlock => told.div_ceil(self.block),
-            // Only whole blocks, until nothing more can be spent of them.
+            // Whole blocks only, until nothing more can be spent of them.
             _ if report.is_last => told.div_ceil(self.block),
             _ => told / self.block,
         };

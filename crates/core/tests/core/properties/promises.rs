@@ -1,5 +1,4 @@
-//! What every limiter promises at every moment, whatever its algorithm (I-03, I-12), and for each promise a limiter
-//! that breaks it.
+//! The invariants of every limiter at every moment, whatever its algorithm (I-03, I-12), and for each a limiter that breaks it.
 
 use tollgate_core::limit::Op;
 use tollgate_core::{Nanos, Outcome, QuotaStatus, Rate, Timestamp, TokenBucket};
@@ -10,7 +9,7 @@ use super::subject::{
     leaky_buckets, sliding_counters, sliding_logs, token_buckets, trace,
 };
 
-/// A promise about a limiter in some state, asked for some cost at some instant.
+/// An invariant of a limiter in some state, for some cost at some instant.
 pub(crate) type Promise<S> = fn(&S, Timestamp, u64) -> Checked;
 
 /// After exactly `retry_after` the same cost is admitted if nothing else arrives, and a nanosecond earlier it is not.
@@ -28,7 +27,7 @@ pub(crate) fn the_wait_is_exact<S: Subject>(limiter: &S, now: Timestamp, cost: u
     Ok(())
 }
 
-/// Never means above the limit, and above the limit means never.
+/// `Never` means above the limit, and above the limit means `Never`.
 pub(crate) fn never_is_above_the_limit<S: Subject>(
     limiter: &S,
     now: Timestamp,
@@ -45,7 +44,7 @@ pub(crate) fn never_is_above_the_limit<S: Subject>(
     Ok(())
 }
 
-/// What is refused and what only looks changes nothing, once a clock that went back has been corrected.
+/// Denials and peeks change nothing, once a clock that went back has been corrected.
 pub(crate) fn refused_is_free<S: Subject>(limiter: &S, now: Timestamp, cost: u64) -> Checked {
     let mut corrected = limiter.clone();
     let peek = corrected.spend(now, 0);
@@ -102,7 +101,7 @@ pub(crate) fn the_reset_is_exact<S: Subject>(limiter: &S, now: Timestamp, _cost:
     Ok(())
 }
 
-/// All of them.
+/// All invariants.
 pub(crate) fn all<S: Subject>() -> [Promise<S>; 5] {
     [
         the_wait_is_exact,
@@ -113,7 +112,7 @@ pub(crate) fn all<S: Subject>() -> [Promise<S>; 5] {
     ]
 }
 
-/// Puts a limiter through a trace and asks for the promises before every request.
+/// Runs a limiter through a trace and checks the invariants before every request.
 pub(crate) fn keeps<S: Subject>(
     promises: &[Promise<S>],
     mut limiter: S,
@@ -151,7 +150,7 @@ kept_by! {
     i03_i12_a_concurrency_limit_keeps_every_promise: concurrencies,
 }
 
-/// A real limiter that lies in one way.
+/// A real limiter with one fault.
 #[derive(Clone, Debug, PartialEq)]
 struct Liar {
     honest: Real,
@@ -160,19 +159,19 @@ struct Liar {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lie {
-    /// Seconds are rounded down, as if a client could not wait for less.
+    /// The wait is a nanosecond too short.
     WaitTooShort,
     /// The wait is a nanosecond too long.
     WaitTooLong,
-    /// What can never be admitted is merely denied.
+    /// `Never` is reported as a denial.
     NeverIsNotYet,
-    /// Denied requests are charged one.
+    /// Denied requests are charged.
     DenialsCost,
-    /// One more is said to remain than there is, unless the bucket is full.
+    /// `remaining` is one too high, unless nothing is used.
     OneTooMany,
-    /// Only admitted costs above one are said to be all that remains.
+    /// `remaining` is one too low.
     OneTooFew,
-    /// The reset is said to come with the next unit.
+    /// The reset is reported at half of its time.
     ResetTooSoon,
     /// The reset is a nanosecond late.
     ResetTooLate,
@@ -216,7 +215,7 @@ impl Subject for Liar {
     }
 }
 
-/// The lie is caught by this promise, told by a limiter of any algorithm.
+/// This invariant catches the fault, in a limiter of any algorithm.
 #[track_caller]
 fn is_caught(lie: Lie, promise: Promise<Liar>) {
     caught(
@@ -255,7 +254,7 @@ fn control_a_reset_off_by_a_nanosecond_is_caught() {
     is_caught(Lie::ResetTooLate, the_reset_is_exact);
 }
 
-/// The promises hold in the overdraft too, where debt exceeds what is ever admitted.
+/// The invariants hold in the overdraft too, where the debt exceeds the capacity.
 #[test]
 fn i12_the_wait_and_the_reset_are_exact_in_the_overdraft() {
     let inputs = (interval(), 1_u64..8, 1_u64..20, 1_u64..30, trace(10, 8));

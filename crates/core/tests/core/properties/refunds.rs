@@ -1,16 +1,14 @@
-//! Giving back (I-02): charges, refunds, partial and late settles in any order, each receipt at most once.
+//! Refunds (I-02): charges, refunds, partial and late settles in any order, each receipt at most once.
 //!
-//! The precise statements:
+//! The exact statements:
 //!
-//! - buckets: counting every charge for what was not given back of it, at the instant of the charge, no window exceeds
-//!   burst + rate × window. A refund gives at most what refill has not replaced; one that comes when all of it is
-//!   replaced gives nothing.
-//! - buckets while the clock steps back: the same, but a refund may give back, beyond what refill has left, as much as
-//!   the clock stepped back since the charge, and never more than was charged. (Time that passed and was then taken
-//!   back by the clock cannot be seen in a receipt.) So here backwards time can mint, through refunds alone.
-//! - epoch and calendar windows, logs, sliding counters: after a settle everything is as if the charge had been of that
-//!   size from the beginning. A window from first hit is too, except that a hit that was given back whole has still
-//!   begun the window of those who came after it.
+//! - Buckets: counting every charge less its refund, at the instant of the charge, no window exceeds burst + rate × window. A refund
+//!   returns at most what refill has not replaced. Once refill has replaced everything, it returns nothing.
+//! - Buckets while the clock steps back: the same, but a refund may return, beyond what refill has left, as much as the clock stepped
+//!   back since the charge, and never more than was charged. A receipt does not show time that the clock took back. So here backwards
+//!   time can mint, through refunds alone.
+//! - Epoch and calendar windows, logs, sliding counters: after a settle everything is as if the charge had been of that size from the
+//!   start. So is a window from the first hit, except that a fully refunded hit has still begun the window of the requests after it.
 
 use proptest::prelude::*;
 use tollgate_core::limit::{Op, State};
@@ -22,13 +20,13 @@ use super::subject::{Real, Subject, at, bucket, fixed_windows, interval, sliding
 
 const BEGIN: u64 = 1_700_000_000_000_000_000;
 
-/// One operation: time that passes, whether the clock steps back, and what is done.
+/// One operation: time that passes, a step back of the clock, and a charge or a settle.
 #[derive(Clone, Copy, Debug)]
 struct Move {
     advance: u64,
     back: u64,
     charge: bool,
-    /// A cost, or what a settled charge becomes.
+    /// A cost, or the new cost of a settled charge.
     units: u64,
     /// Which of the open receipts is settled.
     which: usize,
@@ -49,7 +47,7 @@ fn moves(steps_back: bool) -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(one, 1..50)
 }
 
-/// A limiter whose charges can be given back.
+/// A limiter that can refund charges.
 trait Refunding: Subject {
     fn charge(&mut self, now: Timestamp, cost: u64) -> Option<Receipt>;
     fn settle(&mut self, now: Timestamp, receipt: &Receipt, actual: u64);
@@ -76,7 +74,7 @@ impl Refunding for Real {
     }
 }
 
-/// What was charged less what was given back conforms in real time. Moves are in hundredths of an interval.
+/// Charges less refunds conform in real time. Moves are in hundredths of an interval.
 fn net_charges_conform<S: Refunding>(
     mut limiter: S,
     (interval, burst): (u64, u64),
@@ -137,7 +135,7 @@ fn i02_i08_a_refund_mints_at_most_what_the_clock_stepped_back_since_its_charge()
     });
 }
 
-/// A bucket that gives back the whole charge, however long ago it was.
+/// A bucket that refunds the whole charge, however long ago it was.
 #[derive(Clone, Debug, PartialEq)]
 struct WrongRefund {
     honest: Real,
@@ -183,7 +181,7 @@ fn control_a_refund_of_everything_after_time_has_passed_is_caught() {
     }
 }
 
-/// After every settle the limiter says the same as a twin that was charged the settled amounts to begin with.
+/// After every settle the limiter has the same status as a twin that was charged the settled amounts from the start.
 fn settled_is_as_if_charged<S: Refunding>(fresh: &S, scale: u64, moves: &[Move]) -> Checked {
     let mut limiter = fresh.clone();
     let mut charges: Vec<(Timestamp, u64)> = Vec::new();
@@ -239,7 +237,7 @@ fn i02_a_settled_charge_in_a_window_is_as_if_it_had_been_that_much() {
     });
 }
 
-/// Gives back into whatever window is open, as a `DECR` on the current key.
+/// Refunds to the open window, as a `DECR` on the current key.
 #[derive(Clone, Debug, PartialEq)]
 struct GivesToTheOpenWindow(Real);
 

@@ -1,5 +1,5 @@
-//! Rescaling between any two quotas, however large their blocks (I-08): the units owed are kept, rounded up to a
-//! nanosecond, up to the new quota's ceiling; never fewer.
+//! Rescaling between any two quotas, however large their blocks (I-08): the debt in units is kept, rounded up to a nanosecond, up to the
+//! new quota's ceiling. It is never lower.
 
 use std::cmp::Ordering;
 
@@ -48,7 +48,7 @@ fn i08_rescaling_keeps_the_units_owed_whatever_the_blocks() {
     });
 }
 
-/// A product that is held at the largest number comes out too small once divided.
+/// A product that saturates is too small once divided.
 #[test]
 fn control_a_product_that_saturates_forgives() {
     caught(&(quotas(), quotas(), any::<u64>()), |change| {

@@ -1,5 +1,5 @@
-//! Reservations against a table in which nothing is erased (I-02): whatever is repeated, late or unknown, each
-//! reservation changes its charge at most once.
+//! Reservations against a naive ledger that drops nothing (I-02): each reservation changes its charge at most once, even if calls are
+//! repeated, late or unknown.
 
 use proptest::prelude::*;
 use tollgate_core::reservation::{
@@ -35,9 +35,9 @@ fn moves() -> impl Strategy<Value = Moves> {
     prop::collection::vec((time, what), 1..60)
 }
 
-/// A ledger under test. The answers are those of the table.
+/// A ledger under test, with the replies of the naive one.
 trait Keeps {
-    /// What was known; `None` if it was written down, `Some(None)` if there was no room.
+    /// `None` if the reservation was recorded, its cost if the id was known, `Some(None)` if the ledger was full.
     fn reserve(&mut self, now: u64, id: u128, cost: u64) -> Option<Option<u64>>;
     fn close(&mut self, now: u64, id: u128, actual: Option<u64>) -> NaiveCorrection;
 }
@@ -131,9 +131,9 @@ fn i02_a_reservation_is_corrected_at_most_once_whatever_is_repeated() {
 enum Mistake {
     /// The record stays open, so a retried settle corrects twice.
     SettlesTwice,
-    /// The record is erased when closed, so a retried reserve charges twice.
+    /// The record is dropped when closed, so a retried reserve charges twice.
     ForgetsWhenClosed,
-    /// What expired can still be cancelled.
+    /// An expired reservation can still be cancelled.
     NeverExpires,
 }
 
@@ -182,7 +182,7 @@ fn control_a_ledger_that_corrects_twice_or_forgets_is_caught() {
     }
 }
 
-/// Reserving, settling and repeating everything twice leaves a bucket as doing it once.
+/// Making every call twice leaves the bucket as making it once.
 #[test]
 fn i02_repeating_every_call_leaves_the_bucket_as_calling_once() {
     holds(&moves(), |moves| {

@@ -1,10 +1,9 @@
 //! Shares against handing out one unit after the other.
 //!
-//! Precisely: the shares never exceed the capacity nor what is wanted; nothing that anyone of positive weight wants is
-//! left over; everyone gets at least the smaller of what it wants and the minimum while there is enough; nobody gets a
-//! whole unit less than its exact weighted max–min share. With equal weights the shares differ from handing out units one
-//! by one by at most a unit; with unequal ones the remainders of many may gather on one claimant, who then gets more, but
-//! never at the price of more than one unit of anyone else.
+//! Precisely: the shares never exceed the capacity or the demands. No unit that a claimant of positive weight demands is left over. Every
+//! claimant gets at least the smaller of its demand and the minimum while the capacity suffices. No claimant gets a whole unit less than
+//! its exact weighted max–min share. With equal weights the shares differ from handing out units one by one by at most one unit. With
+//! unequal weights one claimant may collect the remainders of many, but no other claimant loses more than one unit by that.
 
 use proptest::prelude::*;
 use tollgate_core::fair_share::{Demand, allocate, equal_share};
@@ -66,8 +65,8 @@ fn the_sums_are_right(allocate: Allocator, (capacity, minimum, demands): &Input)
     Ok(())
 }
 
-/// Nobody is a whole unit below the exact share: for the water level at which all exact shares add up, found from the
-/// claimant's own share, no one else may stand more than one unit of theirs above it.
+/// No claimant is a whole unit below its exact share: filling all claimants to the level at which this one has a unit more would need
+/// more than the capacity.
 fn nobody_loses_a_unit(allocate: Allocator, (capacity, minimum, demands): &Input) -> Checked {
     let shares = allocate(*capacity, *minimum, demands);
     let floors = share_unit_by_unit(*capacity, *minimum, &without_weights(demands));
@@ -75,7 +74,7 @@ fn nobody_loses_a_unit(allocate: Allocator, (capacity, minimum, demands): &Input
         if poor.weight == 0 || shares[i] >= poor.units {
             continue;
         }
-        // Were everyone filled to the level at which this one has a unit more, more than the rest would be needed.
+        // Units needed to fill every claimant to the level at which this one has a unit more.
         let level = u128::from(shares[i].saturating_sub(floors[i]) + 1);
         let needed: u128 = demands
             .iter()
@@ -92,7 +91,7 @@ fn nobody_loses_a_unit(allocate: Allocator, (capacity, minimum, demands): &Input
     Ok(())
 }
 
-/// The minimum round alone: nobody has a weight.
+/// The minimum round alone: no claimant has a weight.
 fn without_weights(demands: &[Demand]) -> Vec<UnitDemand> {
     let none = |demand: &Demand| UnitDemand {
         wants: demand.units,
@@ -118,7 +117,7 @@ fn like_unit_by_unit(allocate: Allocator, (capacity, minimum, demands): &Input) 
     Ok(())
 }
 
-/// Turning the demands round turns the shares round, up to one unit each.
+/// Reversing the demands reverses the shares, up to one unit each.
 fn order_matters_little(allocate: Allocator, (capacity, minimum, demands): &Input) -> Checked {
     let shares = allocate(*capacity, *minimum, demands);
     let mut turned = demands.clone();
@@ -168,7 +167,7 @@ fn shares_of_any_size_do_not_overflow() {
     });
 }
 
-/// Each gets its part of the whole capacity by weight, rounded up.
+/// Each claimant gets its part of the whole capacity by weight, rounded up.
 fn rounds_up(capacity: u64, minimum: u64, demands: &[Demand]) -> Vec<u64> {
     let weights: u64 = demands.iter().map(|demand| u64::from(demand.weight)).sum();
     let part = |demand: &Demand| {
@@ -178,7 +177,7 @@ fn rounds_up(capacity: u64, minimum: u64, demands: &[Demand]) -> Vec<u64> {
     demands.iter().map(part).collect()
 }
 
-/// Fair, but nobody is promised anything.
+/// Fair, but without the minimum.
 fn ignores_the_minimum(capacity: u64, _: u64, demands: &[Demand]) -> Vec<u64> {
     allocate(capacity, 0, demands)
 }
@@ -194,7 +193,7 @@ fn greedy(capacity: u64, _: u64, demands: &[Demand]) -> Vec<u64> {
     demands.iter().map(take).collect()
 }
 
-/// One round of equal parts; what the small ones leave is given to nobody.
+/// One round of equal parts; what small demands leave is not given out.
 fn wasteful(capacity: u64, _: u64, demands: &[Demand]) -> Vec<u64> {
     let nodes = u64::try_from(demands.len()).unwrap();
     let part = equal_share(capacity, nodes).min(capacity / nodes.max(1));

@@ -1,5 +1,5 @@
-//! The sketch against one exact bucket per identity: it never admits what the bucket would not (I-01), and how often it
-//! denies what the bucket would admit stays within what its module says.
+//! The sketch against one exact bucket per identity: it never admits what the bucket would deny (I-01), and it denies what the bucket
+//! would admit no more often than its documentation says.
 
 use std::collections::HashMap;
 
@@ -27,8 +27,8 @@ impl ManyIdentities for Sketch {
     }
 }
 
-/// Whatever is admitted, the identity's own exact bucket would have admitted too: the debt in the cells is at least
-/// that of each identity, at every moment, whoever else is in them.
+/// The identity's own exact bucket would have admitted everything that is admitted: the debt in the cells is at least that of each
+/// identity, whichever identities share them.
 fn admits_no_more_than_exact_buckets(
     mut subject: impl ManyIdentities,
     quota: TokenBucket,
@@ -48,7 +48,7 @@ fn admits_no_more_than_exact_buckets(
     Ok(())
 }
 
-/// A keyed hash, as far as a test needs one.
+/// A stand-in for a keyed hash.
 fn hashed(identity: u8) -> u64 {
     (u64::from(identity) + 1).wrapping_mul(0x2545_f491_4f6c_dd1d)
 }
@@ -76,9 +76,9 @@ enum Mistake {
     RaisesOnlyTheSmallest,
     /// The decision looks at the mean of the cells and raises all by the cost: a light row hides a heavy one.
     DecidesOnTheMean,
-    /// A denial subtracts what it had not added.
+    /// A denial subtracts a cost that it had not added.
     DenialsSubtract,
-    /// Cells are overwritten with the identity's own debt, losing everyone else's.
+    /// Cells are overwritten with the identity's own debt, which drops the debt of the others.
     Overwrites,
 }
 
@@ -167,9 +167,9 @@ fn control_every_sketch_that_counts_too_little_is_caught() {
     }
 }
 
-/// How many of 10,000 light identities would be denied while `heavy` others use all of their quota.
+/// How many of 10,000 light identities are denied while `heavy` others use all of their quota.
 fn false_denials(mut subject: impl ManyIdentities, heavy: u64) -> u64 {
-    // Full use for a while, so that the cells carry what they will carry for ever.
+    // Full use for a while, until the load of the cells is steady.
     for second in 0..30 {
         let now = Timestamp::from_secs(1_700_000_000 + second);
         for one in 0..heavy {
@@ -189,8 +189,8 @@ const fn scattered(identity: u64) -> u64 {
     word ^ (word >> 32)
 }
 
-/// A thousand identities at full rate in 4 rows of 4,096: the module says at most 0.4 % (36 in 10,000). In 2 rows of
-/// 2,048 it says at most (1000 / 2048)² = 24 %.
+/// A thousand identities at full rate in 4 rows of 4,096: the documentation says at most 0.4 % (36 in 10,000). In 2 rows of 2,048 it says
+/// at most (1000 / 2048)² = 24 %.
 #[test]
 fn the_measured_false_denials_are_within_the_stated_bound() {
     let quota = bucket(1_000_000_000, 1);
@@ -202,7 +202,7 @@ fn the_measured_false_denials_are_within_the_stated_bound() {
     assert!(narrow > 0, "a workload without collisions measures nothing");
 }
 
-/// A sketch that decides on the largest of its cells denies far more than is stated.
+/// A sketch that decides on the largest of its cells denies far more than documented.
 #[test]
 fn control_deciding_on_the_largest_cell_exceeds_the_stated_bound() {
     struct Largest(Vec<Sketch>);

@@ -10,7 +10,7 @@ use tollgate_testkit::oracle::{TwoCounters, most_in_any_window};
 use super::harness::{Checked, caught, ensure, holds};
 use super::subject::{Step, at, trace};
 
-/// A counter under test: spends, or says how long until it may.
+/// A counter under test: spends, or returns the time until it may.
 trait Estimates {
     fn spend(&mut self, now: u64, cost: u64) -> Result<(), Option<u64>>;
 }
@@ -190,14 +190,14 @@ fn control_every_wrong_counter_is_told_from_the_fractions() {
     ] {
         caught(&(quotas(), trace(40, 12)), |(quota, steps)| {
             let counter = wrong(mistake, quota);
-            // Waits are wrong in all of them; only the mistake itself may be caught.
+            // The waits of all of them are wrong; only the mistake itself may be caught.
             let counter = OnlyDecides(counter, mistake != Mistake::WaitsForTheWindow);
             decisions_are_like_the_fractions(counter, quota, &steps)
         });
     }
 }
 
-/// Answers without its waits, if these are not what is tested.
+/// Drops the waits, unless the waits are tested.
 struct OnlyDecides(Wrong, bool);
 
 impl Estimates for OnlyDecides {
@@ -207,7 +207,7 @@ impl Estimates for OnlyDecides {
     }
 }
 
-/// Like the checker above, but a missing wait is not held against the counter.
+/// Like the checker above, but accepts a missing wait.
 fn decisions_are_like_the_fractions(
     counter: OnlyDecides,
     quota: (u64, u64),

@@ -117,8 +117,8 @@ fn control_a_log_off_by_a_microsecond_is_caught() {
     }
 }
 
-/// The largest log filled to the brim, one entry each microsecond, by two quotas that share it: the short window would
-/// admit for ever, the long one must not be made to forget.
+/// The largest log filled completely, one entry each microsecond, by two quotas that share it. The short window admits for ever, but must
+/// not drop entries that the long one needs.
 #[test]
 fn a_log_never_holds_more_entries_than_it_may_and_still_denies_for_the_longest_window() {
     let long = SlidingLog::builder(MAX_LOG_ENTRIES, Nanos::HOUR)
@@ -138,7 +138,7 @@ fn a_log_never_holds_more_entries_than_it_may_and_still_denies_for_the_longest_w
     }
     let now = at((MAX_LOG_ENTRIES + 500) * 1_000);
     assert_eq!(long.status(&log, now).remaining, 0);
-    // The 500 oldest were forgotten, but those that are left fill the long window until the first of them leaves.
+    // The 500 oldest entries were dropped, but the others fill the long window until the first of them leaves.
     let retry_after = match long.decide(&log, now, 1).outcome {
         Outcome::Deny { retry_after } => retry_after,
         other => panic!("{other:?}"),

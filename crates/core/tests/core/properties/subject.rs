@@ -1,4 +1,4 @@
-//! What a limiter under test looks like, real or deliberately wrong, and the traces it is put through.
+//! The interface of a limiter under test, real or wrong, and the traces that run on it.
 
 use std::fmt::Debug;
 
@@ -10,11 +10,11 @@ use tollgate_core::{
     SlidingCounter, SlidingLog, Timestamp, TokenBucket, UtcOffset, Window,
 };
 
-/// A limiter with its state inside.
+/// A limiter with its state.
 pub(crate) trait Subject: Clone + PartialEq + Debug {
-    /// Decides, and keeps the state that follows.
+    /// Decides and stores the next state.
     fn spend(&mut self, now: Timestamp, cost: u64) -> Outcome;
-    /// What a client would be told.
+    /// The status for a client.
     fn status(&self, now: Timestamp) -> QuotaStatus;
 }
 
@@ -36,7 +36,7 @@ impl Real {
         }
     }
 
-    /// The lease that `spend_op` named was taken by someone who decided without `spend`.
+    /// Counts a lease of `spend_op` that was acquired without `spend`.
     pub(crate) fn took_a_lease(&mut self) {
         self.next_id += 1;
     }
@@ -72,7 +72,7 @@ impl Subject for Real {
     }
 }
 
-/// One request of a trace, its time still without a scale.
+/// One request of a trace; its time has no scale yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     kind: u8,
@@ -81,8 +81,8 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Time since the request before, for a limiter in which things happen every `scale` nanoseconds: nothing, the
-    /// edges of one scale, something around it, or long enough for a fresh start.
+    /// Time since the previous request, for a limiter whose events happen every `scale` nanoseconds: nothing, the edges of one scale, a
+    /// time around it, or long enough for a fresh start.
     pub(crate) const fn advance(&self, scale: u64) -> u64 {
         match self.kind {
             0 | 1 => 0,
@@ -133,7 +133,7 @@ pub(crate) fn bucket(interval: u64, burst: u64) -> TokenBucket {
     TokenBucket::builder(rate).burst(burst).build().unwrap()
 }
 
-/// Any limit, and the scale of time at which it is interesting.
+/// Any limit, and the time scale of its events.
 pub(crate) fn any_limit() -> impl Strategy<Value = (Real, u64)> {
     prop_oneof![
         token_buckets(),
@@ -174,7 +174,7 @@ pub(crate) fn fixed_windows() -> impl Strategy<Value = (Real, u64)> {
             (Window::Calendar(calendar, offset), 86_400_000_000_000)
         }),
     ];
-    // Small limits too, for a window that is given twice shows only when it was spent.
+    // Small limits too: a window that admits its limit twice shows only if the limit was spent.
     (prop_oneof![0_u64..4, 0_u64..12], window).prop_map(|(limit, (window, scale))| {
         (
             Real::new(FixedWindow::builder(limit, window).build().unwrap()),

@@ -1,14 +1,14 @@
-//! Tiers that share state, and quotas that change while state lives: nothing is minted by alternating (I-08).
+//! Tiers that share state, and quotas that change while state lives: alternating between them mints nothing (I-08).
 //!
-//! The precise statements:
+//! The exact statements:
 //!
-//! - buckets: whatever quotas take turns on one state, each accepting the ceilings of all, the charges in time,
-//!   Σ nᵢ·Tᵢ, stay within the largest capacity and the time between.
-//! - rescaling keeps the tokens owed, rounded up to a nanosecond, up to the new quota's ceiling; never fewer.
-//! - epoch windows of one length, logs that keep entries for the longest window, and sliding counters that share a
-//!   ceiling: what one tier admitted counts in full for every other. (Fixed windows of different lengths cannot share
-//!   a state without forgetting: the shorter one ends the longer one's count. Tiers of one limit need one window.)
-//! - a sliding counter of another length inherits the estimate, rounded up.
+//! - Buckets: if several quotas take turns on one state, each accepting the ceilings of all, the charges in time, Σ nᵢ·Tᵢ, stay within
+//!   the largest capacity and the time between.
+//! - Rescaling keeps the debt in tokens, rounded up to a nanosecond, up to the new quota's ceiling. It is never lower.
+//! - Epoch windows of one length, logs that keep entries for the longest window, and sliding counters that share a ceiling: what one tier
+//!   admitted counts in full for every other. Fixed windows of different lengths cannot share a state, because the shorter one ends the
+//!   count of the longer one. Tiers of one limit need one window.
+//! - A sliding counter of another length takes over the estimate, rounded up.
 
 use proptest::prelude::*;
 use tollgate_core::limit::{Limit, State};
@@ -33,7 +33,7 @@ fn turns() -> impl Strategy<Value = Turns> {
     (prop::collection::vec(tier, 2..4), trace(50, 8), which)
 }
 
-/// Whatever the order of the tiers, the charges in time stay within the largest capacity.
+/// In any order of the tiers, the charges in time stay within the largest capacity.
 fn alternating_mints_nothing(tiers: &[Limit], (quotas, steps, which): &Turns) -> Checked {
     let capacity = quotas.iter().map(|(t, b)| i128::from(t * b)).max().unwrap();
     let mut log = BucketLog::with_capacity(capacity);
@@ -91,7 +91,7 @@ fn control_tiers_that_clamp_to_the_smaller_one_are_caught() {
     });
 }
 
-/// The tokens owed are the same under the new quota, rounded up, never fewer; cross-multiplied, nothing divided.
+/// The debt in tokens is the same under the new quota, rounded up, never lower; cross-multiplied, nothing divided.
 fn rescaling_forgives_nothing(
     rescale: impl Fn(&TokenBucket, &TokenBucket, u64) -> u64,
     (old, new, debt): ((u64, u64), (u64, u64), u64),
@@ -153,7 +153,7 @@ fn window_turns() -> impl Strategy<Value = WindowTurns> {
     )
 }
 
-/// A request is admitted only if everything that any tier admitted in the window, and it, is within its tier's limit.
+/// A request is admitted only if it and everything that any tier admitted in the window are within its tier's limit.
 fn tiers_count_each_other(
     tiers: &[Limit],
     used: impl Fn(&[(u64, u64)], u64) -> u64,
@@ -193,7 +193,7 @@ fn i08_tiers_of_one_epoch_window_count_each_other() {
     });
 }
 
-/// What a sliding log of the tier's own window should count: exactly, in microseconds.
+/// The use that a sliding log of the tier's own window should count: exact, in microseconds.
 fn used_in_log(window: u64) -> impl Fn(&[(u64, u64)], u64) -> u64 {
     move |admitted, now| {
         let mut exact = ExactLog::new(u64::MAX, window.div_ceil(1_000));
@@ -227,7 +227,7 @@ fn control_a_log_kept_only_for_the_shorter_window_is_caught() {
     });
 }
 
-/// Long and short take turns; after each, both remember exactly what their window holds.
+/// Long and short take turns; after each request both count exactly what their window holds.
 fn log_turns(long: &SlidingLog, short: &SlidingLog, turns: &WindowTurns) -> Checked {
     let (_, window, steps, which) = turns;
     let mut log = Log::default();
@@ -255,7 +255,7 @@ fn log_turns(long: &SlidingLog, short: &SlidingLog, turns: &WindowTurns) -> Chec
     Ok(())
 }
 
-/// A counter that goes from one quota to another says at once, under the new one, at least what it said before.
+/// A counter converted from one quota to another has the same remaining units under the new one.
 fn nothing_is_forgiven_by(
     change: impl Fn(&SlidingCounter, &SlidingCounter, CounterState, u64) -> CounterState,
     (previous, current, lengths, gone): (u32, u32, (u64, u64), u64),
@@ -302,7 +302,7 @@ fn control_counters_kept_as_they_are_under_another_length_are_caught() {
     });
 }
 
-/// A lower tier that clamps counts to its own limit forgives what a higher one admitted.
+/// A lower tier that lowers counts to its own limit forgives what a higher tier admitted.
 fn a_lower_tier_forgives_nothing(ceiling: u64, used: u32) -> Checked {
     let tier = |limit: u64, ceiling: u64| {
         let builder = SlidingCounter::builder(limit, Nanos::MINUTE).ceiling(ceiling);

@@ -1,8 +1,7 @@
 //! The token bucket and the leaky meter against an explicit log of everything admitted (I-01, I-03).
 //!
-//! A request is admitted if and only if, for every earlier admission, what was admitted since and this request is at
-//! most the burst and the refill of the time between. Both halves follow: no window admits more, and nobody who stays
-//! within it is denied.
+//! A request is admitted if and only if, for every earlier admission, the units admitted since and this request are at most the burst and
+//! the refill of the time between. So no window admits more, and no client that stays within that is denied.
 
 use proptest::prelude::*;
 use tollgate_core::{LeakyBucket, Nanos, Outcome, QuotaStatus, Rate, Timestamp};
@@ -59,15 +58,15 @@ fn no_window_exceeds<S: Subject>(
     Ok(())
 }
 
-/// A client that waits until the log has room, and for `slack` nanoseconds more, is never denied.
+/// A client that waits until the log has room, and `slack` nanoseconds more, is never denied.
 fn a_conforming_client_is_never_denied<S: Subject>(
     mut limiter: S,
     (interval, burst): (u64, u64),
     begin: u64,
     arrivals: &[(u64, u64)],
 ) -> Checked {
-    // The arrivals are made to conform explicitly: the debt is kept here in plain numbers, and a request that would
-    // exceed the burst is put off until it does not.
+    // The arrivals conform by construction: the debt is computed here in plain numbers, and a request that would exceed the burst is
+    // delayed until it does not.
     let (mut now, mut debt) = (i128::from(begin), 0_i128);
     let capacity = i128::from(interval) * i128::from(burst);
     for (cost, slack) in arrivals {
@@ -132,7 +131,7 @@ fn i03_a_conforming_client_is_never_denied_by_a_bucket() {
     );
 }
 
-/// A bucket with a mistake in it.
+/// A bucket with one mistake.
 #[derive(Clone, Debug, PartialEq)]
 struct Wrong {
     mistake: Mistake,
@@ -150,7 +149,7 @@ enum Mistake {
     CapacityRoundedDown,
     /// The request at the very edge is denied: `<` instead of `≤`.
     StrictComparison,
-    /// Debt is kept from before time passed: nothing refills while nobody asks.
+    /// Debt is charged from an old state, so that nothing refills without requests.
     ChargesFromOldTat,
     /// Denied requests push the state on, as a leaky bucket that counts them.
     DenialsCharged,
