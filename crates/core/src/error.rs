@@ -22,7 +22,7 @@ pub struct InvalidQuota {
     pub field: &'static str,
     /// The value that was given.
     pub value: u64,
-    /// What is wrong with it.
+    /// Why it is not valid.
     pub reason: InvalidReason,
     /// The nearest value that the same field accepts, if there is one. Another field may still be invalid then. For a rate that is too
     /// fine, it is the nearer of the two rates that the adjacent whole intervals express exactly; a rate within the tolerance of 0.1 %
@@ -30,7 +30,7 @@ pub struct InvalidQuota {
     pub nearest: Option<u64>,
 }
 
-/// What is wrong with a value.
+/// Why a value is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidReason {

@@ -79,7 +79,7 @@ pub struct ReservationRecord {
 /// let options = ReservationOptions { hold: Nanos::MINUTE, retention: Nanos::MINUTE, max_records: 100 };
 /// let (mut ledger, id, now) = (ReservationLedger::default(), ReservationId(7), Timestamp::from_secs(60));
 ///
-/// // Reserve 800 tokens for an answer that turns out to need 300.
+/// // Reserve 800 tokens for a response that needs 300.
 /// assert_eq!(ledger.status(now, &options, id), ReservationStatus::Fresh);
 /// let reserved = bucket.decide(0, now, 800);
 /// ledger.open(now, &options, id, reserved.receipt);

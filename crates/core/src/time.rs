@@ -17,7 +17,7 @@ const NANOS_PER_SEC: u64 = 1_000_000_000;
 ///
 /// let wait = Nanos::from_millis(1_500);
 /// assert_eq!(wait.as_nanos(), 1_500_000_000);
-/// assert_eq!(wait.as_secs_ceil(), 2, "a promise in seconds is rounded up");
+/// assert_eq!(wait.as_secs_ceil(), 2, "seconds are rounded up");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Nanos(u64);

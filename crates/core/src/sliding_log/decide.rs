@@ -10,9 +10,9 @@ struct LogView {
     /// Now, in microseconds.
     now: u64,
     /// How many of the oldest entries no window needs any more.
-    forget: usize,
+    drop_count: usize,
     /// How many of the oldest entries have left this window.
-    gone: usize,
+    expired: usize,
     /// Blocks in this window.
     used: u64,
     /// Whether entries lie ahead of now.
@@ -70,14 +70,14 @@ impl SlidingLog {
         receipt: &Receipt,
         actual: u64,
     ) -> Transition<LogEdit> {
-        let (charged, owed) = (self.blocks(receipt.cost), self.blocks(actual));
-        if owed > charged {
-            let more = owed
-                .saturating_sub(charged)
+        let (charged_blocks, actual_blocks) = (self.blocks(receipt.cost), self.blocks(actual));
+        if actual_blocks > charged_blocks {
+            let more = actual_blocks
+                .saturating_sub(charged_blocks)
                 .saturating_mul(self.block.get());
             return self.charge_always(log, now, more);
         }
-        let blocks = charged.saturating_sub(owed);
+        let blocks = charged_blocks.saturating_sub(actual_blocks);
         self.refund_blocks(
             log,
             now,
@@ -131,8 +131,8 @@ impl SlidingLog {
         let now = now.as_nanos() / 1_000;
         let mut view = LogView {
             now,
-            forget: 0,
-            gone: 0,
+            drop_count: 0,
+            expired: 0,
             used: log.total(),
             is_ahead: log.is_ahead_of(now),
         };
@@ -141,9 +141,9 @@ impl SlidingLog {
                 break;
             }
             view.used = view.used.saturating_sub(entry.blocks);
-            view.gone = view.gone.saturating_add(1);
+            view.expired = view.expired.saturating_add(1);
             if entry.at.saturating_add(self.retention) <= now {
-                view.forget = view.forget.saturating_add(1);
+                view.drop_count = view.drop_count.saturating_add(1);
             }
         }
         view
@@ -153,7 +153,7 @@ impl SlidingLog {
     fn time_until_room(&self, log: &Log, view: &LogView, now: Timestamp, excess: u64) -> Nanos {
         let mut left = 0_u64;
         let mut leaves = Nanos::ZERO;
-        for entry in log.entries().skip(view.gone) {
+        for entry in log.entries().skip(view.expired) {
             left = left.saturating_add(entry.blocks);
             leaves = self.leaves_after(entry.at, view, now);
             if left >= excess {
@@ -181,7 +181,7 @@ impl SlidingLog {
             return charge_nothing(&view, now, Outcome::Allow);
         }
         let edit = LogEdit {
-            forget: view.forget,
+            drop_count: view.drop_count,
             now: view.now,
             change,
         };
@@ -196,7 +196,7 @@ impl SlidingLog {
 
 fn charge(view: &LogView, now: Timestamp, blocks: u64, cost: u64) -> Transition<LogEdit> {
     let edit = LogEdit {
-        forget: view.forget,
+        drop_count: view.drop_count,
         now: view.now,
         change: LogChange::Charge(blocks),
     };
@@ -215,7 +215,7 @@ fn charge(view: &LogView, now: Timestamp, blocks: u64, cost: u64) -> Transition<
 /// Charges nothing; edits the log only if entries lie ahead of now.
 fn charge_nothing(view: &LogView, now: Timestamp, outcome: Outcome) -> Transition<LogEdit> {
     let edit = LogEdit {
-        forget: view.forget,
+        drop_count: view.drop_count,
         now: view.now,
         change: LogChange::Nothing,
     };

@@ -25,7 +25,7 @@ pub struct Log {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEdit {
     /// How many of the oldest entries no window needs any more.
-    pub(super) forget: usize,
+    pub(super) drop_count: usize,
     /// The instant of the decision, in microseconds. Entries that lie ahead of it are moved back to it.
     pub(super) now: u64,
     pub(super) change: LogChange,
@@ -96,7 +96,7 @@ impl Log {
 
     /// Applies an edit.
     pub fn apply(&mut self, edit: LogEdit) {
-        for _ in 0..edit.forget {
+        for _ in 0..edit.drop_count {
             self.drop_oldest();
         }
         self.merge_entries_after(edit.now);

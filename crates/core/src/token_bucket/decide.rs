@@ -57,14 +57,14 @@ impl TokenBucket {
         receipt: &Receipt,
         actual: u64,
     ) -> Transition<Tat> {
-        let (charged, owed) = (self.blocks(receipt.cost), self.blocks(actual));
-        if owed > charged {
-            let more = owed
-                .saturating_sub(charged)
+        let (charged_blocks, actual_blocks) = (self.blocks(receipt.cost), self.blocks(actual));
+        if actual_blocks > charged_blocks {
+            let more = actual_blocks
+                .saturating_sub(charged_blocks)
                 .saturating_mul(self.block.get());
             return self.charge_always(tat, now, more);
         }
-        let surplus = self.price(charged.saturating_sub(owed));
+        let surplus = self.price(charged_blocks.saturating_sub(actual_blocks));
         self.reduce_debt(
             tat,
             now,
@@ -212,12 +212,12 @@ mod tests {
         let old = quota(1 << 40, 1 << 62);
         let new = quota(1 << 62, 1 << 62);
         let now = Timestamp::from_secs(1);
-        let owed = old.decide(0, now, 1 << 62).next.unwrap();
-        let rescaled = new.rescale(&old, owed, now);
+        let tat = old.decide(0, now, 1 << 62).next.unwrap();
+        let rescaled = new.rescale(&old, tat, now);
         assert_eq!(
             new.status(rescaled, now).reset_after,
             new.interval(),
-            "one block of one is owed"
+            "the debt is one block"
         );
     }
 

@@ -4,7 +4,7 @@
 use tollgate_testkit::fuzzing::{limit_trace, pseudo_random_bytes};
 
 #[test]
-fn no_trace_of_any_bytes_breaks_a_promise() {
+fn no_trace_of_random_bytes_breaks_an_invariant() {
     for seed in 0..20_000 {
         limit_trace(&pseudo_random_bytes(seed, 40 + (seed % 400) as usize));
     }

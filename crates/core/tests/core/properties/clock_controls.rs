@@ -3,12 +3,12 @@
 use tollgate_core::{Nanos, Outcome, QuotaStatus, Timestamp};
 
 use super::clock::{History, a_step_back_adds_nothing, jumps, run};
-use super::harness::{Checked, caught};
+use super::harness::{CheckResult, assert_caught};
 use super::subject::{Subject, interval, trace};
 
 /// A limiter of `limit` in `window` nanoseconds that handles steps back wrongly.
 #[derive(Clone, Debug, PartialEq)]
-struct Wrong {
+struct WrongLimiter {
     mistake: Mistake,
     limit: u64,
     window: u64,
@@ -35,7 +35,7 @@ enum Mistake {
     LeasesOnlyWhileTheyLast,
 }
 
-impl Wrong {
+impl WrongLimiter {
     const fn new(mistake: Mistake, limit: u64, window: u64) -> Self {
         Self {
             mistake,
@@ -100,7 +100,7 @@ impl Wrong {
     }
 }
 
-impl Subject for Wrong {
+impl Subject for WrongLimiter {
     fn spend(&mut self, now: Timestamp, cost: u64) -> Outcome {
         let used = self.used(now.as_nanos());
         if used + cost > self.limit {
@@ -125,10 +125,10 @@ impl Subject for Wrong {
 
 /// The mistake breaks the bound of its algorithm under steps back alone.
 #[track_caller]
-fn mints(mistake: Mistake, statement: fn(&History, u64, u64) -> Checked) {
+fn assert_mints(mistake: Mistake, statement: fn(&History, u64, u64) -> CheckResult) {
     let inputs = (1_u64..4, interval(), trace(40, 3), jumps(false));
-    caught(&inputs, |(limit, window, steps, jumps)| {
-        let mut wrong = Wrong::new(mistake, limit, window.max(limit));
+    assert_caught(&inputs, |(limit, window, steps, jumps)| {
+        let mut wrong = WrongLimiter::new(mistake, limit, window.max(limit));
         let history = run(&mut wrong, window.max(limit), &steps, &jumps);
         statement(&history, limit, window.max(limit))
     });
@@ -136,7 +136,7 @@ fn mints(mistake: Mistake, statement: fn(&History, u64, u64) -> Checked) {
 
 #[test]
 fn control_a_bucket_that_refills_backwards_is_caught() {
-    mints(Mistake::RefillsBackwards, |history, limit, window| {
+    assert_mints(Mistake::RefillsBackwards, |history, limit, window| {
         history.in_a_bucket((window / limit).max(1), limit)
     });
 }
@@ -144,7 +144,7 @@ fn control_a_bucket_that_refills_backwards_is_caught() {
 #[test]
 fn control_windows_that_begin_again_are_caught() {
     for mistake in [Mistake::WindowByIndex, Mistake::WindowEndsTwice] {
-        mints(mistake, History::in_fixed_windows);
+        assert_mints(mistake, History::in_fixed_windows);
     }
 }
 
@@ -154,7 +154,7 @@ fn control_a_log_that_forgets_the_future_is_caught() {
         Mistake::LogForgetsTheFuture,
         Mistake::LeasesOnlyWhileTheyLast,
     ] {
-        mints(mistake, |history, limit, window| {
+        assert_mints(mistake, |history, limit, window| {
             history.in_any_window(|ahead| limit * (1 + ahead), window)
         });
     }
@@ -163,8 +163,8 @@ fn control_a_log_that_forgets_the_future_is_caught() {
 #[test]
 fn control_a_counter_that_starts_on_a_multiple_of_its_window_is_caught() {
     let inputs = (1_u64..12, interval(), trace(40, 12), jumps(false));
-    caught(&inputs, |(limit, window, steps, jumps)| {
-        let wrong = Wrong::new(Mistake::CounterStartsAligned, limit, window);
+    assert_caught(&inputs, |(limit, window, steps, jumps)| {
+        let wrong = WrongLimiter::new(Mistake::CounterStartsAligned, limit, window);
         a_step_back_adds_nothing(wrong, window, &steps, &jumps)
     });
 }

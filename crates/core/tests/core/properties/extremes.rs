@@ -9,7 +9,7 @@ use tollgate_core::{
     SlidingCounter, SlidingLog, Timestamp, TokenBucket, UtcOffset, Window, WindowState,
 };
 
-use super::harness::{Checked, caught, ensure, holds};
+use super::harness::{CheckResult, assert_caught, assert_holds, ensure};
 use super::subject::at;
 
 /// Any number, including the extremes and the edges of the types.
@@ -115,10 +115,10 @@ fn reach(limit: &Limit) -> u64 {
 }
 
 /// What must hold after any operation on any state.
-fn stays_sane(
+fn stays_within_bounds(
     decide: impl Fn(&Limit, &State, Timestamp, Op) -> Option<(Outcome, Option<Edit>)>,
     (limit, mut state, ops): (Limit, State, Vec<(u64, Op)>),
-) -> Checked {
+) -> CheckResult {
     for (now, op) in ops {
         let now = at(now);
         let Some((outcome, next)) = decide(&limit, &state, now, op) else {
@@ -175,8 +175,8 @@ fn inputs() -> impl Strategy<Value = (Limit, State, Vec<(u64, Op)>)> {
 
 #[test]
 fn i08_i12_no_number_breaks_any_limit() {
-    holds(&inputs(), |input| {
-        stays_sane(
+    assert_holds(&inputs(), |input| {
+        stays_within_bounds(
             |limit, state, now, op| {
                 let transition = limit.decide(state, now, op).ok()?;
                 Some((transition.outcome, transition.next))
@@ -189,8 +189,8 @@ fn i08_i12_no_number_breaks_any_limit() {
 #[test]
 fn control_a_state_without_a_ceiling_or_a_wait_of_nothing_is_caught() {
     // Stores the state as it was instead of its correction.
-    caught(&inputs(), |input| {
-        stays_sane(
+    assert_caught(&inputs(), |input| {
+        stays_within_bounds(
             |limit, state, now, op| {
                 let transition = limit.decide(state, now, op).ok()?;
                 let kept = match (state, transition.next) {
@@ -204,8 +204,8 @@ fn control_a_state_without_a_ceiling_or_a_wait_of_nothing_is_caught() {
             input,
         )
     });
-    caught(&inputs(), |input| {
-        stays_sane(
+    assert_caught(&inputs(), |input| {
+        stays_within_bounds(
             |limit, state, now, op| {
                 let transition = limit.decide(state, now, op).ok()?;
                 let outcome = match transition.outcome {

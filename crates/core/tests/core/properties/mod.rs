@@ -16,7 +16,7 @@
 )]
 
 mod harness;
-mod promises;
+mod invariants;
 mod subject;
 
 mod builders;
@@ -25,17 +25,13 @@ mod clock_controls;
 mod compose;
 mod concurrency;
 mod extremes;
+mod fair_share;
 mod fixed_window;
 mod leaky_queue;
-mod lending;
-mod lending_model;
-mod lending_promises;
-mod lending_simulation;
-mod lending_wrong;
+mod quota_lease;
 mod refunds;
 mod rescale;
 mod reservation;
-mod share;
 mod sketch;
 mod sliding_counter;
 mod sliding_log;

@@ -7,17 +7,17 @@ use proptest::prelude::*;
 use tollgate_core::sketch::Sketch;
 use tollgate_core::{Timestamp, TokenBucket};
 
-use super::harness::{Checked, caught, ensure, holds};
+use super::harness::{CheckResult, assert_caught, assert_holds, ensure};
 use super::subject::{Step, at, bucket, interval, trace};
 
 /// A limiter of many identities.
-trait ManyIdentities {
+trait IdentityLimiter {
     fn spend(&mut self, hash: u64, now: Timestamp, cost: u64) -> bool;
     /// Whether one unit would be admitted.
     fn has_room(&self, hash: u64, now: Timestamp) -> bool;
 }
 
-impl ManyIdentities for Sketch {
+impl IdentityLimiter for Sketch {
     fn spend(&mut self, hash: u64, now: Timestamp, cost: u64) -> bool {
         self.decide(hash, now, cost).0.is_admitted()
     }
@@ -30,10 +30,10 @@ impl ManyIdentities for Sketch {
 /// The identity's own exact bucket would have admitted everything that is admitted: the debt in the cells is at least that of each
 /// identity, whichever identities share them.
 fn admits_no_more_than_exact_buckets(
-    mut subject: impl ManyIdentities,
+    mut subject: impl IdentityLimiter,
     quota: TokenBucket,
     steps: &[(u8, Step)],
-) -> Checked {
+) -> CheckResult {
     let mut exact: HashMap<u8, u64> = HashMap::new();
     let mut now = 1_700_000_000_000_000_000;
     for (identity, step) in steps {
@@ -62,8 +62,8 @@ fn inputs() -> impl Strategy<Value = (u64, u64, usize, usize, Vec<(u8, Step)>)> 
 }
 
 #[test]
-fn i01_a_sketch_admits_nobody_beyond_their_own_quota() {
-    holds(&inputs(), |(interval, burst, rows, width, steps)| {
+fn i01_a_sketch_admits_no_identity_beyond_its_quota() {
+    assert_holds(&inputs(), |(interval, burst, rows, width, steps)| {
         let quota = bucket(interval, burst);
         let sketch = Sketch::new(quota, rows, width).unwrap();
         admits_no_more_than_exact_buckets(sketch, quota, &steps)
@@ -82,7 +82,7 @@ enum Mistake {
     Overwrites,
 }
 
-struct Wrong {
+struct WrongSketch {
     mistake: Mistake,
     quota: TokenBucket,
     rows: usize,
@@ -90,7 +90,7 @@ struct Wrong {
     cells: Vec<u64>,
 }
 
-impl ManyIdentities for Wrong {
+impl IdentityLimiter for WrongSketch {
     fn spend(&mut self, hash: u64, now: Timestamp, cost: u64) -> bool {
         let indices: Vec<usize> = (0..self.rows)
             .map(|row| {
@@ -153,9 +153,9 @@ fn control_every_sketch_that_counts_too_little_is_caught() {
         Mistake::DenialsSubtract,
         Mistake::Overwrites,
     ] {
-        caught(&inputs(), |(interval, burst, rows, width, steps)| {
+        assert_caught(&inputs(), |(interval, burst, rows, width, steps)| {
             let quota = bucket(interval, burst);
-            let wrong = Wrong {
+            let wrong = WrongSketch {
                 mistake,
                 quota,
                 rows,
@@ -168,7 +168,7 @@ fn control_every_sketch_that_counts_too_little_is_caught() {
 }
 
 /// How many of 10,000 light identities are denied while `heavy` others use all of their quota.
-fn false_denials(mut subject: impl ManyIdentities, heavy: u64) -> u64 {
+fn false_denials(mut subject: impl IdentityLimiter, heavy: u64) -> u64 {
     // Full use for a while, until the load of the cells is steady.
     for second in 0..30 {
         let now = Timestamp::from_secs(1_700_000_000 + second);
@@ -205,8 +205,8 @@ fn the_measured_false_denials_are_within_the_stated_bound() {
 /// A sketch that decides on the largest of its cells denies far more than documented.
 #[test]
 fn control_deciding_on_the_largest_cell_exceeds_the_stated_bound() {
-    struct Largest(Vec<Sketch>);
-    impl ManyIdentities for Largest {
+    struct LargestCellSketch(Vec<Sketch>);
+    impl IdentityLimiter for LargestCellSketch {
         fn spend(&mut self, hash: u64, now: Timestamp, cost: u64) -> bool {
             let fits = self.has_room(hash, now);
             for (row, sketch) in (0..4).zip(&mut self.0).filter(|_| fits) {
@@ -225,6 +225,6 @@ fn control_deciding_on_the_largest_cell_exceeds_the_stated_bound() {
     }
     let quota = bucket(1_000_000_000, 1);
     let rows = (0..4).map(|_| Sketch::new(quota, 1, 4_096).unwrap());
-    let denied = false_denials(Largest(rows.collect()), 1_000);
+    let denied = false_denials(LargestCellSketch(rows.collect()), 1_000);
     assert!(denied > 36, "only {denied} in 10,000");
 }

@@ -20,14 +20,14 @@ pub(crate) trait Subject: Clone + PartialEq + Debug {
 
 /// A real limit of any algorithm with one key's state.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Real {
+pub(crate) struct RealLimit {
     pub(crate) limit: Limit,
     pub(crate) state: State,
     /// The id of the next lease, where the limit counts leases.
     next_id: u128,
 }
 
-impl Real {
+impl RealLimit {
     pub(crate) fn new(limit: impl Into<Limit>) -> Self {
         Self {
             limit: limit.into(),
@@ -37,7 +37,7 @@ impl Real {
     }
 
     /// Counts a lease of `spend_op` that was acquired without `spend`.
-    pub(crate) fn took_a_lease(&mut self) {
+    pub(crate) fn count_lease(&mut self) {
         self.next_id += 1;
     }
 
@@ -52,7 +52,7 @@ impl Real {
     }
 }
 
-impl Subject for Real {
+impl Subject for RealLimit {
     fn spend(&mut self, now: Timestamp, cost: u64) -> Outcome {
         let transition = self
             .limit
@@ -134,7 +134,7 @@ pub(crate) fn bucket(interval: u64, burst: u64) -> TokenBucket {
 }
 
 /// Any limit, and the time scale of its events.
-pub(crate) fn any_limit() -> impl Strategy<Value = (Real, u64)> {
+pub(crate) fn any_limit() -> impl Strategy<Value = (RealLimit, u64)> {
     prop_oneof![
         token_buckets(),
         leaky_buckets(),
@@ -145,26 +145,26 @@ pub(crate) fn any_limit() -> impl Strategy<Value = (Real, u64)> {
     ]
 }
 
-pub(crate) fn token_buckets() -> impl Strategy<Value = (Real, u64)> {
+pub(crate) fn token_buckets() -> impl Strategy<Value = (RealLimit, u64)> {
     (interval(), 0_u64..12, 1_u64..4).prop_map(|(interval, burst, block)| {
         let rate = Rate::new(u64::from(burst > 0) * block, Nanos::from_nanos(interval));
         let builder = TokenBucket::builder(rate).burst(burst * block).block(block);
-        (Real::new(builder.build().unwrap()), interval)
+        (RealLimit::new(builder.build().unwrap()), interval)
     })
 }
 
-pub(crate) fn leaky_buckets() -> impl Strategy<Value = (Real, u64)> {
+pub(crate) fn leaky_buckets() -> impl Strategy<Value = (RealLimit, u64)> {
     (interval(), 0_u64..12, 0_u64..12, any::<bool>()).prop_map(|(interval, burst, delay, meter)| {
         let rate = Rate::new(1, Nanos::from_nanos(interval));
         let builder = LeakyBucket::queue(rate)
             .burst(burst)
             .delay(delay.min(burst));
         let builder = if meter { builder.nodelay() } else { builder };
-        (Real::new(builder.build().unwrap()), interval)
+        (RealLimit::new(builder.build().unwrap()), interval)
     })
 }
 
-pub(crate) fn fixed_windows() -> impl Strategy<Value = (Real, u64)> {
+pub(crate) fn fixed_windows() -> impl Strategy<Value = (RealLimit, u64)> {
     let window = prop_oneof![
         interval().prop_map(|n| (Window::Epoch(Nanos::from_nanos(n)), n)),
         interval().prop_map(|n| (Window::FirstHit(Nanos::from_nanos(n)), n)),
@@ -177,30 +177,30 @@ pub(crate) fn fixed_windows() -> impl Strategy<Value = (Real, u64)> {
     // Small limits too: a window that admits its limit twice shows only if the limit was spent.
     (prop_oneof![0_u64..4, 0_u64..12], window).prop_map(|(limit, (window, scale))| {
         (
-            Real::new(FixedWindow::builder(limit, window).build().unwrap()),
+            RealLimit::new(FixedWindow::builder(limit, window).build().unwrap()),
             scale,
         )
     })
 }
 
-pub(crate) fn sliding_logs() -> impl Strategy<Value = (Real, u64)> {
+pub(crate) fn sliding_logs() -> impl Strategy<Value = (RealLimit, u64)> {
     (0_u64..12, interval(), 1_u64..4).prop_map(|(limit, window, block)| {
         let builder = SlidingLog::builder(limit * block, Nanos::from_nanos(window)).block(block);
-        (Real::new(builder.build().unwrap()), window)
+        (RealLimit::new(builder.build().unwrap()), window)
     })
 }
 
-pub(crate) fn sliding_counters() -> impl Strategy<Value = (Real, u64)> {
+pub(crate) fn sliding_counters() -> impl Strategy<Value = (RealLimit, u64)> {
     let limit = prop_oneof![4 => 0_u64..12, 1 => 1_000_000_u64..4_000_000_000];
     (limit, interval()).prop_map(|(limit, window)| {
         let quota = SlidingCounter::builder(limit, Nanos::from_nanos(window));
-        (Real::new(quota.build().unwrap()), window)
+        (RealLimit::new(quota.build().unwrap()), window)
     })
 }
 
-pub(crate) fn concurrencies() -> impl Strategy<Value = (Real, u64)> {
+pub(crate) fn concurrencies() -> impl Strategy<Value = (RealLimit, u64)> {
     (0_u64..12, interval()).prop_map(|(limit, lease)| {
         let quota = Concurrency::new(limit, Nanos::from_nanos(lease)).unwrap();
-        (Real::new(quota), lease)
+        (RealLimit::new(quota), lease)
     })
 }

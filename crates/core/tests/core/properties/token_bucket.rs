@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use tollgate_core::{LeakyBucket, Nanos, Outcome, QuotaStatus, Rate, Timestamp};
 use tollgate_testkit::oracle::BucketLog;
 
-use super::harness::{Checked, caught, ensure, holds};
-use super::subject::{Real, Step, Subject, at, beginning, bucket, interval, trace};
+use super::harness::{CheckResult, assert_caught, assert_holds, ensure};
+use super::subject::{RealLimit, Step, Subject, at, beginning, bucket, interval, trace};
 
 /// The limiter admits exactly what the log has room for.
 fn decides_like_the_log<S: Subject>(
@@ -16,7 +16,7 @@ fn decides_like_the_log<S: Subject>(
     (interval, burst): (u64, u64),
     begin: u64,
     steps: &[Step],
-) -> Checked {
+) -> CheckResult {
     let mut log = BucketLog::new(interval, burst);
     let mut now = begin;
     for step in steps {
@@ -41,7 +41,7 @@ fn no_window_exceeds<S: Subject>(
     (interval, burst): (u64, u64),
     begin: u64,
     steps: &[Step],
-) -> Checked {
+) -> CheckResult {
     let mut log = BucketLog::new(interval, burst);
     let mut now = begin;
     for step in steps {
@@ -64,7 +64,7 @@ fn a_conforming_client_is_never_denied<S: Subject>(
     (interval, burst): (u64, u64),
     begin: u64,
     arrivals: &[(u64, u64)],
-) -> Checked {
+) -> CheckResult {
     // The arrivals conform by construction: the debt is computed here in plain numbers, and a request that would exceed the burst is
     // delayed until it does not.
     let (mut now, mut debt) = (i128::from(begin), 0_i128);
@@ -84,24 +84,29 @@ fn quotas() -> impl Strategy<Value = (u64, u64)> {
     (interval(), 1_u64..12)
 }
 
-fn meter(interval: u64, burst: u64) -> Real {
+fn meter(interval: u64, burst: u64) -> RealLimit {
     let rate = Rate::new(1, Nanos::from_nanos(interval));
-    Real::new(LeakyBucket::meter(rate).burst(burst - 1).build().unwrap())
+    RealLimit::new(LeakyBucket::meter(rate).burst(burst - 1).build().unwrap())
 }
 
 #[test]
 fn i01_i03_a_token_bucket_decides_like_the_log() {
-    holds(
+    assert_holds(
         &(quotas(), beginning(), trace(60, 12)),
         |(quota, begin, steps)| {
-            decides_like_the_log(Real::new(bucket(quota.0, quota.1)), quota, begin, &steps)
+            decides_like_the_log(
+                RealLimit::new(bucket(quota.0, quota.1)),
+                quota,
+                begin,
+                &steps,
+            )
         },
     );
 }
 
 #[test]
 fn i01_i03_a_leaky_meter_decides_like_the_log() {
-    holds(
+    assert_holds(
         &(quotas(), beginning(), trace(60, 12)),
         |(quota, begin, steps)| decides_like_the_log(meter(quota.0, quota.1), quota, begin, &steps),
     );
@@ -109,10 +114,15 @@ fn i01_i03_a_leaky_meter_decides_like_the_log() {
 
 #[test]
 fn i01_no_window_admits_more_than_burst_plus_rate() {
-    holds(
+    assert_holds(
         &(quotas(), beginning(), trace(60, 12)),
         |(quota, begin, steps)| {
-            no_window_exceeds(Real::new(bucket(quota.0, quota.1)), quota, begin, &steps)?;
+            no_window_exceeds(
+                RealLimit::new(bucket(quota.0, quota.1)),
+                quota,
+                begin,
+                &steps,
+            )?;
             no_window_exceeds(meter(quota.0, quota.1), quota, begin, &steps)
         },
     );
@@ -121,10 +131,10 @@ fn i01_no_window_admits_more_than_burst_plus_rate() {
 #[test]
 fn i03_a_conforming_client_is_never_denied_by_a_bucket() {
     let arrivals = prop::collection::vec((any::<u64>(), prop_oneof![Just(0), any::<u64>()]), 1..60);
-    holds(
+    assert_holds(
         &(quotas(), beginning(), arrivals),
         |(quota, begin, arrivals)| {
-            let real = Real::new(bucket(quota.0, quota.1));
+            let real = RealLimit::new(bucket(quota.0, quota.1));
             a_conforming_client_is_never_denied(real, quota, begin, &arrivals)?;
             a_conforming_client_is_never_denied(meter(quota.0, quota.1), quota, begin, &arrivals)
         },
@@ -133,7 +143,7 @@ fn i03_a_conforming_client_is_never_denied_by_a_bucket() {
 
 /// A bucket with one mistake.
 #[derive(Clone, Debug, PartialEq)]
-struct Wrong {
+struct WrongBucket {
     mistake: Mistake,
     interval: u64,
     burst: u64,
@@ -155,7 +165,7 @@ enum Mistake {
     DenialsCharged,
 }
 
-impl Subject for Wrong {
+impl Subject for WrongBucket {
     fn spend(&mut self, now: Timestamp, cost: u64) -> Outcome {
         let now = now.as_nanos();
         let mut capacity = self.interval * self.burst;
@@ -191,8 +201,8 @@ impl Subject for Wrong {
     }
 }
 
-const fn wrong(mistake: Mistake, (interval, burst): (u64, u64)) -> Wrong {
-    Wrong {
+const fn wrong(mistake: Mistake, (interval, burst): (u64, u64)) -> WrongBucket {
+    WrongBucket {
         mistake,
         interval,
         burst,
@@ -201,7 +211,7 @@ const fn wrong(mistake: Mistake, (interval, burst): (u64, u64)) -> Wrong {
 }
 
 #[test]
-fn control_every_wrong_bucket_is_told_from_the_log() {
+fn control_every_wrong_bucket_is_caught() {
     for mistake in [
         Mistake::TatInThePast,
         Mistake::CapacityRoundedDown,
@@ -209,7 +219,7 @@ fn control_every_wrong_bucket_is_told_from_the_log() {
         Mistake::ChargesFromOldTat,
         Mistake::DenialsCharged,
     ] {
-        caught(
+        assert_caught(
             &(quotas(), beginning(), trace(60, 12)),
             |(quota, begin, steps)| {
                 decides_like_the_log(wrong(mistake, quota), quota, begin, &steps)
@@ -220,7 +230,7 @@ fn control_every_wrong_bucket_is_told_from_the_log() {
 
 #[test]
 fn control_a_state_in_the_past_exceeds_a_window() {
-    caught(
+    assert_caught(
         &(quotas(), beginning(), trace(60, 12)),
         |(quota, begin, steps)| {
             no_window_exceeds(wrong(Mistake::TatInThePast, quota), quota, begin, &steps)
@@ -232,7 +242,7 @@ fn control_a_state_in_the_past_exceeds_a_window() {
 fn control_rounding_twice_denies_a_conforming_client() {
     let arrivals = prop::collection::vec((any::<u64>(), Just(0)), 1..60);
     for mistake in [Mistake::CapacityRoundedDown, Mistake::StrictComparison] {
-        caught(
+        assert_caught(
             &(quotas(), beginning(), arrivals.clone()),
             |(quota, begin, arrivals)| {
                 a_conforming_client_is_never_denied(wrong(mistake, quota), quota, begin, &arrivals)

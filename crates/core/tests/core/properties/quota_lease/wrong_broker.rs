@@ -3,7 +3,7 @@
 use tollgate_core::Timestamp;
 use tollgate_core::quota_lease::{LeaseReport, LeaseSpec, QuotaLeaseId};
 
-use super::lending_simulation::{INTERVAL, Lender};
+use super::simulation::{Broker, INTERVAL};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mistake {
@@ -23,26 +23,26 @@ pub(super) enum Mistake {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Loan {
+struct OutstandingLease {
     id: QuotaLeaseId,
     /// Units granted, and units of them that were charged.
     units: u64,
     charged: u64,
-    granted: u64,
+    granted_at: u64,
     expires: u64,
 }
 
 /// Debt in nanoseconds times the block size, so that a unit is a whole number of them.
-pub(super) struct WrongBook {
+pub(super) struct WrongBroker {
     mistake: Mistake,
     burst: u64,
     block: u64,
     tat: u64,
     last: u64,
-    loans: Vec<Loan>,
+    leases: Vec<OutstandingLease>,
 }
 
-impl WrongBook {
+impl WrongBroker {
     pub(super) const fn new(mistake: Mistake, (burst, block): (u64, u64)) -> Self {
         Self {
             mistake,
@@ -50,7 +50,7 @@ impl WrongBook {
             block,
             tat: 0,
             last: 0,
-            loans: Vec::new(),
+            leases: Vec::new(),
         }
     }
 
@@ -63,98 +63,98 @@ impl WrongBook {
         self.tat = self.tat.max(then) + self.price(units);
     }
 
-    fn write_off(&mut self, now: u64) {
+    fn charge_expired(&mut self, now: u64) {
         self.last = now;
-        self.loans.sort_by_key(|loan| loan.expires);
-        while let Some(loan) = self
-            .loans
+        self.leases.sort_by_key(|lease| lease.expires);
+        while let Some(lease) = self
+            .leases
             .first()
             .copied()
-            .filter(|loan| loan.expires <= now)
+            .filter(|lease| lease.expires <= now)
         {
-            self.loans.remove(0);
+            self.leases.remove(0);
             if self.mistake != Mistake::ForgetsExpired {
-                self.charge(loan.expires, loan.units - loan.charged);
+                self.charge(lease.expires, lease.units - lease.charged);
             }
         }
     }
 
     /// Blocks left.
-    fn there(&self, now: u64) -> u64 {
-        let out: u64 = self
-            .loans
+    fn available_blocks(&self, now: u64) -> u64 {
+        let outstanding: u64 = self
+            .leases
             .iter()
-            .map(|loan| (loan.units - loan.charged).div_ceil(self.block))
+            .map(|lease| (lease.units - lease.charged).div_ceil(self.block))
             .sum();
-        let out = if self.mistake == Mistake::CapacityNotShrunk {
+        let outstanding = if self.mistake == Mistake::CapacityNotShrunk {
             0
         } else {
-            out
+            outstanding
         };
-        let capacity = self.burst.saturating_sub(out) * INTERVAL;
+        let capacity = self.burst.saturating_sub(outstanding) * INTERVAL;
         capacity.saturating_sub(self.tat.saturating_sub(now)) / INTERVAL
     }
 }
 
-impl Lender for WrongBook {
+impl Broker for WrongBroker {
     fn decide(&mut self, now: Timestamp, cost: u64) -> bool {
         let now = now.as_nanos();
-        self.write_off(now);
-        let fits = cost.div_ceil(self.block) <= self.there(now);
+        self.charge_expired(now);
+        let fits = cost.div_ceil(self.block) <= self.available_blocks(now);
         if fits && cost > 0 {
             self.charge(now, cost);
         }
         fits
     }
 
-    fn lend(&mut self, now: Timestamp, want: &LeaseSpec) -> u64 {
+    fn grant(&mut self, now: Timestamp, spec: &LeaseSpec) -> u64 {
         let now = now.as_nanos();
-        self.write_off(now);
-        if let Some(loan) = self.loans.iter().find(|loan| loan.id == want.id) {
-            return loan.units;
+        self.charge_expired(now);
+        if let Some(lease) = self.leases.iter().find(|lease| lease.id == spec.id) {
+            return lease.units;
         }
-        let units = self.there(now).min(want.max_units / self.block) * self.block;
+        let units = self.available_blocks(now).min(spec.max_units / self.block) * self.block;
         if units > 0 {
-            self.loans.push(Loan {
-                id: want.id,
+            self.leases.push(OutstandingLease {
+                id: spec.id,
                 units,
                 charged: 0,
-                granted: now,
-                expires: now + want.duration.as_nanos(),
+                granted_at: now,
+                expires: now + spec.duration.as_nanos(),
             });
         }
         units
     }
 
-    fn report(&mut self, now: Timestamp, report: &LeaseReport) {
+    fn apply_report(&mut self, now: Timestamp, report: &LeaseReport) {
         let now = now.as_nanos();
-        self.write_off(now);
-        let Some(index) = self.loans.iter().position(|loan| loan.id == report.id) else {
+        self.charge_expired(now);
+        let Some(index) = self.leases.iter().position(|lease| lease.id == report.id) else {
             return;
         };
-        let loan = self.loans[index];
-        let at = match self.mistake {
-            Mistake::ReportsCountFromTheGrant => loan.granted,
-            _ => (now - report.last_spend_age.as_nanos()).max(loan.granted),
+        let lease = self.leases[index];
+        let spent_at = match self.mistake {
+            Mistake::ReportsCountFromTheGrant => lease.granted_at,
+            _ => (now - report.last_spend_age.as_nanos()).max(lease.granted_at),
         };
-        let told = match self.mistake {
-            Mistake::ReportsAddUp => loan.charged + report.spent,
+        let total = match self.mistake {
+            Mistake::ReportsAddUp => lease.charged + report.spent,
             _ => report.spent,
         };
         let whole = match self.mistake {
-            Mistake::PartIsABlock => told.div_ceil(self.block),
+            Mistake::PartIsABlock => total.div_ceil(self.block),
             // Whole blocks only, until nothing more can be spent of them.
-            _ if report.is_last => told.div_ceil(self.block),
-            _ => told / self.block,
+            _ if report.is_last => total.div_ceil(self.block),
+            _ => total / self.block,
         };
-        let charged = (whole * self.block).min(loan.units).max(loan.charged);
+        let charged = (whole * self.block).min(lease.units).max(lease.charged);
         if !(report.is_last && self.mistake == Mistake::ReturnForgives) {
-            self.charge(at, charged - loan.charged);
+            self.charge(spent_at, charged - lease.charged);
         }
-        self.loans[index].charged = charged;
+        self.leases[index].charged = charged;
         if report.is_last {
-            self.loans[index].units = charged;
+            self.leases[index].units = charged;
         }
-        self.loans.retain(|loan| loan.units > loan.charged);
+        self.leases.retain(|lease| lease.units > lease.charged);
     }
 }

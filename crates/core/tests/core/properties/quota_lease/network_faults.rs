@@ -9,37 +9,37 @@ use proptest::prelude::*;
 use tollgate_core::quota_lease::{LeaseReport, LeaseSpec, LeasedBucket};
 use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
 
-use super::harness::{caught, holds};
-use super::lending_simulation::{INTERVAL, Lender, Move, Nodes, Turn, conforms, turns};
-use super::lending_wrong::{Mistake, WrongBook};
+use super::super::harness::{assert_caught, assert_holds};
+use super::simulation::{Broker, INTERVAL, Move, Nodes, Turn, conforms, turns};
+use super::wrong_broker::{Mistake, WrongBroker};
 
-struct Real(TokenBucket, LeasedBucket);
+struct RealBroker(TokenBucket, LeasedBucket);
 
-impl Lender for Real {
+impl Broker for RealBroker {
     fn decide(&mut self, now: Timestamp, cost: u64) -> bool {
         self.1.decide(&self.0, now, cost).is_admitted()
     }
 
-    fn lend(&mut self, now: Timestamp, want: &LeaseSpec) -> u64 {
-        self.1.grant(&self.0, now, want)
+    fn grant(&mut self, now: Timestamp, spec: &LeaseSpec) -> u64 {
+        self.1.grant(&self.0, now, spec)
     }
 
-    fn report(&mut self, now: Timestamp, report: &LeaseReport) {
+    fn apply_report(&mut self, now: Timestamp, report: &LeaseReport) {
         self.1.apply_report(&self.0, now, report);
     }
 }
 
-const AGREEING: Nodes = Nodes {
+const CORRECT_NODES: Nodes = Nodes {
     behind: 0,
     drift: 0,
-    counts_from_the_answer: false,
+    counts_from_the_reply: false,
     backdates: 0,
 };
 
-fn real(burst: u64, block: u64) -> Real {
+fn real(burst: u64, block: u64) -> RealBroker {
     let rate = Rate::new(block, Nanos::from_nanos(INTERVAL));
     let builder = TokenBucket::builder(rate).burst(burst * block).block(block);
-    Real(builder.build().unwrap(), LeasedBucket::default())
+    RealBroker(builder.build().unwrap(), LeasedBucket::default())
 }
 
 fn inputs() -> impl Strategy<Value = ((u64, u64), Vec<Turn>)> {
@@ -50,21 +50,21 @@ fn inputs() -> impl Strategy<Value = ((u64, u64), Vec<Turn>)> {
 }
 
 #[test]
-fn i01_slices_and_the_book_together_never_exceed_the_quota() {
-    holds(&inputs(), |(quota, turns)| {
-        conforms(real(quota.0, quota.1), quota, AGREEING, &turns)
+fn i01_leases_and_the_bucket_together_never_exceed_the_quota() {
+    assert_holds(&inputs(), |(quota, turns)| {
+        conforms(real(quota.0, quota.1), quota, CORRECT_NODES, &turns)
     });
 }
 
 #[test]
 fn i01_clocks_that_differ_and_drift_add_nothing() {
-    holds(
+    assert_holds(
         &(inputs(), 0_u64..5_000, 0_u64..4),
         |((quota, turns), behind, drift)| {
             let nodes = Nodes {
                 behind,
                 drift,
-                ..AGREEING
+                ..CORRECT_NODES
             };
             conforms(real(quota.0, quota.1), quota, nodes, &turns)
         },
@@ -72,13 +72,13 @@ fn i01_clocks_that_differ_and_drift_add_nothing() {
 }
 
 #[test]
-fn control_every_wrong_lender_is_caught() {
+fn control_every_wrong_broker_is_caught() {
     // First without a mistake: the controls differ from this broker by their mistake alone.
-    holds(&inputs(), |(quota, turns)| {
+    assert_holds(&inputs(), |(quota, turns)| {
         conforms(
-            WrongBook::new(Mistake::None, quota),
+            WrongBroker::new(Mistake::None, quota),
             quota,
-            AGREEING,
+            CORRECT_NODES,
             &turns,
         )
     });
@@ -88,27 +88,32 @@ fn control_every_wrong_lender_is_caught() {
         Mistake::ReturnForgives,
         Mistake::ReportsCountFromTheGrant,
     ] {
-        caught(&inputs(), |(quota, turns)| {
-            conforms(WrongBook::new(mistake, quota), quota, AGREEING, &turns)
+        assert_caught(&inputs(), |(quota, turns)| {
+            conforms(
+                WrongBroker::new(mistake, quota),
+                quota,
+                CORRECT_NODES,
+                &turns,
+            )
         });
     }
 }
 
 /// These cases are too rare to be generated, so they are written out.
 #[test]
-fn control_lenders_that_are_wrong_in_rare_cases_are_caught() {
+fn control_brokers_that_are_wrong_in_rare_cases_are_caught() {
     let turn = |what| Turn {
         advance: 0,
         what,
-        there: 0,
-        back: 0,
+        request_delay: 0,
+        reply_delay: 0,
         is_lost: false,
         is_repeated: true,
     };
     // One unit of a block of four is reported, and refill replaces the block. The other three are spent just before the lease expires,
     // together with a whole block at the broker.
     let parts = [
-        Move::Ask { node: 0, want: 4 },
+        Move::Request { node: 0, units: 4 },
         Move::Spend { node: 0, cost: 1 },
         Move::Report(0),
         Move::SpendAtTheLastMoment(0),
@@ -116,40 +121,40 @@ fn control_lenders_that_are_wrong_in_rare_cases_are_caught() {
     ];
     // One of two units is reported twice; the other is spent late, together with what has refilled at the broker.
     let twice = [
-        Move::Ask { node: 0, want: 2 },
+        Move::Request { node: 0, units: 2 },
         Move::Spend { node: 0, cost: 1 },
         Move::Report(0),
         Move::SpendAtTheLastMoment(0),
         Move::Decide(2),
     ];
-    for (mistake, quota, story) in [
+    for (mistake, quota, scenario) in [
         (Mistake::PartIsABlock, (1, 4), parts),
         (Mistake::ReportsAddUp, (2, 1), twice),
     ] {
-        let story = story.map(turn);
-        assert!(conforms(real(quota.0, quota.1), quota, AGREEING, &story).is_ok());
-        let wrong = WrongBook::new(mistake, quota);
-        assert!(conforms(wrong, quota, AGREEING, &story).is_err());
+        let scenario = scenario.map(turn);
+        assert!(conforms(real(quota.0, quota.1), quota, CORRECT_NODES, &scenario).is_ok());
+        let wrong = WrongBroker::new(mistake, quota);
+        assert!(conforms(wrong, quota, CORRECT_NODES, &scenario).is_err());
     }
 }
 
 #[test]
-fn control_a_borrower_that_counts_from_the_answer_is_caught() {
-    caught(&inputs(), |(quota, turns)| {
+fn control_a_node_that_counts_from_the_reply_is_caught() {
+    assert_caught(&inputs(), |(quota, turns)| {
         let nodes = Nodes {
-            counts_from_the_answer: true,
-            ..AGREEING
+            counts_from_the_reply: true,
+            ..CORRECT_NODES
         };
         conforms(real(quota.0, quota.1), quota, nodes, &turns)
     });
 }
 
 #[test]
-fn control_a_borrower_that_says_it_spent_earlier_is_caught() {
-    caught(&inputs(), |(quota, turns)| {
+fn control_a_node_that_backdates_its_spending_is_caught() {
+    assert_caught(&inputs(), |(quota, turns)| {
         let nodes = Nodes {
             backdates: INTERVAL,
-            ..AGREEING
+            ..CORRECT_NODES
         };
         conforms(real(quota.0, quota.1), quota, nodes, &turns)
     });

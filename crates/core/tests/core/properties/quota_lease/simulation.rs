@@ -8,20 +8,20 @@ use tollgate_core::quota_lease::{LeaseReport, LeaseSpec, LocalLease, QuotaLeaseI
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_testkit::oracle::BucketLog;
 
-use super::harness::{Checked, ensure};
-use super::subject::at;
+use super::super::harness::{CheckResult, ensure};
+use super::super::subject::at;
 
 const BEGIN: u64 = 1_700_000_000_000_000_000;
 pub(super) const INTERVAL: u64 = 1_000;
 /// The duration of leases, and how much earlier nodes stop: drift is at most 4 in 1,000.
-const LIFE: u64 = 20_000;
+const DURATION: u64 = 20_000;
 const MARGIN: u64 = 100;
 
 /// The broker's side, real or wrong. Units, not blocks.
-pub(super) trait Lender {
+pub(super) trait Broker {
     fn decide(&mut self, now: Timestamp, cost: u64) -> bool;
-    fn lend(&mut self, now: Timestamp, want: &LeaseSpec) -> u64;
-    fn report(&mut self, now: Timestamp, report: &LeaseReport);
+    fn grant(&mut self, now: Timestamp, spec: &LeaseSpec) -> u64;
+    fn apply_report(&mut self, now: Timestamp, report: &LeaseReport);
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +30,9 @@ pub(super) enum Move {
     Decide(u64),
     /// A direct decision on as much as the broker admits, which shows at once what a wrong broker has minted.
     DecideOnAll,
-    Ask {
+    Request {
         node: usize,
-        want: u64,
+        units: u64,
     },
     /// Spends from the first lease of a node that has enough.
     Spend {
@@ -44,8 +44,8 @@ pub(super) enum Move {
     Report(usize),
     Return(usize),
     /// A request that another limit of the batch denied.
-    Unspend(usize),
-    Dies(usize),
+    Refund(usize),
+    Crash(usize),
 }
 
 /// A move, the time since the previous one, and the fate of its message: delays there and back, whether it is lost, whether it arrives
@@ -54,8 +54,8 @@ pub(super) enum Move {
 pub(super) struct Turn {
     pub(super) advance: u64,
     pub(super) what: Move,
-    pub(super) there: u64,
-    pub(super) back: u64,
+    pub(super) request_delay: u64,
+    pub(super) reply_delay: u64,
     pub(super) is_lost: bool,
     pub(super) is_repeated: bool,
 }
@@ -65,23 +65,23 @@ pub(super) fn turns() -> impl Strategy<Value = Vec<Turn>> {
     let what = prop_oneof![
         2 => (0_u64..6).prop_map(Move::Decide),
         3 => Just(Move::DecideOnAll),
-        4 => (node(), 1_u64..16).prop_map(|(node, want)| Move::Ask { node, want }),
+        4 => (node(), 1_u64..16).prop_map(|(node, units)| Move::Request { node, units }),
         6 => (node(), 1_u64..4).prop_map(|(node, cost)| Move::Spend { node, cost }),
         3 => node().prop_map(Move::SpendAtTheLastMoment),
         3 => node().prop_map(Move::Report),
         2 => node().prop_map(Move::Return),
-        1 => node().prop_map(Move::Unspend),
-        1 => node().prop_map(Move::Dies),
+        1 => node().prop_map(Move::Refund),
+        1 => node().prop_map(Move::Crash),
     ];
-    let advance = prop_oneof![3 => Just(0), 3 => 0..INTERVAL * 2, 2 => 0..LIFE];
-    let delay = || prop_oneof![2 => Just(0), 2 => 0..INTERVAL * 3, 1 => 0..LIFE / 2];
+    let advance = prop_oneof![3 => Just(0), 3 => 0..INTERVAL * 2, 2 => 0..DURATION];
+    let delay = || prop_oneof![2 => Just(0), 2 => 0..INTERVAL * 3, 1 => 0..DURATION / 2];
     let fate = (prop::bool::weighted(0.2), prop::bool::weighted(0.2));
     let turn = (advance, what, delay(), delay(), fate);
-    let turn = turn.prop_map(|(advance, what, there, back, fate)| Turn {
+    let turn = turn.prop_map(|(advance, what, request_delay, reply_delay, fate)| Turn {
         advance,
         what,
-        there,
-        back,
+        request_delay,
+        reply_delay,
         is_lost: fate.0,
         is_repeated: fate.1,
     });
@@ -91,18 +91,18 @@ pub(super) fn turns() -> impl Strategy<Value = Vec<Turn>> {
 /// A message in flight.
 #[derive(Clone, Copy, Debug)]
 enum Message {
-    Ask {
+    Request {
         node: usize,
         id: QuotaLeaseId,
-        want: u64,
-        asked: Timestamp,
-        back: u64,
+        units: u64,
+        requested_at: Timestamp,
+        reply_delay: u64,
     },
     Grant {
         node: usize,
         id: QuotaLeaseId,
         amount: u64,
-        asked: Timestamp,
+        requested_at: Timestamp,
     },
     Report(LeaseReport),
 }
@@ -115,17 +115,17 @@ pub(super) struct Nodes {
     /// Thousandths by which the second runs fast and the third slow.
     pub(super) drift: u64,
     /// Counts the duration of a lease from the reply.
-    pub(super) counts_from_the_answer: bool,
+    pub(super) counts_from_the_reply: bool,
     /// Reports units as spent this much earlier than they were.
     pub(super) backdates: u64,
 }
 
-struct Simulation<L> {
-    lender: L,
+struct Simulation<B> {
+    broker: B,
     nodes: Nodes,
     now: u64,
     next_id: u128,
-    slices: [Vec<LocalLease>; 3],
+    leases: [Vec<LocalLease>; 3],
     known: BTreeSet<QuotaLeaseId>,
     network: Vec<(u64, Message)>,
     /// Units really spent, and when.
@@ -133,7 +133,7 @@ struct Simulation<L> {
     unit: i128,
 }
 
-impl<L: Lender> Simulation<L> {
+impl<B: Broker> Simulation<B> {
     /// The node's clock: behind, and drifting since the start.
     fn clock(&self, node: usize) -> Timestamp {
         let passed = self.now - BEGIN;
@@ -147,21 +147,21 @@ impl<L: Lender> Simulation<L> {
 
     fn send(&mut self, turn: &Turn, message: Message) {
         if !turn.is_lost {
-            self.network.push((self.now + turn.there, message));
+            self.network.push((self.now + turn.request_delay, message));
         }
         if turn.is_repeated {
-            let later = self.now + turn.there + turn.back;
+            let later = self.now + turn.request_delay + turn.reply_delay;
             self.network.push((later, message));
         }
     }
 
-    fn tell(&mut self, turn: &Turn, mut report: LeaseReport) {
-        let wrongly = Nanos::from_nanos(self.nodes.backdates);
-        report.last_spend_age = report.last_spend_age.saturating_add(wrongly);
+    fn send_report(&mut self, turn: &Turn, mut report: LeaseReport) {
+        let backdated = Nanos::from_nanos(self.nodes.backdates);
+        report.last_spend_age = report.last_spend_age.saturating_add(backdated);
         self.send(turn, Message::Report(report));
     }
 
-    fn spent(&mut self, units: u64) {
+    fn record_spend(&mut self, units: u64) {
         self.log.charge(self.now, i128::from(units) * self.unit);
     }
 
@@ -186,56 +186,56 @@ impl<L: Lender> Simulation<L> {
     fn deliver(&mut self, message: Message) {
         let now = at(self.now);
         match message {
-            Message::Ask {
+            Message::Request {
                 node,
                 id,
-                want,
-                asked,
-                back,
+                units,
+                requested_at,
+                reply_delay,
             } => {
-                let want = LeaseSpec {
+                let spec = LeaseSpec {
                     id,
                     min_units: 1,
-                    max_units: want,
-                    duration: Nanos::from_nanos(LIFE),
+                    max_units: units,
+                    duration: Nanos::from_nanos(DURATION),
                 };
-                let amount = self.lender.lend(now, &want);
+                let amount = self.broker.grant(now, &spec);
                 let grant = Message::Grant {
                     node,
                     id,
                     amount,
-                    asked,
+                    requested_at,
                 };
-                self.network.push((self.now + back, grant));
+                self.network.push((self.now + reply_delay, grant));
             }
             Message::Grant {
                 node,
                 id,
                 amount,
-                asked,
+                requested_at,
             } => {
-                let answered = self.clock(node);
-                let from = if self.nodes.counts_from_the_answer {
-                    answered
+                let replied_at = self.clock(node);
+                let from = if self.nodes.counts_from_the_reply {
+                    replied_at
                 } else {
-                    asked
+                    requested_at
                 };
-                let (life, margin) = (Nanos::from_nanos(LIFE), Nanos::from_nanos(MARGIN));
+                let (duration, margin) = (Nanos::from_nanos(DURATION), Nanos::from_nanos(MARGIN));
                 // One id makes one lease, however many replies arrive.
                 if self.known.insert(id) {
-                    self.slices[node].push(LocalLease::new(id, amount, from, life, margin));
+                    self.leases[node].push(LocalLease::new(id, amount, from, duration, margin));
                 }
             }
-            Message::Report(report) => self.lender.report(now, &report),
+            Message::Report(report) => self.broker.apply_report(now, &report),
         }
     }
 
     fn spend_at_the_last_moment(&mut self, node: usize) {
         // Advances time to shortly before the longest lease expires, by steps that halve.
-        let mut step = LIFE;
+        let mut step = DURATION;
         while step > MARGIN / 4 {
             let then = at(self.clock(node).as_nanos() + step);
-            if self.slices[node].iter().any(|slice| slice.is_active(then)) {
+            if self.leases[node].iter().any(|lease| lease.is_active(then)) {
                 self.advance_to(self.now + step);
             } else {
                 step /= 2;
@@ -243,93 +243,97 @@ impl<L: Lender> Simulation<L> {
         }
         let clock = self.clock(node);
         let mut units = 0;
-        for slice in &mut self.slices[node] {
-            let left = slice.remaining();
-            units += if slice.spend(clock, left) { left } else { 0 };
+        for lease in &mut self.leases[node] {
+            let left = lease.remaining();
+            units += if lease.spend(clock, left) { left } else { 0 };
         }
-        self.spent(units);
+        self.record_spend(units);
     }
 
     fn act(&mut self, turn: &Turn) {
         match turn.what {
             Move::Decide(cost) => {
-                if self.lender.decide(at(self.now), cost) {
-                    self.spent(cost);
+                if self.broker.decide(at(self.now), cost) {
+                    self.record_spend(cost);
                 }
             }
             Move::DecideOnAll => {
                 let most = (1..60)
                     .rev()
-                    .find(|cost| self.lender.decide(at(self.now), *cost));
-                self.spent(most.unwrap_or(0));
+                    .find(|cost| self.broker.decide(at(self.now), *cost));
+                self.record_spend(most.unwrap_or(0));
             }
-            Move::Ask { node, want } => {
+            Move::Request { node, units } => {
                 self.next_id += 1;
-                let (id, asked, back) = (QuotaLeaseId(self.next_id), self.clock(node), turn.back);
-                let ask = Message::Ask {
+                let (id, requested_at, reply_delay) = (
+                    QuotaLeaseId(self.next_id),
+                    self.clock(node),
+                    turn.reply_delay,
+                );
+                let request = Message::Request {
                     node,
                     id,
-                    want,
-                    asked,
-                    back,
+                    units,
+                    requested_at,
+                    reply_delay,
                 };
-                self.send(turn, ask);
+                self.send(turn, request);
             }
             Move::Spend { node, cost } => {
                 let clock = self.clock(node);
-                if self.slices[node]
+                if self.leases[node]
                     .iter_mut()
-                    .any(|slice| slice.spend(clock, cost))
+                    .any(|lease| lease.spend(clock, cost))
                 {
-                    self.spent(cost);
+                    self.record_spend(cost);
                 }
             }
             Move::SpendAtTheLastMoment(node) => self.spend_at_the_last_moment(node),
             Move::Report(node) => {
                 let clock = self.clock(node);
-                let slices = self.slices[node].iter_mut();
-                let reports: Vec<_> = slices.map(|slice| slice.report(clock, false)).collect();
+                let leases = self.leases[node].iter_mut();
+                let reports: Vec<_> = leases.map(|lease| lease.report(clock, false)).collect();
                 for report in reports {
-                    self.tell(turn, report);
+                    self.send_report(turn, report);
                 }
             }
             Move::Return(node) => {
                 let clock = self.clock(node);
-                if let Some(mut slice) = self.slices[node].pop() {
-                    self.tell(turn, slice.report(clock, true));
+                if let Some(mut lease) = self.leases[node].pop() {
+                    self.send_report(turn, lease.report(clock, true));
                 }
             }
-            Move::Unspend(node) => {
+            Move::Refund(node) => {
                 // Spent and refunded at once, so no report comes between.
                 let clock = self.clock(node);
-                for slice in &mut self.slices[node] {
-                    let told = slice.reported();
-                    if slice.spend(clock, 1) {
-                        assert_eq!(slice.refund(1, told), 1, "nobody was told meanwhile");
+                for lease in &mut self.leases[node] {
+                    let reported = lease.reported();
+                    if lease.spend(clock, 1) {
+                        assert_eq!(lease.refund(1, reported), 1, "no report was made meanwhile");
                     }
                 }
             }
-            Move::Dies(node) => self.slices[node].clear(),
+            Move::Crash(node) => self.leases[node].clear(),
         }
     }
 }
 
 /// Everything spent anywhere conforms, whatever the clocks show.
 pub(super) fn conforms(
-    lender: impl Lender,
+    broker: impl Broker,
     (burst, block): (u64, u64),
     nodes: Nodes,
     turns: &[Turn],
-) -> Checked {
+) -> CheckResult {
     // A unit is a block's part of an interval, counted in parts of a nanosecond that divide.
     let scale = i128::from(block);
     let capacity = i128::from(INTERVAL) * i128::from(burst) * scale;
     let mut simulation = Simulation {
-        lender,
+        broker,
         nodes,
         now: BEGIN,
         next_id: 0,
-        slices: [Vec::new(), Vec::new(), Vec::new()],
+        leases: [Vec::new(), Vec::new(), Vec::new()],
         known: BTreeSet::new(),
         network: Vec::new(),
         log: BucketLog::with_capacity(capacity),
