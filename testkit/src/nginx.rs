@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::process::{Folder, Process, failed, on_a_free_port};
+use crate::process::{Process, TempFolder, failed, on_a_free_port};
 
 /// A running nginx. It ends, with its folder, when this is dropped.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Nginx {
     }
 
     fn try_start(locations: &str, address: SocketAddr) -> Result<Self, String> {
-        let folder = Folder::new("nginx")?;
+        let folder = TempFolder::new("nginx")?;
         let text = configuration(folder.path(), address, locations);
         let settings = folder.write("nginx.conf", &text)?;
         let mut command = Command::new(program());

@@ -1,7 +1,7 @@
 //! Which actions are possible in a state of the model, and which states violate the quota.
 
 use tollgate_core::quota_lease::{LeasedBucket, LocalLease};
-use tollgate_testkit::explore::Model;
+use tollgate_testkit::model_checker::Model;
 
 use super::{Action, BURST, INTERVAL, LeaseModel, Node, State};
 

@@ -15,7 +15,7 @@ mod transitions;
 
 use tollgate_core::quota_lease::{LeasedBucket, LocalLease};
 use tollgate_core::{Timestamp, TokenBucket};
-use tollgate_testkit::explore::{Explored, explore};
+use tollgate_testkit::model_checker::{Exploration, explore};
 
 const UNIT: u64 = 1_000;
 const INTERVAL: u64 = 2 * UNIT;
@@ -196,7 +196,10 @@ const MAX_STATES: usize = 400_000;
 fn assert_holds(bound: Bound) {
     let explored = explore(&LeaseModel::new(bound, Mistake::None), MAX_STATES);
     println!("{bound:?}: {explored:?}");
-    assert!(matches!(explored, Explored::Holds { .. }), "{explored:?}");
+    assert!(
+        matches!(explored, Exploration::Holds { .. }),
+        "{explored:?}"
+    );
 }
 
 #[test]
@@ -239,7 +242,7 @@ fn control_every_mistake_is_found_with_its_trace() {
     ] {
         let explored = explore(&LeaseModel::new(bound, mistake), MAX_STATES);
         println!("{mistake:?}: {explored:?}");
-        let is_found = matches!(explored, Explored::Broken { .. });
+        let is_found = matches!(explored, Exploration::Broken { .. });
         assert!(is_found, "{mistake:?} was not found: {explored:?}");
     }
 }
