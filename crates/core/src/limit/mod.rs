@@ -19,7 +19,9 @@ pub use state::{Edit, State};
 
 /// The former name of [`StateCheck`]. The next release removes it.
 #[doc(hidden)]
+#[deprecated(note = "renamed to `StateCheck`")]
 pub type Check<'a> = StateCheck<'a>;
 /// The former name of [`LimitReply`]. The next release removes it.
 #[doc(hidden)]
+#[deprecated(note = "renamed to `LimitReply`")]
 pub type Answer = LimitReply;
