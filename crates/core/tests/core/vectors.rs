@@ -1,4 +1,4 @@
-//! Core against the test vectors, the same files that every store has to pass.
+//! Core against the test vectors that every store has to pass.
 //!
 //! Must not know: what the cases are. `testdata/vectors/README.md` describes them.
 #![allow(
@@ -10,7 +10,7 @@ use std::path::Path;
 
 use tollgate_testkit::vectors::{CoreSubject, Suite, run};
 
-/// Fewer cases than this cannot cover an algorithm; it also keeps a file from becoming empty unnoticed.
+/// Fewer cases than this cannot cover an algorithm. The bound also fails a file that has become empty.
 const AT_LEAST: usize = 10;
 
 fn passes(file: &str) {

@@ -1,12 +1,12 @@
-//! NGINX `limit_req`: what its documentation shows, and its own integer formula beside ours.
+//! NGINX `limit_req`: its documented examples, and its integer formula beside ours.
 //!
-//! The formula is `ngx_http_limit_req_lookup`'s: thousandths of a request, whole milliseconds, and a division that
-//! truncates at every request. Where that division is exact we must agree with it; where it is not, we must not.
+//! The formula is that of `ngx_http_limit_req_lookup`: thousandths of a request, whole milliseconds, and a division that truncates at
+//! every request. Where that division is exact we must agree with it; where it is not, we must not.
 
 use tollgate_core::limit::Limit;
 use tollgate_core::{LeakyBucket, Nanos, Outcome, Rate};
 
-use super::{Key, Noise, at_ms, deny_ms};
+use super::{KeyedLimit, PseudoRandom, at_ms, deny_ms};
 
 /// The published example: `rate=10r/s burst=20`.
 const RATE: Rate = Rate::per_second(10);
@@ -20,12 +20,12 @@ fn wait_ms(ms: u64) -> Outcome {
     }
 }
 
-fn key(delay: Option<u64>) -> Key {
+fn key(delay: Option<u64>) -> KeyedLimit {
     let builder = match delay {
         Some(delay) => LeakyBucket::queue(RATE).delay(delay),
         None => LeakyBucket::meter(RATE),
     };
-    Key::of(builder.burst(BURST).build().unwrap())
+    KeyedLimit::new(builder.burst(BURST).build().unwrap())
 }
 
 #[test]
@@ -45,11 +45,11 @@ fn burst_20_delays_by_0_100_up_to_2000_ms_and_rejects_the_22nd() {
 #[test]
 fn burst_20_nodelay_admits_21_at_once_and_then_one_each_100_ms() {
     let mut key = key(None);
-    assert_eq!(key.admitted_of(100, at_ms(1_000)), 21);
+    assert_eq!(key.count_allowed(100, at_ms(1_000)), 21);
     for ms in 1..=1_000 {
         let expected = usize::from(ms % 100 == 0);
         assert_eq!(
-            key.admitted_of(5, at_ms(1_000 + ms)),
+            key.count_allowed(5, at_ms(1_000 + ms)),
             expected,
             "after {ms} ms"
         );
@@ -77,7 +77,7 @@ fn burst_20_delay_10_admits_11_at_once_and_delays_ten_by_100_to_1000_ms() {
     assert_eq!(key.spend(at_ms(1_000), 1), deny_ms(100));
 }
 
-/// What `limit_req` computes, line by line.
+/// The computation of `limit_req`, line by line.
 struct Nginx {
     /// Thousandths of a request a second.
     rate: u64,
@@ -122,12 +122,12 @@ fn where_nginx_is_exact_we_decide_the_same_over_a_long_trace() {
     for delay in [Some(0), Some(10), Some(20), None] {
         let mut nginx = Nginx::new(10, 1, BURST, delay);
         let mut ours = key(delay);
-        let (mut noise, mut now, mut seen) = (Noise(3), 1_000, [0_u32; 3]);
+        let (mut random, mut now, mut counts) = (PseudoRandom(3), 1_000, [0_u32; 3]);
         for _ in 0..100_000 {
-            now += noise.below(195);
-            // Now and then a pause, so that the queue runs empty too.
-            now += if noise.below(500) == 0 {
-                noise.below(5_000)
+            now += random.below(195);
+            // An occasional pause, so that the queue also runs empty.
+            now += if random.below(500) == 0 {
+                random.below(5_000)
             } else {
                 0
             };
@@ -136,33 +136,33 @@ fn where_nginx_is_exact_we_decide_the_same_over_a_long_trace() {
             match (expected, outcome) {
                 (Some(ms), outcome) => {
                     assert_eq!(outcome, wait_ms(ms), "delay {delay:?} at {now} ms");
-                    seen[usize::from(ms > 0)] += 1;
+                    counts[usize::from(ms > 0)] += 1;
                 }
                 (None, outcome) => {
                     assert!(
                         !outcome.is_admitted(),
                         "delay {delay:?} at {now} ms: {outcome:?}"
                     );
-                    seen[2] += 1;
+                    counts[2] += 1;
                 }
             }
         }
         assert!(
-            seen[0] > 100 && seen[2] > 100,
-            "admitted, delayed, rejected: {seen:?}"
+            counts[0] > 100 && counts[2] > 100,
+            "admitted, delayed, rejected: {counts:?}"
         );
-        assert_eq!(seen[1] > 100, matches!(delay, Some(0 | 10)), "{seen:?}");
+        assert_eq!(counts[1] > 100, matches!(delay, Some(0 | 10)), "{counts:?}");
     }
 }
 
-fn one_a_minute(burst: u64) -> Key {
+fn one_a_minute(burst: u64) -> KeyedLimit {
     let bucket = LeakyBucket::meter(Rate::per_minute(1)).burst(burst);
-    Key::of(Limit::new(bucket.build().unwrap()))
+    KeyedLimit::new(Limit::new(bucket.build().unwrap()))
 }
 
 #[test]
 fn a_client_at_exactly_one_a_minute_is_never_rejected_though_nginx_rejects_every_second_one() {
-    // 1r/m becomes 16 thousandths a second instead of 16.67: after a minute 40 thousandths are still owed.
+    // 1r/m becomes 16 thousandths a second instead of 16.67: after a minute 40 thousandths are still in the bucket.
     let mut nginx = Nginx::new(1, 60, 0, None);
     let mut ours = one_a_minute(0);
     let minutes = 0..60;

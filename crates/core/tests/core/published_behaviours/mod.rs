@@ -1,6 +1,6 @@
-//! Behaviours that the field has published about these algorithms, each as a test that reads like its sentence.
+//! Published behaviours of these algorithms, each as a test that reads like its sentence.
 //!
-//! Must not know: how any algorithm keeps its state. It asks through `Limit`, as a store does.
+//! Must not know: how an algorithm stores its state. The tests go through `Limit`, as a store does.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -16,14 +16,14 @@ use tollgate_core::{
     SlidingLog, Timestamp, TokenBucket, Window,
 };
 
-/// A limit with its state: one key's life.
-struct Key {
+/// A limit with the state of one key.
+struct KeyedLimit {
     limit: Limit,
     state: State,
 }
 
-impl Key {
-    fn of(limit: impl Into<Limit>) -> Self {
+impl KeyedLimit {
+    fn new(limit: impl Into<Limit>) -> Self {
         Self {
             limit: limit.into(),
             state: State::default(),
@@ -31,18 +31,18 @@ impl Key {
     }
 
     fn spend(&mut self, now: Timestamp, cost: u64) -> Outcome {
-        let answer = self
+        let transition = self
             .limit
             .decide(&self.state, now, Op::Spend(cost))
             .unwrap();
-        if let Some(edit) = answer.next {
+        if let Some(edit) = transition.next {
             self.state.apply(edit);
         }
-        answer.outcome
+        transition.outcome
     }
 
-    /// How many of `tries` requests at the same instant proceed without waiting.
-    fn admitted_of(&mut self, tries: u32, now: Timestamp) -> usize {
+    /// How many of `tries` requests at the same instant are allowed without waiting.
+    fn count_allowed(&mut self, tries: u32, now: Timestamp) -> usize {
         (0..tries)
             .filter(|_| self.spend(now, 1) == Outcome::Allow)
             .count()
@@ -67,10 +67,10 @@ fn deny_ms(ms: u64) -> Outcome {
     }
 }
 
-/// Numbers that look random and are the same on every run (the constants are Knuth's MMIX generator's).
-struct Noise(u64);
+/// Pseudo-random numbers, the same on every run (the constants are those of Knuth's MMIX generator).
+struct PseudoRandom(u64);
 
-impl Noise {
+impl PseudoRandom {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self
             .0
@@ -82,30 +82,30 @@ impl Noise {
 
 #[test]
 fn a_token_bucket_admits_a_hundred_at_once_and_then_ten_a_second() {
-    let mut key = Key::of(
+    let mut key = KeyedLimit::new(
         TokenBucket::builder(Rate::per_second(10))
             .burst(100)
             .build()
             .unwrap(),
     );
-    assert_eq!(key.admitted_of(1_000, at_ms(5_000)), 100);
+    assert_eq!(key.count_allowed(1_000, at_ms(5_000)), 100);
     assert_eq!(key.spend(at_ms(5_000), 1), deny_ms(100));
     for second in 1..=60 {
-        assert_eq!(key.admitted_of(1_000, at_ms(5_000 + second * 1_000)), 10);
+        assert_eq!(key.count_allowed(1_000, at_ms(5_000 + second * 1_000)), 10);
     }
-    // Left alone it fills up again, and no further.
-    assert_eq!(key.admitted_of(1_000, at_ms(5_000 + 3_600_000)), 100);
+    // After a long pause it is full again, and not fuller.
+    assert_eq!(key.count_allowed(1_000, at_ms(5_000 + 3_600_000)), 100);
 }
 
 #[test]
 fn a_leaky_bucket_as_a_meter_is_a_token_bucket_with_one_more() {
     let rate = Rate::per_minute(900);
-    let mut meter = Key::of(LeakyBucket::meter(rate).burst(7).build().unwrap());
-    let mut bucket = Key::of(TokenBucket::builder(rate).burst(8).build().unwrap());
-    let (mut noise, mut now, mut denied) = (Noise(1), 0, 0);
+    let mut meter = KeyedLimit::new(LeakyBucket::meter(rate).burst(7).build().unwrap());
+    let mut bucket = KeyedLimit::new(TokenBucket::builder(rate).burst(8).build().unwrap());
+    let (mut random, mut now, mut denied) = (PseudoRandom(1), 0, 0);
     for _ in 0..50_000 {
-        now += noise.below(150_000_000);
-        let cost = noise.below(4);
+        now += random.below(150_000_000);
+        let cost = random.below(4);
         let outcome = meter.spend(at_ns(now), cost);
         assert_eq!(
             outcome,
@@ -117,20 +117,20 @@ fn a_leaky_bucket_as_a_meter_is_a_token_bucket_with_one_more() {
     }
     assert!(
         (5_000..45_000).contains(&denied),
-        "both answers occurred: {denied} denials"
+        "both outcomes occurred: {denied} denials"
     );
 }
 
 #[test]
 fn a_leaky_bucket_as_a_queue_admits_what_the_meter_admits_and_only_adds_waits() {
     let rate = Rate::per_second(10);
-    let mut meter = Key::of(LeakyBucket::meter(rate).burst(5).build().unwrap());
-    let mut queue = Key::of(LeakyBucket::queue(rate).burst(5).build().unwrap());
-    let (mut noise, mut now, mut waited, mut turn) = (Noise(2), 0, 0, 0);
+    let mut meter = KeyedLimit::new(LeakyBucket::meter(rate).burst(5).build().unwrap());
+    let mut queue = KeyedLimit::new(LeakyBucket::queue(rate).burst(5).build().unwrap());
+    let (mut random, mut now, mut waited, mut turn) = (PseudoRandom(2), 0, 0, 0);
     for _ in 0..20_000 {
-        now += noise.below(180);
-        let (met, queued) = (meter.spend(at_ms(now), 1), queue.spend(at_ms(now), 1));
-        assert_eq!(met.is_admitted(), queued.is_admitted(), "at {now} ms");
+        now += random.below(180);
+        let (metered, queued) = (meter.spend(at_ms(now), 1), queue.spend(at_ms(now), 1));
+        assert_eq!(metered.is_admitted(), queued.is_admitted(), "at {now} ms");
         let leaves = match queued {
             Outcome::Wait(wait) => now + wait.as_millis_ceil(),
             Outcome::Allow => now,
@@ -144,20 +144,20 @@ fn a_leaky_bucket_as_a_queue_admits_what_the_meter_admits_and_only_adds_waits() 
 }
 
 /// Every algorithm with this limit.
-fn all_of(limit: u64) -> [Limit; 7] {
+fn every_algorithm(limit: u64) -> [Limit; 7] {
     let rate = Rate::per_second(limit);
     let minute = Nanos::MINUTE;
-    // A leaky bucket's burst stands beside the one being served.
-    let beside = limit.saturating_sub(1);
+    // A leaky bucket's burst stands beside the request being served.
+    let burst = limit.saturating_sub(1);
     [
         TokenBucket::builder(rate).build().unwrap().into(),
         LeakyBucket::meter(rate)
-            .burst(beside)
+            .burst(burst)
             .build()
             .unwrap()
             .into(),
         LeakyBucket::queue(rate)
-            .burst(beside)
+            .burst(burst)
             .build()
             .unwrap()
             .into(),
@@ -174,33 +174,33 @@ fn all_of(limit: u64) -> [Limit; 7] {
     ]
 }
 
-/// Asks for so much, in the words that the limit knows.
-fn ask(limit: Limit, cost: u64) -> Outcome {
+/// Spends or acquires `cost`, whichever the limit supports.
+fn decide_once(limit: Limit, cost: u64) -> Outcome {
     let spend = limit.decide(&State::default(), at_ms(1_000), Op::Spend(cost));
     let acquire = Op::Acquire {
         id: tollgate_core::concurrency::LeaseId(1),
         weight: cost,
     };
-    let answer = spend.or_else(|_| limit.decide(&State::default(), at_ms(1_000), acquire));
-    answer.unwrap().outcome
+    let transition = spend.or_else(|_| limit.decide(&State::default(), at_ms(1_000), acquire));
+    transition.unwrap().outcome
 }
 
 #[test]
-fn a_limit_of_zero_denies_all_for_ever_and_still_answers_a_peek() {
-    for limit in all_of(0) {
-        assert_eq!(ask(limit, 1), Outcome::Never, "{limit:?}");
-        assert_eq!(ask(limit, u64::MAX), Outcome::Never, "{limit:?}");
-        assert_eq!(ask(limit, 0), Outcome::Allow, "{limit:?}");
+fn a_limit_of_zero_denies_every_cost_for_ever_and_still_allows_a_peek() {
+    for limit in every_algorithm(0) {
+        assert_eq!(decide_once(limit, 1), Outcome::Never, "{limit:?}");
+        assert_eq!(decide_once(limit, u64::MAX), Outcome::Never, "{limit:?}");
+        assert_eq!(decide_once(limit, 0), Outcome::Allow, "{limit:?}");
         let status = limit.status(&State::default(), at_ms(1_000));
         assert_eq!((status.limit, status.remaining), (0, 0), "{limit:?}");
     }
 }
 
 #[test]
-fn a_cost_of_the_capacity_is_admitted_and_one_more_is_never() {
-    for limit in all_of(10) {
-        assert_eq!(ask(limit, 10), Outcome::Allow, "{limit:?}");
-        assert_eq!(ask(limit, 11), Outcome::Never, "{limit:?}");
-        assert_eq!(ask(limit, u64::MAX), Outcome::Never, "{limit:?}");
+fn a_cost_of_the_capacity_is_admitted_and_one_unit_more_never_is() {
+    for limit in every_algorithm(10) {
+        assert_eq!(decide_once(limit, 10), Outcome::Allow, "{limit:?}");
+        assert_eq!(decide_once(limit, 11), Outcome::Never, "{limit:?}");
+        assert_eq!(decide_once(limit, u64::MAX), Outcome::Never, "{limit:?}");
     }
 }

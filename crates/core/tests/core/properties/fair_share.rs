@@ -1,16 +1,15 @@
 //! Shares against handing out one unit after the other.
 //!
-//! Precisely: the shares never exceed the capacity nor what is wanted; nothing that anyone of positive weight wants is
-//! left over; everyone gets at least the smaller of what it wants and the minimum while there is enough; nobody gets a
-//! whole unit less than its exact weighted max–min share. With equal weights the shares differ from handing out units one
-//! by one by at most a unit; with unequal ones the remainders of many may gather on one claimant, who then gets more, but
-//! never at the price of more than one unit of anyone else.
+//! Precisely: the shares never exceed the capacity or the demands. No unit that a claimant of positive weight demands is left over. Every
+//! claimant gets at least the smaller of its demand and the minimum while the capacity suffices. No claimant gets a whole unit less than
+//! its exact weighted max–min share. With equal weights the shares differ from handing out units one by one by at most one unit. With
+//! unequal weights one claimant may collect the remainders of many, but no other claimant loses more than one unit by that.
 
 use proptest::prelude::*;
 use tollgate_core::fair_share::{Demand, allocate, equal_share};
 use tollgate_testkit::oracle::{UnitDemand, share_unit_by_unit};
 
-use super::harness::{Checked, caught, ensure, holds};
+use super::harness::{CheckResult, assert_caught, assert_holds, ensure};
 
 type Allocator = fn(u64, u64, &[Demand]) -> Vec<u64>;
 
@@ -18,26 +17,20 @@ type Allocator = fn(u64, u64, &[Demand]) -> Vec<u64>;
 type Input = (u64, u64, Vec<Demand>);
 
 fn inputs(heaviest: u32) -> impl Strategy<Value = Input> {
-    let demand = (0_u64..60, 0..=heaviest).prop_map(|(wants, weight)| Demand {
-        units: wants,
-        weight,
-    });
+    let demand = (0_u64..60, 0..=heaviest).prop_map(|(units, weight)| Demand { units, weight });
     (0_u64..200, 0_u64..12, prop::collection::vec(demand, 0..9))
 }
 
 fn even_inputs() -> impl Strategy<Value = Input> {
-    let demand = (0_u64..60).prop_map(|wants| Demand {
-        units: wants,
-        weight: 1,
-    });
+    let demand = (0_u64..60).prop_map(|units| Demand { units, weight: 1 });
     (0_u64..200, 0_u64..12, prop::collection::vec(demand, 0..9))
 }
 
-fn the_sums_are_right(allocate: Allocator, (capacity, minimum, demands): &Input) -> Checked {
+fn the_sums_are_right(allocate: Allocator, (capacity, minimum, demands): &Input) -> CheckResult {
     let shares = allocate(*capacity, *minimum, demands);
     ensure!(shares.len() == demands.len(), "{} shares", shares.len());
-    let given: u64 = shares.iter().sum();
-    ensure!(given <= *capacity, "{given} of {capacity} given");
+    let granted: u64 = shares.iter().sum();
+    ensure!(granted <= *capacity, "{granted} of {capacity} granted");
     let floors: u64 = demands
         .iter()
         .map(|demand| demand.units.min(*minimum))
@@ -46,7 +39,7 @@ fn the_sums_are_right(allocate: Allocator, (capacity, minimum, demands): &Input)
     for (share, demand) in shares.iter().zip(demands) {
         ensure!(
             *share <= demand.units,
-            "{share} for one who wants {}",
+            "{share} for a demand of {}",
             demand.units
         );
         let floor = demand.units.min(*minimum);
@@ -59,40 +52,43 @@ fn the_sums_are_right(allocate: Allocator, (capacity, minimum, demands): &Input)
         }
     }
     ensure!(
-        given == *capacity || unmet == 0,
+        granted == *capacity || unmet == 0,
         "{} left over, {unmet} unmet",
-        capacity - given
+        capacity - granted
     );
     Ok(())
 }
 
-/// Nobody is a whole unit below the exact share: for the water level at which all exact shares add up, found from the
-/// claimant's own share, no one else may stand more than one unit of theirs above it.
-fn nobody_loses_a_unit(allocate: Allocator, (capacity, minimum, demands): &Input) -> Checked {
+/// No claimant is a whole unit below its exact share: filling all claimants to the level at which this one has a unit more would need
+/// more than the capacity.
+fn no_claimant_loses_a_unit(
+    allocate: Allocator,
+    (capacity, minimum, demands): &Input,
+) -> CheckResult {
     let shares = allocate(*capacity, *minimum, demands);
     let floors = share_unit_by_unit(*capacity, *minimum, &without_weights(demands));
-    for (i, poor) in demands.iter().enumerate() {
-        if poor.weight == 0 || shares[i] >= poor.units {
+    for (i, claimant) in demands.iter().enumerate() {
+        if claimant.weight == 0 || shares[i] >= claimant.units {
             continue;
         }
-        // Were everyone filled to the level at which this one has a unit more, more than the rest would be needed.
+        // Units needed to fill every claimant to the level at which this one has a unit more.
         let level = u128::from(shares[i].saturating_sub(floors[i]) + 1);
         let needed: u128 = demands
             .iter()
             .zip(&floors)
             .map(|(demand, floor)| {
-                let room = u128::from(demand.units - floor) * u128::from(poor.weight);
+                let room = u128::from(demand.units - floor) * u128::from(claimant.weight);
                 (level * u128::from(demand.weight)).min(room)
             })
             .sum();
         let rest = u128::from(*capacity) - floors.iter().map(|f| u128::from(*f)).sum::<u128>();
-        let is_fair = needed > rest * u128::from(poor.weight);
+        let is_fair = needed > rest * u128::from(claimant.weight);
         ensure!(is_fair, "{shares:?}: number {i} lost a unit");
     }
     Ok(())
 }
 
-/// The minimum round alone: nobody has a weight.
+/// The minimum round alone: no claimant has a weight.
 fn without_weights(demands: &[Demand]) -> Vec<UnitDemand> {
     let none = |demand: &Demand| UnitDemand {
         wants: demand.units,
@@ -101,7 +97,7 @@ fn without_weights(demands: &[Demand]) -> Vec<UnitDemand> {
     demands.iter().map(none).collect()
 }
 
-fn like_unit_by_unit(allocate: Allocator, (capacity, minimum, demands): &Input) -> Checked {
+fn like_unit_by_unit(allocate: Allocator, (capacity, minimum, demands): &Input) -> CheckResult {
     let shares = allocate(*capacity, *minimum, demands);
     let unit = |demand: &Demand| UnitDemand {
         wants: demand.units,
@@ -118,12 +114,12 @@ fn like_unit_by_unit(allocate: Allocator, (capacity, minimum, demands): &Input) 
     Ok(())
 }
 
-/// Turning the demands round turns the shares round, up to one unit each.
-fn order_matters_little(allocate: Allocator, (capacity, minimum, demands): &Input) -> Checked {
+/// Reversing the demands reverses the shares, up to one unit each.
+fn order_matters_little(allocate: Allocator, (capacity, minimum, demands): &Input) -> CheckResult {
     let shares = allocate(*capacity, *minimum, demands);
-    let mut turned = demands.clone();
-    turned.reverse();
-    let mut back = allocate(*capacity, *minimum, &turned);
+    let mut reversed = demands.clone();
+    reversed.reverse();
+    let mut back = allocate(*capacity, *minimum, &reversed);
     back.reverse();
     for (share, other) in shares.iter().zip(&back) {
         ensure!(share.abs_diff(*other) <= 1, "{shares:?} and {back:?}");
@@ -132,18 +128,20 @@ fn order_matters_little(allocate: Allocator, (capacity, minimum, demands): &Inpu
 }
 
 #[test]
-fn i01_shares_add_up_and_honour_wants_and_minimum() {
-    holds(&inputs(9), |input| the_sums_are_right(allocate, &input));
+fn i01_shares_add_up_and_honour_demands_and_minimum() {
+    assert_holds(&inputs(9), |input| the_sums_are_right(allocate, &input));
 }
 
 #[test]
-fn nobody_gets_a_whole_unit_less_than_the_exact_share() {
-    holds(&inputs(9), |input| nobody_loses_a_unit(allocate, &input));
+fn no_claimant_gets_a_whole_unit_less_than_its_exact_share() {
+    assert_holds(&inputs(9), |input| {
+        no_claimant_loses_a_unit(allocate, &input)
+    });
 }
 
 #[test]
 fn shares_of_equal_weight_are_those_of_handing_out_units_one_by_one() {
-    holds(&even_inputs(), |input| {
+    assert_holds(&even_inputs(), |input| {
         like_unit_by_unit(allocate, &input)?;
         order_matters_little(allocate, &input)
     });
@@ -151,24 +149,21 @@ fn shares_of_equal_weight_are_those_of_handing_out_units_one_by_one() {
 
 #[test]
 fn shares_of_any_size_do_not_overflow() {
-    let demand = (any::<u64>(), any::<u32>()).prop_map(|(wants, weight)| Demand {
-        units: wants,
-        weight,
-    });
+    let demand = (any::<u64>(), any::<u32>()).prop_map(|(units, weight)| Demand { units, weight });
     let inputs = (
         any::<u64>(),
         any::<u64>(),
         prop::collection::vec(demand, 0..6),
     );
-    holds(&inputs, |(capacity, minimum, demands)| {
+    assert_holds(&inputs, |(capacity, minimum, demands)| {
         let shares = allocate(capacity, minimum, &demands);
-        let given: u128 = shares.iter().map(|share| u128::from(*share)).sum();
-        ensure!(given <= u128::from(capacity), "{given} of {capacity}");
+        let granted: u128 = shares.iter().map(|share| u128::from(*share)).sum();
+        ensure!(granted <= u128::from(capacity), "{granted} of {capacity}");
         Ok(())
     });
 }
 
-/// Each gets its part of the whole capacity by weight, rounded up.
+/// Each claimant gets its part of the whole capacity by weight, rounded up.
 fn rounds_up(capacity: u64, minimum: u64, demands: &[Demand]) -> Vec<u64> {
     let weights: u64 = demands.iter().map(|demand| u64::from(demand.weight)).sum();
     let part = |demand: &Demand| {
@@ -178,7 +173,7 @@ fn rounds_up(capacity: u64, minimum: u64, demands: &[Demand]) -> Vec<u64> {
     demands.iter().map(part).collect()
 }
 
-/// Fair, but nobody is promised anything.
+/// Fair, but without the minimum.
 fn ignores_the_minimum(capacity: u64, _: u64, demands: &[Demand]) -> Vec<u64> {
     allocate(capacity, 0, demands)
 }
@@ -194,7 +189,7 @@ fn greedy(capacity: u64, _: u64, demands: &[Demand]) -> Vec<u64> {
     demands.iter().map(take).collect()
 }
 
-/// One round of equal parts; what the small ones leave is given to nobody.
+/// One round of equal parts; what small demands leave is not granted out.
 fn wasteful(capacity: u64, _: u64, demands: &[Demand]) -> Vec<u64> {
     let nodes = u64::try_from(demands.len()).unwrap();
     let part = equal_share(capacity, nodes).min(capacity / nodes.max(1));
@@ -206,12 +201,12 @@ fn wasteful(capacity: u64, _: u64, demands: &[Demand]) -> Vec<u64> {
 
 #[test]
 fn control_every_unfair_split_is_caught() {
-    caught(&inputs(9), |input| the_sums_are_right(rounds_up, &input));
-    caught(&inputs(9), |input| {
+    assert_caught(&inputs(9), |input| the_sums_are_right(rounds_up, &input));
+    assert_caught(&inputs(9), |input| {
         the_sums_are_right(ignores_the_minimum, &input)
     });
-    caught(&inputs(9), |input| the_sums_are_right(wasteful, &input));
-    caught(&inputs(9), |input| nobody_loses_a_unit(greedy, &input));
-    caught(&even_inputs(), |input| like_unit_by_unit(greedy, &input));
-    caught(&even_inputs(), |input| order_matters_little(greedy, &input));
+    assert_caught(&inputs(9), |input| the_sums_are_right(wasteful, &input));
+    assert_caught(&inputs(9), |input| no_claimant_loses_a_unit(greedy, &input));
+    assert_caught(&even_inputs(), |input| like_unit_by_unit(greedy, &input));
+    assert_caught(&even_inputs(), |input| order_matters_little(greedy, &input));
 }
