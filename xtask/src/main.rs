@@ -4,16 +4,19 @@
 
 mod bench;
 mod beside;
+mod book;
 mod callgrind;
 mod chaos;
 mod extra;
 mod house;
 mod kept;
 mod layers;
+mod links;
 mod needs;
 mod peers;
 mod process;
 mod protos;
+mod quotes;
 mod steps;
 mod table;
 mod test;
@@ -54,6 +57,11 @@ const COMMANDS: &[Command] = &[
         usage: "check-house",
         about: "file sizes, module headers, banned words, and documents that name what exists",
         run: house::run,
+    },
+    Command {
+        usage: "book",
+        about: "checks the links of all documents and builds the guide in docs/ with mdbook into cargo's target folder",
+        run: book::run,
     },
     Command {
         usage: "bench [instructions [--check|--save] | accuracy [args…] | flood [args…] | memory [args…] | redis [args…] | fleet [args…] | servers [args…] | all]",
@@ -145,6 +153,7 @@ mod tests {
             "check-layers --fix",
             "check-house all",
             "bench everything",
+            "book --open",
             "bench instructions --chekc",
             "bench instructions --check --save",
             "chaos",

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::process::{cargo, run as run_process};
 use crate::steps::{self, Step};
 use crate::workspace::Workspace;
-use crate::{bench, beside, chaos, house, layers, needs, peers};
+use crate::{bench, beside, chaos, house, layers, links, needs, peers, quotes};
 
 /// Longer than this and people stop running it.
 const LIMIT: Duration = Duration::from_secs(25 * 60);
@@ -129,6 +129,8 @@ fn checks() -> Vec<Step> {
         ),
         Step::new("layers", layers::check_workspace),
         Step::new("house", house::check_workspace),
+        Step::new("links", links::check_workspace),
+        Step::new("quoted messages", quotes::check_workspace),
     ]
 }
 
