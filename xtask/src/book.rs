@@ -1,6 +1,6 @@
 //! `cargo xtask book`: builds the guide in `docs/` with mdbook into cargo's target folder.
 //!
-//! Checks links first (`links.rs`), installs a pinned mdbook on demand, and builds from a copy in which links out of `docs/`
+//! Checks links (`links.rs`) and quoted messages (`quotes.rs`) first, installs a pinned mdbook on demand, and builds from a copy in which links out of `docs/`
 //! lead to the repository. Must not know: what the pages say.
 
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use std::process::Command;
 
 use crate::links::{self, Document, relative_links, resolve};
 use crate::process::{self, cargo};
+use crate::quotes;
 use crate::workspace::Workspace;
 
 const MDBOOK_VERSION: &str = "0.5.4";
@@ -19,6 +20,7 @@ const REPOSITORY: &str = "git-repository-url = ";
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     process::no_arguments("book", args)?;
     links::check_workspace()?;
+    quotes::check_workspace()?;
     let workspace = Workspace::load()?;
     let mdbook = ensure_mdbook(&workspace.target)?;
     let source = workspace.target.join("book-source");
@@ -69,7 +71,7 @@ fn write_source(root: &Path, source: &Path) -> Result<(), String> {
     let mut files = vec![("book.toml".to_owned(), settings.clone())];
     for page in links::read_documents(root)? {
         if let Some(name) = page.path.strip_prefix("docs/") {
-            files.push((name.to_owned(), with_repository_links(&page, repository)));
+            files.push((as_index(name), with_book_links(&page, repository)));
         }
     }
     for (name, text) in files {
@@ -90,20 +92,27 @@ fn repository(settings: &str) -> Result<&str, String> {
         .ok_or_else(|| format!("{SETTINGS} has no line `{REPOSITORY}\"…\"`"))
 }
 
-/// The page with every link to something that is no page of the guide made absolute.
-fn with_repository_links(page: &Document, repository: &str) -> String {
+/// The page with links that work in the book: those to something that is no page of the guide lead to the repository.
+fn with_book_links(page: &Document, repository: &str) -> String {
     let mut text = page.text.clone();
     for (_, target) in relative_links(&page.text) {
         let Some(path) = resolve(&page.path, &target) else {
             continue;
         };
         let is_page = path.starts_with("docs/") && path.split('#').next().is_some_and(is_markdown);
-        if !is_page && !target.starts_with('#') {
-            let absolute = format!("]({repository}/blob/main/{path})");
-            text = text.replace(&format!("]({target})"), &absolute);
-        }
+        let link = if is_page || target.starts_with('#') {
+            as_index(&target)
+        } else {
+            format!("{repository}/blob/main/{path}")
+        };
+        text = text.replace(&format!("]({target})"), &format!("]({link})"));
     }
     text
+}
+
+/// mdbook writes `README.md` as `index.html` and leaves links to it as they are, so pages are called `index.md`.
+fn as_index(path: &str) -> String {
+    path.replace("README.md", "index.md")
 }
 
 fn is_markdown(path: &str) -> bool {
@@ -119,7 +128,7 @@ mod tests {
             path: "docs/adr/page.md".to_owned(),
             text: text.to_owned(),
         };
-        with_repository_links(&page, "https://example.com/r")
+        with_book_links(&page, "https://example.com/r")
     }
 
     #[test]
@@ -132,6 +141,7 @@ mod tests {
             rewritten("[schema](../policy.schema.json)"),
             "[schema](https://example.com/r/blob/main/docs/policy.schema.json)"
         );
+        assert_eq!(rewritten("[a](README.md#x)"), "[a](index.md#x)");
         for same in [
             "[a](other.md#x) [b](#here) [c](../http.md)",
             "[a](https://example.com/)",
